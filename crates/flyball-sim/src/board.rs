@@ -147,6 +147,7 @@ impl Board {
 }
 
 /// Feature flags that every modelled processor of a vendor has, in /proc/cpuinfo's order.
+// Tools match words of this line; that each word is there on all modelled processors is what counts.
 const COMMON_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr \
     sse sse2 ht syscall nx rdtscp lm constant_tsc rep_good nopl nonstop_tsc cpuid aperfmperf pni pclmulqdq ssse3 fma \
     cx16 sse4_1 sse4_2 movbe popcnt aes xsave avx f16c rdrand lahf_lm abm avx2 bmi1 bmi2";
@@ -179,6 +180,7 @@ impl Board {
             cppc: cppc(spec, &topology),
             pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
             pss_latency_us: firmware.transition_us,
+            // The silicon has registers only.
             pss_ports: false,
             // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: the mailbox has one, registers have not.
             cppc_latency_ns: if access == CppcAccess::SharedMemory {
@@ -204,6 +206,7 @@ impl Board {
 
     /// Clears what the description implies but the processors lack: registers that cannot be read.
     pub(crate) fn complete(&mut self, silicon: &Silicon) {
+        // A description may list neither: what the register file answers decides.
         self.epb &= silicon.read_msr(0, msr::ENERGY_PERF_BIAS).is_ok();
         self.hwp &= silicon.read_msr(0, msr::HWP_CAPABILITIES).is_ok();
         if !self.epb {
@@ -212,9 +215,22 @@ impl Board {
     }
 }
 
+/// What an HWP level of a performance core is worth: HYBRID_SCALING_FACTOR and its variants (intel_pstate.c). The kernel takes
+/// it from the model number, not from the levels.
+fn hybrid_scaling_khz(model: u32) -> u32 {
+    match model {
+        // Meteor Lake L, Arrow Lake.
+        0xaa | 0xc6 => 80_000,
+        // Lunar Lake M.
+        0xbd => 86_957,
+        _ => 78_741,
+    }
+}
+
 /// Each CPU's place.
 fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
     let hybrid = spec.core.len() > 1;
+    // 0: one last-level cache for the package.
     let per_cache = match spec.topology.cores_per_cache {
         0 => spec.cores_per_package() as u32,
         cores => cores,
@@ -230,8 +246,9 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
                 core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
             // The lowest CPU comes first: it is the one that stays when SMT is switched off.
             siblings.sort_unstable();
-            let scaling_khz = if intel && hybrid {
-                (kind.max_mhz * 1000 + u32::from(kind.perf.highest) / 2) / u32::from(kind.perf.highest)
+            let efficient = kind.kind == flyball_silicon::spec::CoreKind::Efficiency;
+            let scaling_khz = if intel && hybrid && !efficient {
+                hybrid_scaling_khz(spec.identity.model)
             } else {
                 spec.clock.bus_khz
             };
@@ -243,7 +260,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
                 llc: package * caches_per_package + core.in_package / per_cache.max(1),
                 node: package,
                 siblings,
-                efficient: kind.kind == flyball_silicon::spec::CoreKind::Efficiency,
+                efficient,
                 scaling_khz,
             }
         })
@@ -253,6 +270,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
 /// `_CPC` per CPU, if firmware has it.
 fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
     let firmware = &spec.firmware;
+    // Without a nominal frequency amd-pstate cannot convert levels: such firmware counts as one without _CPC.
     if firmware.cpc_nominal_mhz == 0 {
         Vec::new()
     } else {
@@ -291,6 +309,7 @@ fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
             add("ida");
         }
         if hwp {
+            // Without hwp_epp intel_pstate uses HWP only where firmware has switched it on (intel_pstate_init()).
             add("hwp hwp_act_window hwp_pkg_req");
             if firmware.has_epp {
                 add("hwp_epp");
@@ -324,6 +343,7 @@ fn idle_states(spec: &MachineSpec, intel: bool) -> Vec<IdleState> {
             } else if intel {
                 format!("MWAIT {:#04x}", state.hint)
             } else {
+                // acpi_idle's description of a state that is entered by reading a port; 0x414 as recorded on milan0.
                 format!("ACPI IOPORT 0x{:x}", 0x414)
             },
             latency_us: state.latency_us,

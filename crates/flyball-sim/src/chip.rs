@@ -53,6 +53,7 @@ impl Chip {
 
     /// rdmsr on a CPU; a register that the CPU does not have faults, which the kernel reports as `EIO`.
     pub(crate) fn read(&self, cpu: u32, register: u32) -> Answer<u64> {
+        // The silicon first: what it models must not be shadowed by a register that only holds a value.
         if let Ok(value) = self.silicon.read_msr(cpu as usize, register) {
             return Ok(value);
         }
@@ -78,6 +79,7 @@ impl Chip {
                 self.held.insert((cpu, register), value);
                 Ok(())
             }
+            // wrmsr_safe() catches the fault and answers EIO.
             Err(_) => Err(Errno::IO),
         }
     }
@@ -89,6 +91,7 @@ impl Chip {
     /// Minimum, maximum, desired performance and EPP in shared memory.
     pub(crate) fn read_shared(&self, cpu: u32) -> (u8, u8, u8, u8) {
         let shared = self.shared(cpu);
+        // Levels are bytes; the fields are words because ACPI's registers are.
         (shared.min as u8, shared.max as u8, shared.desired as u8, shared.epp as u8)
     }
 
@@ -108,6 +111,7 @@ impl Chip {
             max: u32::from(max),
             auto_select: u32::from(autonomous),
             epp: u32::from(epp),
+            // `enable` stays as it is.
             ..self.shared(cpu)
         };
         self.silicon.set_shared_cppc(cpu as usize, shared);

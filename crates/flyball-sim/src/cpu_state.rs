@@ -17,6 +17,8 @@ pub(crate) struct Times {
 impl Times {
     /// As the sampling governors count: idle includes waiting for IO.
     pub(crate) fn dbs(self) -> CpuTimes {
+        // get_cpu_idle_time() adds iowait unless that counts as busy, and DbsCommon::sample() takes it off then. No
+        // model has nice tasks.
         CpuTimes { idle: self.idle + self.iowait, iowait: self.iowait, nice: 0 }
     }
 }
@@ -107,6 +109,7 @@ impl Cpu {
 
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
+        // As it was at the scheduler's last call: the governor is called then, not at the step's end.
         let util = self.update.map_or_else(|| self.load.utilisation(), |update| update.util);
         Demand {
             // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before the call.
@@ -114,6 +117,7 @@ impl Cpu {
             capacity: 1024,
             idled: std::mem::take(&mut self.idled),
             woke_from_io: std::mem::take(&mut self.woke_from_io),
+            // No task here has uclamp or runs in a real-time or deadline class.
             floor: 0,
             ceiling: 1024,
         }
@@ -123,6 +127,7 @@ impl Cpu {
     fn sleep(&mut self) {
         (self.running, self.rested) = (false, 0);
         let last = self.load.utilisation();
+        // Estimates are those of the workload's tasks.
         if !self.task {
             return;
         }
@@ -142,6 +147,7 @@ impl Cpu {
         let Speed { khz, full } = speed;
         let span = decay.span();
         let waits_for_io = work.io;
+        // Each step makes its own calls to the governor, or none.
         self.update = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
             // Nothing ran and nothing decays: most CPUs of a large machine take this way in most steps.
@@ -155,15 +161,19 @@ impl Cpu {
         if ran > 0 {
             self.measured = (khz, now);
             self.task = !work.kernel;
+            // Once per tick, and at once on the first run, where no tick has measured yet.
             if self.speed == 0.0 || now.is_multiple_of(tick) {
                 // arch_scale_freq_tick()
                 self.speed = (f64::from(khz) / f64::from(full.max(1))).min(1.0);
             }
         }
+        // From the truncated time, so that running and resting add up to the span.
         let share = ran as f64 / span as f64;
         // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only if it expects to sleep for
         // longer than a tick. After a process has ended it has nothing to expect by: the next one comes when it comes.
         let stays = u64::from(work.gap_us) * 1000 >= tick || work.fork;
+        // What ran at the end of the last step runs at the beginning of this one; otherwise the work comes at its
+        // end. The order decides whether the scheduler's call sees the load before or after the work.
         if self.running {
             // It runs on, and then sleeps unless the step was too short for that.
             self.run(ran, decay.part(share));
@@ -178,6 +188,7 @@ impl Cpu {
             return;
         }
         self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
+        // Without a tick for that long the idle loop has stopped it (tick_nohz_idle_stop_tick()).
         self.idled |= self.rested >= tick;
         if ran > 0 {
             self.rested = 0;

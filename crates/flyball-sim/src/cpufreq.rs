@@ -22,6 +22,7 @@ use tunables::Tunables;
 
 /// How long after a write to a limit the work item that applies it runs. On real machines a read right after the
 /// write may still see the old value; here it always does, until this much of the machine's time has passed.
+// freq_qos_update_request() only calls the notifier, which queues policy->update (cpufreq_notifier_max()).
 pub(crate) const SETTLE_NS: u64 = 40_000;
 
 /// Steps after which a sleeping CPU wakes for the kernel's own work: ten times per second, as the workloads' models have it.
@@ -254,6 +255,7 @@ impl Cpufreq {
 
     fn add_policy(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
         let Some(driver) = self.driver else { return };
+        // One policy per CPU: only acpi-cpufreq shares one, after ACPI's _PSD, which no machine here has.
         let mut policy = Policy::new(cpu, vec![cpu], vec![cpu]);
         policy.boost = platform.boost;
         // A CPU whose driver refuses it stays without a policy; the others get theirs (cpufreq_add_dev).
@@ -287,6 +289,7 @@ impl Cpufreq {
     pub(crate) fn online(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
         let Some(driver) = self.driver else { return };
         let Some(index) = self.index_of(cpu) else {
+            // It was offline when the driver registered, so nothing has made a policy for it yet.
             self.add_policy(platform, cpus, cpu);
             return;
         };
@@ -324,6 +327,7 @@ impl Cpufreq {
     pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         policy.settles = None;
+        // Also for CPUs that are offline: World::step() reads this without looking at policies.
         for &cpu in &policy.cpus {
             self.highest[cpu as usize] = policy.highest;
         }
@@ -373,6 +377,7 @@ impl Cpufreq {
                     .then_some((max, Relation::High))
                     .or((min > current).then_some((min, Relation::Low)))
             }
+            // cpufreq_policy_apply_limits(), which cpufreq_dbs_governor_limits() calls first.
             Governor::Ondemand(_) => (max < current)
                 .then_some((max, Relation::High))
                 .or((min > current).then_some((min, Relation::Low))),
@@ -490,6 +495,7 @@ impl Cpufreq {
             // A module was loaded: cpufreq_register_governor() adds at the head of the list.
             self.governors.insert(0, name);
         }
+        // After the governor was replaced: the old one's tunables go if this was its last policy.
         self.drop_unused_tunables();
         // After the governor is there: drivers look at it (strict targets, guided mode).
         driver.set_policy(platform, &mut self.policies[index]);
@@ -540,6 +546,7 @@ impl Cpufreq {
         if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());
         }
+        // The switch first, then the policies, as in cpufreq_boost_trigger_state().
         let before = std::mem::replace(&mut platform.boost, on);
         for index in 0..self.policies.len() {
             let policy = &self.policies[index];
@@ -559,7 +566,9 @@ impl Cpufreq {
     pub(crate) fn set_policy_boost(&mut self, platform: &mut Platform, index: usize, on: bool) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
+        // Set before the driver is called, whose limits depend on it (store_local_boost()).
         let was = std::mem::replace(&mut policy.boost, on);
+        // Compared below: 6.1 applies requests again only if the aggregate changed (freq_qos_apply()).
         let asked = policy.requested().max;
         if let Err(errno) = driver.set_boost(platform, policy, on) {
             policy.boost = was;
@@ -603,6 +612,7 @@ impl Cpufreq {
                 continue;
             }
             let at = update.unwrap_or(now);
+            // Hooks run in cpufreq_update_util(), which the scheduler calls with interrupts off.
             platform.trace.context = Context::Tick;
             if setpolicy {
                 driver.sample(platform, policy, cpus);
@@ -611,6 +621,7 @@ impl Cpufreq {
             let bounds = policy.bounds();
             let online = &policy.online;
             let request = match &mut policy.governor {
+                // These three have no hook: they act in their limits callbacks alone.
                 Governor::Performance | Governor::Powersave | Governor::Userspace(_) => None,
                 Governor::Ondemand(governor) => self.tunables.ondemand.as_ref().and_then(|tunables| {
                     let times = online.iter().map(|&cpu| cpus[cpu as usize].dbs_times());
@@ -623,6 +634,7 @@ impl Cpufreq {
                     })
                 }
                 Governor::Schedutil(governor) => {
+                    // Never missing: drop_unused_tunables() keeps them while a policy uses schedutil.
                     let rate = self.tunables.rate_limit_us.unwrap_or(1000);
                     let demands = online.iter().map(|&cpu| cpus[cpu as usize].take_demand());
                     governor.update(at, tick, rate, bounds, demands)

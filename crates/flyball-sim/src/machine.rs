@@ -127,6 +127,7 @@ impl SimMachine {
 
     /// Whether a path with `*` in it matches anything.
     fn matches(&self, pattern: &str) -> bool {
+        // One folder level at a time: a pattern's star stands for names, never for a slash.
         let mut found = vec![String::new()];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
             let mut next = Vec::new();
@@ -150,6 +151,7 @@ impl SimMachine {
     /// Varies a machine that has just booted, as runs on a real one vary: the air's temperature, the heat left from earlier
     /// work, and where in its periods the run begins, by the amounts in its description. The same seed gives the same run.
     pub fn vary(&mut self, seed: u64) {
+        // "machine!": another sequence than the workload's, which is seeded with the same number.
         let mut noise = crate::workload::Noise::new(seed ^ 0x6d61_6368_696e_6521);
         let spec = self.silicon().spec();
         let (variation, tdp, idle) = (spec.variation.clone(), spec.power.tdp_w, spec.power.uncore_idle_w);
@@ -183,6 +185,7 @@ impl SimMachine {
 
     /// Lets the machine's time pass.
     pub fn advance(&mut self, time: Duration) {
+        // Bounded: a time that a user gives in years must not overflow the sums that follow.
         let until =
             self.world.platform.now.saturating_add(time.as_nanos().min(u128::from(u64::MAX / 4)) as u64);
         self.pass(until);
@@ -195,6 +198,7 @@ impl SimMachine {
             while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
             {
                 self.world.run_until(due, &mut self.load);
+                // Collected before they are applied: applying needs the whole machine.
                 let effects: Vec<Effect> = self
                     .faults
                     .iter_mut()
@@ -240,12 +244,14 @@ impl SimMachine {
                     self.silicon_mut().hold(cpu as usize, khz.map(flyball_silicon::KiloHertz));
                 }
             }
+            // These two answer an access and have been dealt with there.
             Effect::Fail(_) | Effect::Ignore => {}
         }
     }
 
     /// Advances the clock by the cost of one access.
     fn spend(&mut self) {
+        // Each access takes time, so that a program that polls for a change sees it come.
         let until = self.world.platform.now + CALL_NS;
         if self.in_fault {
             self.world.run_until(until, &mut self.load);
@@ -300,6 +306,7 @@ impl SimMachine {
                 Ok(())
             }
             Node::Trace(file) => tracefs::read(&self.world, file, buffer),
+            // Registers are read at an offset, and the Speed Select node has no read (isst_if_char_driver_ops).
             Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
@@ -371,6 +378,7 @@ impl SimMachine {
     /// Writes to a file in one write(2).
     pub fn write(&mut self, path: &str, text: &[u8]) -> Answer {
         self.spend();
+        // The write was lost: it succeeds and changes nothing.
         if self.fault(path, Op::Write)? {
             return Ok(());
         }
@@ -392,6 +400,7 @@ impl SimMachine {
                 store(&mut self.world, dir, &text[..end])
             }
             Node::Trace(file) => tracefs::write(&mut self.world, file, text),
+            // Their writes need an open file or an offset: request_latency(), write_msr(), isst().
             Node::DmaLatency | Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
@@ -442,6 +451,7 @@ impl SimMachine {
                 tree::attribute(&self.world, dir, name).is_some_and(|attribute| attribute.mode & 0o222 != 0)
             }
             Ok(Node::Trace(file)) => tracefs::mode(file) & 0o222 != 0,
+            // Mode 0600 of devices.
             Ok(Node::DmaLatency | Node::Msr(_) | Node::Isst) => true,
             _ => false,
         }
@@ -464,6 +474,7 @@ impl SimMachine {
     /// `ENXIO` for a CPU that is not there or offline, `EIO` for a register that it does not have.
     pub fn read_msr(&mut self, cpu: u32, register: u32) -> Answer<u64> {
         self.spend();
+        // The path is put together only if a rule may match it: programs read registers by the thousand.
         if !self.faults.is_empty() {
             self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Read)?;
         }
@@ -513,7 +524,9 @@ impl SimMachine {
 
     /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 sets no constraint.
     pub fn request_latency(&mut self, key: u64, us: i32) {
+        // One request per open file: a second write replaces the first.
         self.drop_latency(key);
+        // PM_QOS_DEFAULT_VALUE stands for the default (cpu_latency_qos_update_request()).
         let us = if us == -1 { 2_000_000_000 } else { us };
         self.world.dma_latency.push((key, us));
     }
@@ -532,6 +545,7 @@ pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), S
         return Ok(());
     }
     let mut machine = SimMachine::boot(spec, kernel, Boot::default(), 0)?;
+    // Long enough for the tick and the governors to run once.
     machine.advance(Duration::from_millis(5));
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {

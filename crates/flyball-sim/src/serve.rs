@@ -33,6 +33,8 @@ pub use supervise::{Supervisor, submit};
 /// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the process inside, which has
 /// opened it in its own user namespace and mounted it.
 pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
+    // The device must have been opened in the user namespace that mounts (fs/fuse/inode.c): the process inside opens
+    // it and hands it out.
     let device = receive(socket)?;
     let config = fuser::Config::default();
     match fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run() {
@@ -46,6 +48,7 @@ pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
 fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    // A descriptor travels only with data.
     let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
@@ -78,6 +81,7 @@ pub fn has_fuse() -> bool {
 pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Kept over exec: the process inside is a program of its own, which gets the number.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     Ok((ours, theirs))
 }
@@ -88,6 +92,7 @@ pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
 /// `EBADF` for a number that is not an open descriptor.
 #[allow(unsafe_code, reason = "a descriptor by its number")]
 pub fn inherited(socket: i32) -> io::Result<OwnedFd> {
+    // Not one of the standard streams, which this process uses for something else.
     if socket < 3 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }

@@ -39,6 +39,7 @@ pub(crate) enum Context {
     Idle,
 }
 
+// TRACE_FLAG_IRQS_OFF and TRACE_FLAG_HARDIRQ (include/linux/trace_events.h).
 const IRQS_OFF: u8 = 0x01;
 const HARD_IRQ: u8 = 0x08;
 
@@ -70,6 +71,7 @@ impl TraceClock {
     pub(crate) fn named(name: &str) -> Option<TraceClock> {
         let index = TraceClock::NAMES.iter().position(|known| *known == name)?;
         Some(match index {
+            // By their place in NAMES: all others count nanoseconds, which on this machine are the same ones.
             2 => TraceClock::Counter,
             3 => TraceClock::Uptime,
             9 => TraceClock::Tsc,
@@ -146,6 +148,8 @@ impl Instance {
             clock: TraceClock::Nanoseconds(0),
             count: 0,
             size_kib: DEFAULT_KIB,
+            // Instances get full buffers when they are made; tracefs itself gets them when it is used
+            // (tracing_update_buffers()).
             expanded: !name.is_empty(),
             options: OPTIONS_AT_BOOT,
             percent: 50,
@@ -177,7 +181,9 @@ impl Instance {
                 self.count += 1;
                 self.count
             }
+            // trace_clock_jiffies().
             TraceClock::Uptime => now / (tick_us.max(1) * 1000),
+            // 128 bits: after days nanoseconds times kHz exceed 64.
             TraceClock::Tsc => (u128::from(now) * u128::from(tsc_khz) / 1_000_000) as u64,
         }
     }
@@ -301,6 +307,7 @@ impl Tracer {
             Context::Tick => (0, IRQS_OFF | HARD_IRQ, 1),
             Context::Idle => (0, IRQS_OFF, 1),
         };
+        // As tracing_record_cmdline() does: the name is looked up by number when the trace is read.
         if pid != 0 && !self.names.contains_key(&pid) {
             let name = match context {
                 Context::Worker => format!("kworker/{cpu}:1"),
@@ -318,6 +325,7 @@ impl Tracer {
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }
+            // The stamp comes last: a record that the filter drops must not advance the counter clock.
             let mut fresh = Record { stamp: 0, pid, flags, preempt, event: event.clone() };
             if let Some(filter) = instance.filters.get(&(event.kind() as u8)) {
                 let comm = self.names.get(&pid).map_or("<idle>", String::as_str);
@@ -327,6 +335,7 @@ impl Tracer {
             }
             let stamp = instance.stamp(now, tick_us, tsc_khz);
             let overwrite = instance.option(OVERWRITE);
+            // Only clocks in nanoseconds can be shifted by a record's time.
             let step = if instance.clock.is_time() { RECORD_NS } else { 0 };
             if let Some(ring) = instance.rings.get_mut(cpu as usize) {
                 fresh.stamp = ring.after(stamp, step);
@@ -344,6 +353,7 @@ impl Tracer {
             return None;
         }
         let before = std::mem::replace(seen, now);
+        // A program may have written the counters.
         Some([0, 1, 2].map(|n| now[n].wrapping_sub(before[n])))
     }
 
@@ -380,6 +390,7 @@ impl Tracer {
             }
             None
         } else {
+            // How the work lies in the step is not known beyond its sum and the number of wake-ups: equal turns.
             let turns = u64::from(wakes.max(1));
             let (each, work) = (span / turns, (busy / turns).max(1));
             for turn in 0..turns {

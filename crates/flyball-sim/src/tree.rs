@@ -305,12 +305,14 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     }
     match dir {
         Dir::Root => match name {
+            // The index of "sys" in PLAIN.
             "sys" => Some(Node::Dir(Dir::Plain(0))),
             "proc" => Some(Node::Dir(Dir::Proc)),
             "dev" => Some(Node::Dir(Dir::Plain(DEV))),
             _ => None,
         },
         Dir::Plain(index) => {
+            // In range: Dir::Plain is made from PLAIN and its constants only.
             let plain = &PLAIN[index as usize];
             if let Some((_, dir)) = plain.children.iter().find(|(child, _)| *child == name) {
                 return exists(world, *dir).then_some(Node::Dir(*dir));
@@ -348,6 +350,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             _ => None,
         },
         Dir::ProcSys => (name == "kernel").then_some(Node::Dir(Dir::ProcKernel)),
+        // msr_device_create() and msr_device_destroy() are hotplug callbacks: offline CPUs have no node.
         Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
         Dir::DevCpu(n) => (name == "msr").then_some(Node::Msr(n)),
         Dir::Trace(instance, folder) => tracefs::child(world, instance, folder, name),
@@ -431,6 +434,8 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
     let mut walked = 0;
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
+        // Paths come whole from programs inside the process or from FUSE, which resolves `..` itself; links are
+        // joined below.
         if part == ".." {
             return Err(Errno::INVAL);
         }
@@ -438,6 +443,7 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
         let node = child(world, dir, part).ok_or(Errno::NOENT)?;
         match node {
             Node::Dir(inner) => dir = inner,
+            // The rest of the path is resolved from the link's target on.
             Node::Link(target) if !last || follow => {
                 let here = &path[..walked - part.len()];
                 let mut joined = join(here, &target);
@@ -455,6 +461,7 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
 /// A link's target seen from the directory that holds it.
 fn join(directory: &str, target: &str) -> String {
     if target.starts_with('/') {
+        // An absolute target forgets where the link was.
         return target.to_owned();
     }
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();

@@ -103,6 +103,7 @@ impl World {
     ) -> World {
         let count = board.cpus();
         let states = board.idle.len() + 1;
+        // All CPUs are online when drivers register, as after the kernel's smp_init().
         let cpus: Vec<Cpu> = (0..count)
             .map(|_| Cpu { online: true, idle: vec![IdleCount::default(); states], ..Cpu::default() })
             .collect();
@@ -140,6 +141,8 @@ impl World {
             simulated: 0,
         };
         if world.boot.modular_governors {
+            // Debian builds these two in; the first write of another one's name loads its module
+            // (cpufreq_parse_governor()).
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
         // Last: drivers read registers and the board, and the Speed Select drivers look at what they left.
@@ -174,6 +177,7 @@ impl World {
             if platform.board.epb {
                 match platform.chip.read(cpu, msr::ENERGY_PERF_BIAS) {
                     Ok(value) if value as u8 & 0xf == 0 => {
+                        // ENERGY_PERF_BIAS_NORMAL; that the register can be written is clear, since it was read.
                         let _ = platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, value | 6);
                     }
                     Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,
@@ -190,8 +194,12 @@ impl World {
         if !forced && boot.has("intel_pstate=disable") {
             return;
         }
+        // Some descriptions have none: intel_pstate_msrs_not_valid().
         let registers = platform.chip.read(0, msr::PLATFORM_INFO).is_ok();
-        platform.intel.hwp = platform.board.hwp && (forced || !boot.has("intel_pstate=no_hwp"));
+        platform.intel.forced = forced;
+        // Without a preference HWP is left off unless firmware has switched it on (intel_pstate_init()).
+        let wanted = platform.board.has("hwp_epp") && !boot.has("intel_pstate=no_hwp");
+        platform.intel.hwp = platform.board.hwp && (forced || wanted);
         let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
             Some("passive") => intel::Mode::Passive,
             Some("active") => intel::Mode::Active,
@@ -216,6 +224,7 @@ impl World {
         let mode = match boot.value("amd_pstate") {
             Some("disable") => None,
             Some("passive") => Some(amd::Mode::Passive),
+            // 6.1 knows passive alone; other words leave it unloaded (amd_pstate_param()).
             Some("active") if platform.since(Kernel::V6_12) => Some(amd::Mode::Active),
             Some("guided") if platform.since(Kernel::V6_12) => Some(amd::Mode::Guided),
             _ if by_default => Some(amd::Mode::Active),
@@ -248,8 +257,10 @@ impl World {
     /// An access to a CPU's registers wakes it: the kernel reads them on that CPU (arch/x86/lib/msr-smp.c), so an
     /// observer changes what it observes.
     pub(crate) fn disturb(&mut self, cpu: u32) {
+        // An estimate of the wake-up and the function call (smp_call_function_single()).
         const COST_NS: u32 = 2_000;
         if let Some(cost) = self.disturbed.get_mut(cpu as usize) {
+            // At most half a step, so that a program that reads without a pause leaves the CPU some time.
             *cost = cost.saturating_add(COST_NS).min(STEP_NS as u32 / 2);
         }
     }
@@ -299,6 +310,7 @@ impl World {
             self.smt = Smt::On;
         }
         for cpu in threads {
+            // The first refusal ends it (cpuhp_smt_disable()).
             self.set_online(cpu, wanted == Smt::On)?;
         }
         self.smt = wanted;
@@ -313,6 +325,7 @@ impl World {
 
     /// The latency that all requests together leave, in microseconds.
     pub(crate) fn latency_limit(&self) -> i32 {
+        // PM_QOS_CPU_LATENCY_DEFAULT_VALUE: 2000 seconds.
         self.dma_latency.iter().map(|(_, us)| *us).min().unwrap_or(2_000_000_000)
     }
 
@@ -322,6 +335,7 @@ impl World {
             let next_step = self.simulated + STEP_NS;
             let next_work = self.cpufreq.next_work();
             let next = next_step.min(next_work);
+            // A step is never cut: what lies beyond the last whole step is simulated with the next call.
             if next > until {
                 break;
             }
@@ -334,6 +348,7 @@ impl World {
                 self.step(load);
             }
         }
+        // Reads between two steps see the clock move, and the processors as the last step left them.
         self.platform.now = self.platform.now.max(until);
     }
 
@@ -343,8 +358,10 @@ impl World {
         let cpus = self.activity.iter().zip(&self.cpus).zip(&self.work);
         for (number, ((activity, cpu), work)) in cpus.enumerate() {
             let busy = u64::from(activity.busy_ns).min(STEP_NS);
+            // Also for CPUs that are offline: a stale flag would give their next record a task.
             trace.running[number] = cpu.online && busy > 0 && !work.kernel;
             if cpu.online {
+                // cpuidle's numbers: POLL is 0, the silicon's first state is 1.
                 let state = u32::from(activity.idle) + 1;
                 trace.idle_step(now, STEP_NS, number as u32, state, busy, activity.wakes);
             }
@@ -361,6 +378,7 @@ impl World {
                 own_us: cpu.resume_latency_us,
                 disabled: cpu.disabled,
             };
+            // Most CPUs of a large machine ask the same in each step.
             if cpu.chosen.0 != request {
                 cpu.chosen = (request, choose_idle(&self.platform.board, request));
             }
@@ -368,12 +386,14 @@ impl World {
             self.states[number] = state;
             let activity = &mut self.activity[number];
             if !cpu.online {
+                // An offline CPU has no counters of cpuidle: it rests in play_dead().
                 *activity = Activity::idle(state);
                 continue;
             }
             *activity = work.activity;
             activity.idle = state;
             let busy = u64::from(work.activity.busy_ns).min(STEP_NS);
+            // Index 0 is POLL, which is never chosen here.
             let count = &mut cpu.idle[usize::from(state) + 1];
             count.time_ns += STEP_NS - busy;
             count.usage += u64::from(work.activity.wakes);
@@ -383,6 +403,7 @@ impl World {
     /// Time of packages above their temperature limit.
     fn count_throttling(&mut self) {
         for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
+            // therm_throt.c counts from the interrupt to the one that ends it; a step is as fine as it gets here.
             if self.platform.chip.silicon().throttled(package) {
                 *total += STEP_NS;
                 *present += STEP_NS;
@@ -409,6 +430,7 @@ impl World {
             load.step(&step, &mut self.work);
         }
         for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
+            // After the load's own work: accesses to registers come on top of it.
             if *cost > 0 {
                 let activity = &mut work.activity;
                 work.kernel |= activity.busy_ns == 0;
@@ -429,6 +451,7 @@ impl World {
             if !cpu.online {
                 continue;
             }
+            // u32::MAX stands for the whole step.
             let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
             let khz = self.platform.chip.khz(number as u32);
             let full = match (full_speed, self.cpufreq.highest[number]) {
@@ -442,6 +465,7 @@ impl World {
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
+                // The estimate was that of the process that has gone.
                 cpu.estimate = 0;
             }
             cpu.step(now, decay, busy, work, Speed { khz, full }, tick);

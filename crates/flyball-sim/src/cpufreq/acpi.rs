@@ -11,6 +11,7 @@ pub(crate) struct AcpiCpufreq;
 const INTEL_PERF_CTL: u32 = 0x199;
 const AMD_PERF_CTL: u32 = 0xc001_0062;
 const INTEL_MISC_ENABLE: u32 = 0x1a0;
+// Bit 25 of this and bit 38 of the one above switch boost off (boost_set_msr()).
 const AMD_HWCR: u32 = 0xc001_0015;
 const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 
@@ -47,13 +48,16 @@ impl Driver for AcpiCpufreq {
             return Err(crate::errno::Errno::NODEV);
         };
         policy.table.clone_from(table);
+        // ACPI lists P-states from the highest down; acpi_cpufreq_cpu_init() skips those that are not.
         policy.lowest = last;
+        // The driver sets it above the table, which cpufreq_frequency_table_cpuinfo() then leaves as it is.
         policy.highest = Self::boosted(platform, policy).unwrap_or(first);
         policy.latency_ns = platform.board.pss_latency_us * 1000;
         if !platform.board.pss_ports {
             // "P-state transition latency capped at 20 uS": what firmware says of registers is not believed.
             policy.latency_ns = policy.latency_ns.min(20_000);
         }
+        // perf->state starts at 0; the first target writes the register in any case (data->resume).
         policy.current = first;
         Ok(())
     }
@@ -71,6 +75,7 @@ impl Driver for AcpiCpufreq {
     }
 
     fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+        // The core passes only entries of the table.
         let index = policy.table.iter().position(|&entry| entry == khz).unwrap_or(0);
         for &cpu in &policy.online {
             // A register that refuses leaves the CPU as it was, as on hardware.
@@ -99,6 +104,7 @@ impl Driver for AcpiCpufreq {
     }
 
     fn has_boost(&self, platform: &Platform) -> Option<bool> {
+        // Without CPUID's CPB or IDA there is no switch (acpi_cpufreq_boost_init()).
         platform.board.boost.then_some(true)
     }
 
@@ -116,6 +122,7 @@ impl Driver for AcpiCpufreq {
     }
 
     fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
+        // get_cur_freq_on_cpu() is set only where a register can be read back, and finds the entry that it stands for.
         (!platform.board.pss_ports).then(|| policy.resolve(policy.current, Relation::Close))
     }
 }

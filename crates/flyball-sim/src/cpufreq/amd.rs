@@ -16,6 +16,7 @@ use crate::{
 const CPPC_CAP1: u32 = 0xc001_02b0;
 const CPPC_ENABLE: u32 = 0xc001_02b1;
 const CPPC_REQ: u32 = 0xc001_02b3;
+// The old interface's register; its value is the number of a P-state.
 const PERF_CTL: u32 = 0xc001_0062;
 
 /// What amd_pstate/status says.
@@ -52,6 +53,7 @@ pub(crate) struct PerfRequest {
 impl PerfRequest {
     fn unpack(value: u64) -> PerfRequest {
         PerfRequest {
+            // AMD_CPPC_MAX_PERF and its neighbours (asm/msr-index.h): the maximum is the lowest byte.
             max: value as u8,
             min: (value >> 8) as u8,
             desired: (value >> 16) as u8,
@@ -137,6 +139,7 @@ impl Caps {
         let cpc = platform.board.cppc.get(cpu as usize).ok_or(Errno::NODEV)?;
         let (own, nominal, lowest_nonlinear, lowest) = match platform.board.access {
             CppcAccess::Msr => {
+                // CAP1 has the levels in the order of the fields of _CPC, highest at the top.
                 let value = platform.chip.read(cpu, CPPC_CAP1)?;
                 ((value >> 24) as u8, (value >> 16) as u8, (value >> 8) as u8, value as u8)
             }
@@ -177,6 +180,7 @@ impl Caps {
         } else if perf == self.nominal {
             nominal_khz as u32
         } else {
+            // SCHED_CAPACITY_SHIFT: amd_pstate_init_freq() keeps ten binary places, and whole MHz in the end.
             let ratio = (u64::from(perf) << 10) / u64::from(self.nominal);
             (((u64::from(self.nominal_mhz) * ratio) >> 10) * 1000) as u32
         }
@@ -190,6 +194,7 @@ impl Caps {
     /// The performance level of a frequency (7.2).
     fn perf(&self, khz: u32) -> u8 {
         let perf = div_ceil(u64::from(khz) * u64::from(self.nominal), u64::from(self.nominal_mhz) * 1000);
+        // The result fits: `highest` is a byte.
         perf.clamp(u64::from(self.lowest), u64::from(self.highest)) as u8
     }
 }
@@ -202,6 +207,7 @@ pub(crate) struct AmdPstateEpp;
 
 /// The tracepoint of a request: since 6.13 in the functions that write it.
 fn trace_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
+    // Asked first: the levels are worked out only for a reader.
     if platform.trace.is_enabled(Kind::AmdEpp)
         && let Ok(caps) = Caps::of(platform, cpu)
     {
@@ -223,9 +229,12 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     state.cached = request;
     match platform.board.access {
         CppcAccess::Msr => {
+            // wrmsrl_on_cpu()'s result is not looked at by the kernel either.
             let _ = platform.chip.write(cpu, CPPC_REQ, request.pack());
         }
         CppcAccess::SharedMemory => {
+            // cppc_init_perf() and the changes of mode keep auto_sel like this; writing it with each request has the
+            // same effect.
             let autonomous = platform.amd.mode != Mode::Passive;
             platform.chip.write_shared(
                 cpu,
@@ -251,6 +260,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         return Err(Errno::INVAL);
     }
     let request = if platform.board.access == CppcAccess::Msr {
+        // Per package on hardware (pstate_enable() skips CPUs of packages that it has seen); writing it again changes
+        // nothing.
         let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
         PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
     } else {
@@ -259,11 +270,14 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         PerfRequest { min, max, desired, epp }
     };
     // amd_perf_ctl_reset(): P0, or the old interface would cap the new one.
+    // Machines without P-state registers refuse it, which does not matter to CPPC.
     let _ = platform.chip.write(cpu, PERF_CTL, 0);
     let new = platform.since(Kernel::V6_18);
     let state = &mut platform.amd.cpus[cpu as usize];
     state.cached = request;
+    // A driver that registers again allocates a new struct amd_cpudata.
     state.raw = false;
+    // Later kernels keep what firmware had asked for across changes of mode; the register no longer says it.
     if !std::mem::replace(&mut state.known, true) {
         state.bios_min = request.min;
         state.default_epp = request.epp;
@@ -315,6 +329,7 @@ fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
     if platform.since(Kernel::V6_18) {
         return (caps.perf(policy.min).min(top), caps.perf(policy.max).min(top));
     }
+    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated.
     let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
     let max = level(policy.max).clamp(caps.lowest, top);
     (level(policy.min).max(caps.lowest).min(max), max)
@@ -322,8 +337,10 @@ fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
 
 impl AmdPstate {
     fn request(platform: &mut Platform, policy: &mut Policy, min: u8, desired: u8, max: u8) {
+        // Governors that set one frequency get it in guided mode too.
         let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
         for &cpu in &policy.online {
+            // Without EPP files the driver still has to write the field: it writes back what it has cached.
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
             let desired = desired.clamp(min.min(max), max);
             // Guided: firmware chooses between a floor and the maximum, so the target becomes the floor
@@ -334,6 +351,7 @@ impl AmdPstate {
                 PerfRequest { min: min.min(max), max, desired, epp }
             };
             if platform.trace.is_enabled(Kind::AmdPerf)
+                // No event without a sample: amd_pstate_sample() is false where MPERF or TSC has not moved.
                 && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
             {
                 let event = Event::AmdPerf {
@@ -363,12 +381,15 @@ impl Driver for AmdPstate {
     }
 
     fn adjusts_performance(&self, platform: &Platform) -> bool {
+        // A mailbox may sleep, which the scheduler's hook may not: fast_switch_possible is set for MSRs only, and
+        // schedutil uses adjust_perf only with it.
         platform.board.access == CppcAccess::Msr
     }
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         init(platform, policy)?;
         let cppc = platform.board.cppc_latency_ns;
+        // 6.1 has the two constants of amd-pstate.c alone.
         if platform.since(Kernel::V6_12) && cppc > 0 {
             policy.latency_ns = cppc;
             policy.delay_us = Some(cppc / 1000);
@@ -416,17 +437,19 @@ impl Driver for AmdPstate {
             // amd_pstate_adjust_perf(): below the lowest nonlinear level work costs more energy, not less.
             floor = floor.max(caps.lowest_nonlinear);
         }
-        let top = u64::from(ceiling(&caps, policy));
+        // cap_perf is the highest level also while boost is off: utilisation is on the scale of the whole processor, and
+        // the limit cuts off what is above nominal.
         let scale = |value: u32| {
             if value >= capacity {
-                top as u8
+                caps.highest
             } else {
-                div_ceil(top * u64::from(value), u64::from(capacity)) as u8
+                div_ceil(u64::from(caps.highest) * u64::from(value), u64::from(capacity)) as u8
             }
         };
         let desired = scale(target);
         let min = scale(min).max(floor).min(max);
         Self::request(platform, policy, min, desired, max);
+        // As amd_pstate_update() does: with adjust_perf no frequency passes the core.
         policy.current = caps.khz(desired.clamp(min, max.max(min)));
     }
 
@@ -492,7 +515,10 @@ impl Driver for AmdPstateEpp {
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         let caps = init(platform, policy)?;
+        // amd_pstate_epp_cpu_init() sets no latency: nothing asks for frequencies.
         policy.latency_ns = 0;
+        // policy->policy of amd_pstate_epp_cpu_init(): a fallback where the kernel's default governor is neither
+        // word.
         policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
         if platform.since(Kernel::V6_18) {
             policy.current = caps.khz(caps.lowest_nonlinear);
@@ -520,6 +546,7 @@ impl Driver for AmdPstateEpp {
             // where there is one.
             min = floor.min(max);
         }
+        // Cloned: the driver's state is borrowed in the loop.
         for cpu in policy.online.clone() {
             let state = &mut platform.amd.cpus[cpu as usize];
             let mut epp = state.cached.epp;
@@ -567,7 +594,13 @@ const EPP_WORDS: [(&str, u8); 4] =
 /// energy_performance_preference of a CPU.
 pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     let state = &platform.amd.cpus[cpu as usize];
-    let epp = state.cached.epp;
+    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there shows.
+    let epp = match platform.board.access {
+        CppcAccess::Msr if !platform.since(Kernel::V6_18) => {
+            PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?).epp
+        }
+        _ => state.cached.epp,
+    };
     if state.raw {
         return Ok(epp.to_string());
     }
@@ -594,6 +627,7 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     let (epp, raw) = if let Some(number) = number {
         (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
     } else {
+        // sscanf("%20s"): what follows the first word is not looked at.
         let word = scan_word(text, 20)?;
         let known =
             |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
@@ -604,6 +638,7 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     if epp > 0 && matches!(policy.governor, Governor::Performance) {
         return Err(Errno::BUSY);
     }
+    // Only once the write is accepted: a refused number must not change how the old value reads.
     platform.amd.cpus[cpu as usize].raw = raw;
     let request = PerfRequest { epp, ..state.cached };
     send(platform, cpu, policy.boost, request);
@@ -631,9 +666,13 @@ pub(crate) fn store_status(
     cpus: &[Cpu],
     text: &[u8],
 ) -> Answer {
-    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.split(|&byte| byte == b'\n').next().unwrap_or(text);
     if !(6..=7).contains(&text.len()) {
         return Err(Errno::INVAL);
+    }
+    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which nothing leads.
+    if b"undefined".starts_with(text) {
+        return Ok(());
     }
     let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word().as_bytes().starts_with(text)) else {
         return Err(Errno::INVAL);
@@ -642,6 +681,7 @@ pub(crate) fn store_status(
     if mode == old {
         return Ok(());
     }
+    // mode_state_machine[][]: all other changes unregister the driver.
     let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
     // The same driver: only autonomous selection changes (amd_pstate_change_mode_without_dvr_change).
     if keeps(old) && keeps(mode) {

@@ -71,6 +71,8 @@ pub(crate) struct Intel {
     pub(crate) present: bool,
     pub(crate) mode: Mode,
     pub(crate) hwp: bool,
+    /// Firmware had switched HWP on before the kernel came (`hwp_forced`).
+    pub(crate) forced: bool,
     pub(crate) no_turbo: bool,
     pub(crate) max_pct: u32,
     pub(crate) min_pct: u32,
@@ -88,6 +90,7 @@ impl Intel {
             present: false,
             mode: Mode::Off,
             hwp: false,
+            forced: false,
             no_turbo: false,
             max_pct: 100,
             min_pct: 0,
@@ -100,6 +103,7 @@ impl Intel {
 
     /// The words' values by model (intel_epp_default in intel_pstate.c).
     fn choose_epp_table(&mut self, kernel: Kernel, model: u32) {
+        // From the defaults each time: 0x9a changes one of them alone.
         self.epp_table = [0, 128, 192, 255];
         match (model, kernel) {
             (0x9a, _) => self.epp_table[1] = 102,
@@ -107,7 +111,7 @@ impl Intel {
             | (0xad | 0xae, Kernel::V6_18 | Kernel::V7_2) => {
                 self.epp_table[1] = 32;
             }
-            (0xaa | 0xc5 | 0xc6, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2) => {
+            (0xaa | 0xc6, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2) => {
                 self.epp_table = [16, 64, 179, 255];
             }
             _ => {}
@@ -146,12 +150,14 @@ impl Pstates {
     pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Pstates> {
         let info = platform.chip.read(cpu, PLATFORM_INFO)?;
         let scaling =
+            // Not 0: it is divided by.
             platform.board.places.get(cpu as usize).map_or(100_000, |place| place.scaling_khz).max(1);
         let (mut min, mut max) = (((info >> 40) & 0xff) as u32, ((info >> 8) & 0xff) as u32);
         let turbo;
         if platform.intel.hwp {
             let caps = platform.chip.read(cpu, HWP_CAPABILITIES)?;
             turbo = (caps & 0xff) as u32;
+            // Read each time, since Speed Select moves it (intel_pstate_get_hwp_cap()).
             max = ((caps >> 8) & 0xff) as u32;
             if min == 0 {
                 min = (caps >> 24 & 0xff) as u32;
@@ -181,10 +187,33 @@ impl Pstates {
         if self.scaling == RATIO_KHZ { khz } else { khz / RATIO_KHZ * RATIO_KHZ }
     }
 
+    /// The level of a frequency (`intel_pstate_freq_to_hwp`), rounded up: at least as fast.
+    fn level(&self, khz: u32) -> u32 {
+        // The ends were rounded down to ratios: dividing them again could miss the levels that they stand for.
+        if khz == self.khz(self.turbo) {
+            self.turbo
+        } else if khz == self.khz(self.max) {
+            self.max
+        } else {
+            khz.div_ceil(self.scaling)
+        }
+    }
+
+    /// The level of a limit: rounded down to a ratio first (`intel_pstate_update_perf_limits`).
+    fn limit_level(&self, khz: u32) -> u32 {
+        self.level(khz / RATIO_KHZ * RATIO_KHZ)
+    }
+
     /// The highest that turbo switches allow.
     fn top(&self, platform: &Platform) -> u32 {
-        if platform.intel.no_turbo || firmware_disables_turbo(platform) { self.max } else { self.turbo }
+        if is_turbo_off(platform) { self.max } else { self.turbo }
     }
+}
+
+/// Whether the driver takes turbo for off. Up to 6.1 update_turbo_state() looks at the register each time; later kernels do
+/// so when they register and when no_turbo is written.
+pub(crate) fn is_turbo_off(platform: &Platform) -> bool {
+    platform.intel.no_turbo || platform.is(Kernel::V6_1) && firmware_disables_turbo(platform)
 }
 
 /// MSR 0x1A0 bit 38 on the boot CPU.
@@ -202,14 +231,12 @@ fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
 /// intel_pstate_update_perf_limits(): the range of P-states that policy and percentages leave.
 fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32, u32) {
     let top = pstates.top(platform);
-    // Rounded down, as in intel_pstate_update_perf_limits(): a limit between two ratios gives the lower one.
-    let max = policy.max / pstates.scaling;
-    // Equal limits stay equal: both are rounded in the same direction.
-    let min = if policy.max == policy.min { max } else { policy.min / pstates.scaling };
+    let (min, max) = (pstates.limit_level(policy.min), pstates.limit_level(policy.max));
     let (global_min, global_max) = global_limits(platform, pstates);
     // The order is the kernel's: a minimum is raised by the percentages, but never above the policy's own maximum.
     let low = min.max(global_min).min(max).min(top);
     let high = max.min(global_max).max(low).min(top);
+    // As intel_pstate_prepare_request() does it for requests.
     (low.clamp(pstates.min, top), high.clamp(pstates.min, top))
 }
 
@@ -231,9 +258,11 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         let state = &mut platform.intel.cpus[cpu as usize];
         if state.default_epp.is_none() {
             state.default_epp = Some(epp);
-            // intel_pstate_update_epp_defaults(): firmware left the reset value, so the model's own default replaces
-            // it.
-            if table[1] != 128 && epp == 128 {
+            // intel_pstate_update_epp_defaults(): what firmware chose becomes the meaning of balance_performance; if
+            // firmware left HWP to the kernel, the model's own default replaces what the register had.
+            if platform.intel.forced && (1..=128).contains(&epp) {
+                platform.intel.epp_table[1] = epp;
+            } else if table[1] != 128 {
                 state.default_epp = Some(table[1]);
                 set_epp(platform, cpu, table[1]);
             }
@@ -244,11 +273,14 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
 
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
     let Ok(pstates) = Pstates::of(platform, policy.number) else { return };
+    // Of the present levels: they may have changed since the policy was made.
     limits.clip(policy.lowest, policy.highest.min(pstates.khz(pstates.top(platform))));
 }
 
 /// Changes the range and preference of HWP_REQUEST.
 fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32, epp: Option<u8>) {
+    // intel_pstate_hwp_set() reads the register too, so that the fields of others stay; passive mode keeps a copy
+    // (hwp_req_cached).
     let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) else { return };
     // The other fields, activity window and package control, stay as firmware left them.
     let epp = epp.map_or(old >> 24 & 0xff, u64::from);
@@ -262,12 +294,14 @@ fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32
 }
 
 fn set_epp(platform: &mut Platform, cpu: u32, epp: u8) {
+    // The preference alone: intel_pstate_set_epp() leaves the limits as they are.
     if let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) {
         let _ = platform.chip.write(cpu, HWP_REQUEST, old & !(0xff << 24) | u64::from(epp) << 24);
     }
 }
 
 fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
+    // PERF_CTL's ratio is in bits 15:8.
     let mut value = u64::from(pstate & 0xff) << 8;
     if platform.intel.no_turbo && !firmware_disables_turbo(platform) {
         // core_get_val(): turbo disengage, unless firmware has switched turbo off anyway.
@@ -301,6 +335,7 @@ fn trace_sample(
         None if platform.trace.context == Context::Tick => (90, 0),
         None => (10, 0),
     };
+    // The tracepoint has percent.
     let io_boost = policy.io_boost * 100 / 1024;
     let event = Event::PstateSample { busy, scaled, from, to, counters, khz: khz as u32, io_boost };
     platform.trace_event(cpu, event);
@@ -348,6 +383,7 @@ impl Driver for IntelPstate {
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         init(platform, policy)?;
+        // intel_pstate_cpu_init(): the fallback for a default governor that is neither word.
         policy.governor = Governor::Powersave;
         Ok(())
     }
@@ -377,6 +413,7 @@ impl Driver for IntelPstate {
                 // Desired 0: between minimum and maximum the processor chooses by itself.
                 write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
             } else if performance {
+                // intel_pstate_set_pstate() traces before it writes.
                 platform.trace_event(cpu, Event::CpuFrequency { khz: max * pstates.scaling, cpu });
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
@@ -423,6 +460,7 @@ impl Driver for IntelPstate {
         if matches!(policy.governor, Governor::Performance) || platform.now < policy.sampled + 10_000_000 {
             return;
         }
+        // Before it is set to now: what load is measured over.
         let gap = platform.now - policy.sampled;
         policy.sampled = platform.now;
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
@@ -432,10 +470,13 @@ impl Driver for IntelPstate {
         policy.io_boost = match (state.woke_from_io, policy.io_boost) {
             (true, 0) => 128,
             (true, boost) => (boost * 2).min(1024),
+            // TICK_NSEC in the kernel, since the last call of the hook; here since the last sample, which is 10 ms at
+            // least.
             (false, _) if gap > 20_000_000 => 0,
             (false, boost) => boost / 2,
         };
         // busy is in 1024ths: MPERF against TSC.
+        // MPERF counts while the CPU is in C0, which is when it runs something.
         let ran = state.times.user + state.times.system;
         let busy = (ran.saturating_sub(policy.seen_busy) * 1024 / gap.max(1)) as u32;
         policy.seen_busy = ran;
@@ -443,8 +484,9 @@ impl Driver for IntelPstate {
         let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
         // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that it falls slowly.
         let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
-        // Before the average: the distance to fall is measured from what will be asked for.
-        target = target.max(min);
+        // The processor's lowest level, not the policy's: limits act on the result alone (intel_pstate_prepare_request()).
+        target = target.max(pstates.min);
+        // get_avg_pstate(): from APERF and MPERF over the last period.
         let average = state.measured.0 / pstates.scaling;
         if average > target {
             target += (average - target) / 2;
@@ -452,6 +494,7 @@ impl Driver for IntelPstate {
         let target = target.clamp(min, max);
         let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
+        // Also if nothing changes: intel_pstate_adjust_pstate() traces each decision.
         platform.trace_event(cpu, Event::CpuFrequency { khz: policy.current, cpu });
         write_perf_ctl(platform, cpu, target);
         trace_sample(platform, policy, cpu, pstates.scaling, (from, target), Some(busy * 100 / 1024));
@@ -464,6 +507,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
     let (min, max) = perf_limits(platform, policy, &pstates);
     let now = platform.now;
     let (steps, last) = &mut platform.intel.cpus[cpu as usize].io_waits;
+    // A single wake-up proves nothing: two in consecutive ticks count (intel_pstate_update_util_hwp_local()).
     if io {
         *steps = if now.saturating_sub(*last) <= 2_000_000 { (*steps + 1).min(3) } else { *steps };
         *last = now;
@@ -478,6 +522,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
         2 => pstates.max.max(min),
         _ => max,
     };
+    // Only the register: the cached request keeps the minimum to go back to, which is worked out again here.
     write_hwp(platform, cpu, boosted.min(max), max, 0, None);
 }
 
@@ -503,6 +548,7 @@ impl Driver for IntelCpufreq {
         policy.latency_ns = 20_000;
         // INTEL_CPUFREQ_TRANSITION_DELAY_HWP and INTEL_CPUFREQ_TRANSITION_DELAY.
         policy.delay_us = Some(if platform.intel.hwp { 5000 } else { 500 });
+        // In passive mode the percentages are frequency QoS requests, not limits of the driver.
         policy.driver_request = percent_requests(platform, &pstates);
         if platform.intel.hwp {
             for cpu in policy.online.clone() {
@@ -522,8 +568,9 @@ impl Driver for IntelCpufreq {
         for cpu in policy.online.clone() {
             let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
-            // CPUFREQ_RELATION_L: intel_cpufreq_update_pstate() rounds up.
-            let target = khz.div_ceil(pstates.scaling).clamp(min, max);
+            // Rounded up as for CPUFREQ_RELATION_L; the kernel rounds down for conservative's steps up, and to the
+            // closest for ondemand (intel_pstate_freq_to_hwp_rel()).
+            let target = pstates.level(khz).clamp(min, max);
             if platform.intel.hwp {
                 // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run above the target.
                 let strict = matches!(
@@ -574,6 +621,7 @@ impl Driver for IntelCpufreq {
 
 /// The percentages as requests on frequency (passive mode).
 fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
+    // update_qos_request(): of turbo_freq, whatever no_turbo says, rounded up.
     let of = |pct: u32| (u64::from(pstates.khz(pstates.turbo)) * u64::from(pct)).div_ceil(100) as i32;
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }

@@ -9,6 +9,7 @@ use crate::{
     kernel::Kernel,
 };
 
+// Full speed is a ratio to the base frequency, and both are ratios to this clock.
 const BUS_KHZ: u64 = 100_000;
 /// A ratio of one.
 const ONE: u64 = 1024;
@@ -25,6 +26,7 @@ pub(crate) struct FullSpeed {
 /// Full speed of all CPUs, as the first one's registers and tables say it; nothing where the kernel would not know, and
 /// on machines with cores of several kinds, whose scales are others.
 pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
+    // Hybrid processors get capacities by core from HWP's levels (arch_enable_hybrid_capacity_scale()).
     if platform.chip.silicon().spec().core.len() > 1 {
         return None;
     }
@@ -39,8 +41,10 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
 /// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there are fewer.
 fn intel(platform: &Platform) -> Option<(u64, u64)> {
     let read = |register| platform.chip.read(0, register).ok();
+    // Bits 15:8, the highest ratio without turbo (core_set_max_freq_ratio()).
     let base = read(msr::PLATFORM_INFO)? >> 8 & 0xff;
     let turbo = msr::turbo_ratio_of_four(platform.board.model, read)?;
+    // The kernel then leaves invariance off.
     if base == 0 || turbo == 0 {
         return None;
     }
@@ -67,6 +71,7 @@ fn amd(platform: &Platform) -> Option<(u64, u64)> {
     } else {
         166
     };
+    // "midpoint between max_boost and max_P" (amd_set_max_freq_ratio()).
     let ratio = (highest * ONE / u64::from(first.nominal)).midpoint(ONE);
     Some((u64::from(first.nominal_mhz) * 1000, ratio))
 }

@@ -33,6 +33,7 @@ impl Governor {
 
     /// CPUFREQ_GOV_DYNAMIC_SWITCHING: asks for other frequencies by itself.
     pub(crate) fn is_dynamic(&self) -> bool {
+        // The flag is in CPUFREQ_DBS_GOVERNOR_INITIALIZER and in schedutil_gov.
         matches!(self, Governor::Ondemand(_) | Governor::Conservative(_) | Governor::Schedutil(_))
     }
 }
@@ -47,6 +48,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// cpufreq_verify_within_limits().
     pub(crate) fn clip(&mut self, low: u32, high: u32) {
+        // clamp() twice and then min below max: in this order a minimum above the maximum gives way.
         self.min = self.min.max(low).min(high);
         self.max = self.max.max(low).min(high);
         self.min = self.min.min(self.max);
@@ -111,6 +113,7 @@ impl Policy {
             highest: 0,
             latency_ns: 0,
             delay_us: None,
+            // FREQ_QOS_MIN_DEFAULT_VALUE and FREQ_QOS_MAX_DEFAULT_VALUE (include/linux/pm_qos.h).
             request: (0, i32::MAX),
             driver_request: (0, i32::MAX),
             min: 0,
@@ -150,6 +153,7 @@ impl Policy {
     /// The aggregated requests: the highest minimum, the lowest maximum (kernel/power/qos.c).
     pub(crate) fn requested(&self) -> Limits {
         Limits {
+            // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses nothing.
             min: self.request.0.max(self.driver_request.0).max(0) as u32,
             max: self.request.1.min(self.driver_request.1).max(0) as u32,
         }
@@ -162,6 +166,7 @@ impl Policy {
     }
 
     pub(crate) fn resolve_within(&self, target: u32, min: u32, max: u32, relation: Relation) -> u32 {
+        // Not clamp(), which panics where min is above max (see cpufreq_driver_resolve_freq()).
         let target = target.max(min).min(max);
         let Some((&first, &last)) = self.table.first().zip(self.table.last()) else {
             return target;
@@ -171,9 +176,11 @@ impl Policy {
         let below = self.table.iter().copied().find(|&khz| khz <= target);
         let above = self.table.iter().rev().copied().find(|&khz| khz >= target);
         match relation {
+            // Beyond the table's ends the nearest entry is taken rather than none.
             Relation::Low => above.unwrap_or(first),
             Relation::High => below.unwrap_or(last),
             Relation::Close => match (below, above) {
+                // A tie goes to the lower entry: cpufreq_table_find_index_dc() moves up only if it is strictly closer.
                 (Some(below), Some(above)) if above - target < target - below => above,
                 (Some(below), _) => below,
                 (None, above) => above.unwrap_or(last),
@@ -187,6 +194,7 @@ impl Policy {
         if let Some(delay) = self.delay_us {
             return delay;
         }
+        // NSEC_PER_USEC: a latency below a microsecond counts as none.
         let latency = self.latency_ns / 1000;
         match (latency, old) {
             (0, _) => 1000,
@@ -198,6 +206,7 @@ impl Policy {
 
     /// Counts the time at the present table entry, and a change of entry.
     pub(crate) fn account(&mut self, now: u64, to: u32) {
+        // A frequency that is not in the table is not counted (cpufreq_stats_record_transition()).
         let Some(index) = self.table.iter().position(|&khz| khz == to) else { return };
         if let Some(stats) = &mut self.stats {
             let spent = now.saturating_sub(stats.last);

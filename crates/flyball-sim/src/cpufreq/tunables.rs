@@ -20,6 +20,7 @@ pub(crate) struct Tunables {
 
 /// `sscanf(buf, "%u")`, as the older governors parse.
 fn number(text: &[u8]) -> Answer<u32> {
+    // %u stores the low 32 bits of whatever number stands there.
     Ok(scan_unsigned(text)? as u32)
 }
 
@@ -69,6 +70,7 @@ impl Tunables {
         // CPUFREQ_DBS_MIN_SAMPLING_INTERVAL: two ticks.
         let least_rate = 2 * platform.board.tick_us;
         match governor {
+            // rate_limit_us_store() is the only one that uses kstrtouint, and it takes 0.
             "schedutil" => *self.rate_limit_us.as_mut().ok_or(Errno::NOENT)? = kstrtou32(text, 10)?,
             "ondemand" => {
                 let tunables = self.ondemand.as_mut().ok_or(Errno::NOENT)?;
@@ -78,6 +80,8 @@ impl Tunables {
                     "sampling_rate" => tunables.sampling_rate = u64::from(value),
                     "up_threshold" if (1..=100).contains(&value) => tunables.up_threshold = value,
                     "sampling_down_factor" if (1..=100_000).contains(&value) => {
+                        // A period that is stretched now ends: sampling_down_factor_store() sets rate_mult back to 1
+                        // for all policies.
                         tunables.sampling_down_factor = value;
                         for policy in policies {
                             if let Governor::Ondemand(governor) = &mut policy.governor {
@@ -91,6 +95,7 @@ impl Tunables {
                         tunables.io_is_busy = value > 0;
                         rebase(platform, policies, cpus);
                     }
+                    // A value out of range: that the file exists was found out when its path was resolved.
                     _ => return Err(Errno::INVAL),
                 }
             }
@@ -100,6 +105,7 @@ impl Tunables {
                 match name {
                     "sampling_rate" if u64::from(value) < least_rate => return Err(Errno::INVAL),
                     "sampling_rate" => tunables.sampling_rate = u64::from(value),
+                    // The two thresholds must not meet: one load would ask for a step up and a step down.
                     "up_threshold" if value <= 100 && value > tunables.down_threshold => {
                         tunables.up_threshold = value;
                     }

@@ -58,8 +58,8 @@ impl Ondemand {
         self.multiplier = 1;
     }
 
-    /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies in ascending order,
-    /// or is empty where the driver has no table.
+    /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies, the highest
+    /// first, or is empty where the driver has no table.
     pub fn update(
         &mut self,
         now: u64,
@@ -111,8 +111,8 @@ impl Ondemand {
         let request = u64::from(target.clamp(bounds.min, bounds.max.max(bounds.min)));
         let average = (request - request * u64::from(tunables.powersave_bias.min(1000)) / 1000) as u32;
         let average = average.clamp(bounds.min, bounds.max.max(bounds.min));
-        let below = table.iter().rev().copied().find(|&khz| khz <= average).unwrap_or(table[0]);
-        let above = table.iter().copied().find(|&khz| khz >= average).unwrap_or(table[table.len() - 1]);
+        let below = table.iter().copied().find(|&khz| khz <= average).unwrap_or(table[table.len() - 1]);
+        let above = table.iter().rev().copied().find(|&khz| khz >= average).unwrap_or(table[0]);
         if below == above {
             return Request::Frequency(above, Relation::Low);
         }
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_bias_splits_a_period() {
         let tunables = OndemandTunables { powersave_bias: 100, ..OndemandTunables::new(15, 4000, false) };
-        let table = [1_600_000, 2_400_000, 3_300_000];
+        let table = [3_300_000, 2_400_000, 1_600_000];
         let mut governor = Ondemand::start(0, [CpuTimes::default()].into_iter());
         // 3.3 GHz less a tenth is 2.97 GHz: 570/900 of 8 ms at 3.3 GHz, the rest at 2.4 GHz.
         let mut at = |now| governor.update(now, &tunables, BOUNDS, &table, [busy(100, now)].into_iter());

@@ -5,6 +5,7 @@ use flyball_silicon::{Silicon, spec::Vendor};
 
 /// EAX, EBX, ECX, EDX of a question; zeros for what no processor of the kind would answer either.
 pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> [u32; 4] {
+    // The description's own leaves come first: a recorded machine brings some.
     if let Some(registers) = silicon.cpuid(leaf, subleaf, cpu) {
         return registers;
     }
@@ -30,6 +31,8 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         }
         1 => {
             let (family, model) = (spec.identity.family, spec.identity.model);
+            // Families above 15 are the sum of both fields; models have their upper half in bits 19:16 (Intel SDM 2A,
+            // CPUID).
             let extended = family.saturating_sub(15);
             let signature = spec.identity.stepping & 0xf
                 | (model & 0xf) << 4
@@ -49,6 +52,7 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
             1 => [bits(logical), logical, 2 << 8 | 1, apic],
             _ => [0, 0, subleaf, apic],
         },
+        // Native model: 0x40 Core, 0x20 Atom (Intel SDM 2A).
         0x1a => {
             let kind = spec.core[place.kind].kind;
             let efficient = kind == flyball_silicon::spec::CoreKind::Efficiency;
@@ -56,6 +60,7 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         }
         0x8000_0000 => [if intel { 0x8000_0008 } else { 0x8000_001e }, 0, 0, 0],
         0x8000_0001 => [0, 0, 0x121, 0x2c10_0800],
+        // Invariant TSC.
         0x8000_0007 => [0, 0, 0, 1 << 8],
         0x8000_0008 => [0x302e, 0, 0, 0],
         0x8000_001e => [apic, place.in_package | (threads - 1) << 8, place.package as u32, 0],

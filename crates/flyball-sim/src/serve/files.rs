@@ -59,6 +59,7 @@ impl Files {
     }
 
     fn path(&self, ino: INodeNo) -> Answer<Arc<str>> {
+        // Inodes count from 1, the root's.
         let index = usize::try_from(ino.0).ok().and_then(|ino| ino.checked_sub(1)).ok_or(Errno::NOENT)?;
         lock(&self.state).paths.get(index).cloned().ok_or(Errno::NOENT)
     }
@@ -69,6 +70,8 @@ impl Files {
             return ino;
         }
         let path: Arc<str> = Arc::from(path);
+        // Never taken away: an inode stays a path's for good, also where a driver takes the file away and brings it
+        // back.
         state.paths.push(path.clone());
         let ino = state.paths.len() as u64;
         state.inodes.insert(path, ino);
@@ -178,6 +181,7 @@ impl Files {
         let mut state = lock(&self.state);
         let handle = state.next;
         state.next += 1;
+        // Opening registers a request, without a constraint until a value is written (cpu_latency_qos_open()).
         if path.ends_with("/cpu_dma_latency") {
             lock(&self.machine).machine().request_latency(handle, -1);
         }
@@ -248,6 +252,7 @@ impl Files {
             if !data.len().is_multiple_of(8) {
                 return Err(Errno::INVAL);
             }
+            // All to the same register, as msr_write() does.
             for value in data.chunks_exact(8) {
                 let value = value.try_into().map(u64::from_le_bytes).map_err(|_| Errno::INVAL)?;
                 machine.write_msr(cpu, offset as u32, value)?;

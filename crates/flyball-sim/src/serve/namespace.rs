@@ -134,16 +134,19 @@ const OVERLAYS: [Overlay; 7] = [
 /// # Errors
 /// What the kernel refused: without root, user namespaces may be switched off.
 pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
+    // Before unshare(2): in the new user namespace they are 65534 until the maps are written.
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let root = rustix::process::geteuid().is_root();
     if root {
         attempt(MOUNT_NAMESPACE, unshare(UnshareFlags::NEWNS))?;
     } else {
         attempt(USER_NAMESPACE, unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS))?;
+        // Without this an unprivileged process may not write gid_map (user_namespaces(7)).
         attempt("write /proc/self/setgroups", fs::write("/proc/self/setgroups", "deny"))?;
         attempt("write /proc/self/uid_map", fs::write("/proc/self/uid_map", format!("0 {uid} 1")))?;
         attempt("write /proc/self/gid_map", fs::write("/proc/self/gid_map", format!("0 {gid} 1")))?;
     }
+    // Or what is mounted here would appear outside.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     attempt("make mounts private", mount_change("/", private))?;
     let fuse = stage.join("machine");
@@ -161,10 +164,12 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
     attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
+    // The server has it now. The file system ends when the last descriptor is closed, so none may stay behind here.
     drop(device);
     if root {
         // The real machine's tracing is not the program's to switch: what it looks for among the mounts must be ours.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        // The last first: one may lie over or inside another.
         for mount in mounts.lines().rev() {
             let mut words = mount.split(' ').skip(1);
             if let (Some(path), Some("tracefs" | "debugfs")) = (words.next(), words.next()) {
@@ -176,6 +181,7 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
         let _ =
             mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
     }
+    // The overlays are put together here, and it goes with the namespace.
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
     let same = OVER.iter().map(|path| (*path, *path));
     for (path, source) in same.chain(OWN_OVER) {

@@ -30,6 +30,7 @@ impl Paced {
     /// The machine, brought up to the present.
     pub fn machine(&mut self) -> &mut SimMachine {
         let now = self.offset + self.started.elapsed();
+        // Accesses move the machine's clock ahead of the real one by a little: then nothing is to be caught up.
         let behind = now.saturating_sub(self.machine.now());
         self.machine.advance(behind);
         &mut self.machine
@@ -79,6 +80,7 @@ pub(super) fn take(
     if open.text.is_empty() {
         open.text = lock(machine).machine().take(&open.path, size)?;
     }
+    // A page that is larger than the read is handed out in parts.
     let rest = open.text.split_off(size.min(open.text.len()));
     Ok(std::mem::replace(&mut open.text, rest))
 }

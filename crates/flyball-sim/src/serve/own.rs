@@ -86,6 +86,8 @@ impl StandIns {
             DEFAULT_AFFINITY => {
                 let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
                 let hexadecimal = |c: char| c.is_ascii_hexdigit() || c == ',';
+                // default_affinity_write() parses a mask and shows it in its own form; here it is shown as it was
+                // written.
                 Some(if text.is_empty() || text.len() > 4096 || !text.chars().all(hexadecimal) {
                     Err(Errno::INVAL)
                 } else {

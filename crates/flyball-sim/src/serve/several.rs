@@ -40,6 +40,7 @@ impl Several {
     pub(super) fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {
         let name = load.name().to_owned();
         let added = self.each(|list| {
+            // A load that has ended gives its CPUs back.
             list.retain(|running| !running.load.is_done());
             let meets = |other: &Running| {
                 cpus.is_empty() || other.cpus.is_empty() || other.cpus.iter().any(|cpu| cpus.contains(cpu))
@@ -67,6 +68,7 @@ impl Load for Several {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|running| !running.load.is_done());
         for (index, running) in list.iter_mut().enumerate() {
+            // The first writes straight into the result, so that one load alone costs nothing extra.
             if index == 0 {
                 running.load.step(step, work);
                 continue;

@@ -47,8 +47,10 @@ fn poll_once(
     machine: &Weak<Mutex<Paced>>,
     state: &Weak<Mutex<State>>,
 ) -> Option<()> {
+    // Before the upgrades: between two rounds nothing is held, and the thread ends when the file system is gone.
     std::thread::sleep(POLL_INTERVAL);
     let (list, machine, state) = (list.upgrade()?, machine.upgrade()?, state.upgrade()?);
+    // Taken out: a request that comes while these are looked at must not wait for the lock.
     let waiting = std::mem::take(&mut *lock(&list));
     let mut still = Vec::new();
     for one in waiting {
@@ -77,6 +79,7 @@ fn poll_once(
 
 /// Whether a thread has signals to take that it does not block, or is gone.
 fn has_signal(thread: u32) -> bool {
+    // FUSE's request names a thread, not a process: signals pend for either.
     let Ok(text) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let mask = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));

@@ -162,6 +162,7 @@ impl Event {
             Event::PstateSample { .. } => 56,
             Event::AmdPerf { .. } if kernel >= Kernel::V6_18 => 56,
             Event::AmdPerf { .. } => 72,
+            // With the zero at the text's end.
             Event::Print(text) => (16 + text.len() + 1).next_multiple_of(4),
         }
     }
@@ -186,6 +187,7 @@ impl Event {
             }
             Event::AmdPerf { min, desired, max, khz, counters, cpu, changed, fast } => {
                 if kernel >= Kernel::V6_18 {
+                    // Three bytes, and five of padding up to the next 64-bit field.
                     to.extend_from_slice(&[*min, *desired, *max, 0, 0, 0, 0, 0]);
                 } else {
                     longs(to, &[u64::from(*min), u64::from(*desired), u64::from(*max)]);
@@ -203,10 +205,12 @@ impl Event {
                 to.extend_from_slice(&[*highest, *epp, *min, *max, u8::from(*boost), u8::from(*changed)]);
             }
             Event::Print(text) => {
+                // `ip`, the caller in the kernel, which no address stands for here.
                 longs(to, &[0]);
                 to.extend_from_slice(text);
             }
         }
+        // Up to the size that the format file implies: compilers pad structures.
         to.resize(start + self.size(kernel) - 8, 0);
     }
 

@@ -44,6 +44,7 @@ enum Op {
 const OPS: [(&str, Op); 7] = [
     ("==", Op::Equal),
     ("!=", Op::Unequal),
+    // Before their first characters: the first token that fits is taken.
     ("<=", Op::AtMost),
     (">=", Op::AtLeast),
     ("<", Op::Less),
@@ -65,6 +66,7 @@ impl Filter {
 
     /// Whether a record of this task on this CPU passes.
     pub(crate) fn passes(&self, record: &Record, cpu: u32, comm: &str, kernel: Kernel) -> bool {
+        // The eight common bytes first, so that offsets are those of the format file.
         let mut bytes = vec![0; 8];
         record.event.encode(kernel, &mut bytes);
         bytes[..2].copy_from_slice(&record.event.kind().id(kernel).to_le_bytes());
@@ -120,6 +122,7 @@ fn is_like(pattern: &str, text: &str) -> bool {
 fn number(bytes: &[u8], offset: u32, size: u32, signed: bool) -> i128 {
     let field = bytes.iter().skip(offset as usize).take((size as usize).min(8));
     let value = field.enumerate().fold(0u64, |value, (at, byte)| value | u64::from(*byte) << (8 * at));
+    // Shifted up and down again to extend the sign.
     let spare = 64 - 8 * size.clamp(1, 8);
     if signed { i128::from((value << spare) as i64 >> spare) } else { i128::from(value) }
 }
@@ -207,6 +210,7 @@ impl Parser<'_> {
         let negative = self.takes("-");
         let digits = self.word();
         let value = match digits.strip_prefix("0x") {
+            // 128 bits hold unsigned and negative 64-bit numbers.
             Some(hex) => i128::from(u64::from_str_radix(hex, 16).ok()?),
             None => i128::from(digits.parse::<u64>().ok()?),
         };
@@ -219,6 +223,7 @@ impl Parser<'_> {
         let Some(quote) = quote else { return Some(self.word()).filter(|word| !word.is_empty()) };
         let (text, rest) = self.rest[1..].split_once(quote)?;
         let mut text = text.to_owned();
+        // Two stars mean what one does, and each further one would multiply the ways to match.
         while text.contains("**") {
             text = text.replace("**", "*");
         }

@@ -21,6 +21,7 @@ pub(crate) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Re
         0 => "<idle>",
         pid => tracer.names.get(&pid).map_or("<...>", String::as_str),
     };
+    // trace_print_context(): TASK_COMM_LEN wide, and the number padded to seven.
     let _ = write!(text, "{name:>16}-{:<7} [{cpu:03}] ", record.pid);
     if instance.option(IRQ_INFO) {
         text.extend(flags(record));
@@ -31,6 +32,7 @@ pub(crate) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Re
         write!(text, " {:>12}", record.stamp)
     };
     let name = match &record.event {
+        // trace_print_print() writes the function in place of a name.
         super::Event::Print(_) => String::new(),
         event => format!("{}: ", event.kind().name()),
     };

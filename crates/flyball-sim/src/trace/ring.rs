@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 
 /// Bytes of a sub-buffer.
 pub(crate) const PAGE: usize = 4096;
+// Time stamp and commit word (struct buffer_data_page).
 const HEADER: usize = 16;
 const DATA: usize = PAGE - HEADER;
 /// Longest time between two records that fits into the first one's 27 bits.
@@ -60,6 +61,7 @@ pub(crate) struct Ring {
 
 /// Pages that hold so many KiB.
 fn pages(kib: u64) -> usize {
+    // At least two, as ring_buffer_resize() has it; at most 4 GiB for a CPU, of which memory is taken only when used.
     (kib.saturating_mul(1024).div_ceil(DATA as u64) as usize).clamp(2, 1 << 20)
 }
 
@@ -122,6 +124,7 @@ impl Ring {
     /// Adds a record whose payload has `size` bytes.
     pub(crate) fn push(&mut self, record: Record, size: usize, overwrite: bool) {
         let mut need = event_size(size);
+        // Larger than a page can hold: ring_buffer_lock_reserve() fails.
         if need > DATA {
             self.counts.dropped += 1;
             return;
@@ -144,6 +147,7 @@ impl Ring {
             }
             // A page's first record has the page's own time.
             self.pages.push_back(Page::default());
+            // Without the time extension: the page's own stamp has replaced the difference.
             need = event_size(size);
         }
         self.last = record.stamp;
@@ -158,6 +162,7 @@ impl Ring {
     /// Takes the oldest record.
     pub(crate) fn pop(&mut self) -> Option<Record> {
         let page = self.pages.front_mut()?;
+        // Linear, but a page holds some two hundred records.
         let record = page.records.remove(0);
         self.counts.entries -= 1;
         self.counts.read += 1;
@@ -199,6 +204,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
         before = record.stamp;
         if delta >= LONGEST {
             let low = (delta & (LONGEST - 1)) as u32;
+            // RINGBUF_TYPE_TIME_EXTEND: 27 bits in this word, the rest in the next.
             page.extend_from_slice(&(30 | low << 5).to_le_bytes());
             page.extend_from_slice(&((delta >> 27) as u32).to_le_bytes());
             delta = 0;
@@ -217,6 +223,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
         page.push(record.preempt);
         page.extend_from_slice(&record.pid.to_le_bytes());
         record.event.encode(kernel, &mut page);
+        // Records are padded to whole words.
         page.resize(end, 0);
     }
     let used = page.len() - HEADER;

@@ -17,6 +17,7 @@ fn place(world: &World, dir: Dir) -> Answer<&Place> {
 
 /// CPUs online whose place satisfies a condition.
 fn online_where<'a>(world: &'a World, keep: impl Fn(&Place) -> bool + 'a) -> impl Iterator<Item = u32> + 'a {
+    // Masks of topology and nodes hold online CPUs alone; the kernel removes a CPU from them when it goes offline.
     world.online().filter(move |&cpu| keep(&world.platform.board.places[cpu as usize]))
 }
 
@@ -55,6 +56,7 @@ pub(super) static CPUS: &[Attribute] = &[
 
 fn vendor_code(world: &World) -> u32 {
     match world.platform.board.vendor {
+        // X86_VENDOR_INTEL and X86_VENDOR_AMD (asm/processor.h).
         Vendor::Intel => 0,
         Vendor::Amd => 2,
     }
@@ -129,6 +131,7 @@ pub(super) static TOPOLOGY: &[Attribute] = &[
         Vendor::Intel => line(out, place(world, dir)?.core),
         Vendor::Amd => line(out, 65535),
     }),
+    // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c, ppin_init()).
     ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400),
     ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
     ro("thread_siblings_list", |world, dir, out| list(world, dir, out, same_core)),
@@ -153,6 +156,7 @@ pub(super) static CPPC: &[Attribute] = &[
         let silicon = world.platform.chip.silicon();
         let cpu = dir.index();
         let delivered = silicon.cycles(cpu as usize);
+        // MPERF counts at the reference performance, as CPPC's reference counter does.
         let reference = world.platform.chip.read(cpu, 0xe7).unwrap_or(0);
         line(out, format_args!("ref:{reference} del:{delivered}"))
     })
@@ -165,7 +169,9 @@ pub(super) static CPPC: &[Attribute] = &[
     ro("lowest_perf", |world, dir, out| line(out, cppc(world, dir)?.lowest)),
     ro("nominal_freq", |world, dir, out| line(out, cppc(world, dir)?.nominal_mhz)),
     ro("nominal_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
+    // Where firmware gives no register the kernel uses nominal (cppc_get_perf_ctrs()).
     ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
+    // Firmware says nothing: cppc_get_perf_ctrs() assumes that the counters never wrap.
     ro("wraparound_time", |_, _, out| line(out, u64::MAX)),
 ];
 
@@ -302,12 +308,14 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
     ro("residency", |world, dir, out| {
         line(out, idle_state(world, dir).map_or(0, |state| state.residency_us))
     }),
+    // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0 (drivers/cpuidle/poll_state.c).
     ro("power", |_, dir, out| line(out, if dir.minor() == 0 { u32::MAX } else { 0 })),
     ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
     ro("rejected", |world, dir, out| line(out, idle_count(world, dir)?.rejected)).live(),
     ro("time", |world, dir, out| line(out, idle_count(world, dir)?.time_ns / 1000)).live(),
     ro("above", |world, dir, out| line(out, idle_count(world, dir)?.above)).live(),
     ro("below", |world, dir, out| line(out, idle_count(world, dir)?.below)).live(),
+    // CPUIDLE_FLAG_OFF is on none of the states that are modelled.
     ro("default_status", |_, _, out| line(out, "enabled")),
     rw(
         "disable",
@@ -316,6 +324,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
             line(out, world.cpus[dir.index() as usize].disabled >> dir.minor() & 1)
         },
         |world, dir, text| {
+            // store_state_ull() answers EINVAL to everything that kstrtoull refuses.
             let disabled = crate::text::kstrtou64(text, 0).map_err(|_| Errno::INVAL)? != 0;
             idle_count(world, dir)?;
             let (states, bit) = (&mut world.cpus[dir.index() as usize].disabled, 1 << dir.minor());
@@ -332,6 +341,7 @@ pub(super) static IDLE_GLOBAL: &[Attribute] = &[
         "current_governor",
         |_, _, out| line(out, "menu"),
         |_, _, text| {
+            // The only governor that is modelled.
             if trim(text) == b"menu" { Ok(()) } else { Err(Errno::INVAL) }
         },
     ),
@@ -400,6 +410,7 @@ pub(super) static NODE: &[Attribute] = &[
     }),
     ro("distance", |world, dir, out| {
         let row: Vec<String> = (0..nodes(world))
+            // ACPI's SLIT: 10 is local by definition, 32 between packages is common on servers of AMD.
             .map(|other| if other == dir.index() { "10" } else { "32" }.to_owned())
             .collect();
         line(out, row.join(" "))
@@ -415,6 +426,7 @@ fn folders(world: &World, cpu: u32) -> [(&'static str, Dir, bool); 6] {
     let board = &world.platform.board;
     let online = world.is_online(cpu);
     [
+        // Removed with the CPU by their hotplug callbacks, as cache and thermal_throttle are.
         ("topology", Dir::Topology(cpu), online),
         ("acpi_cppc", Dir::Cppc(cpu), !board.cppc.is_empty()),
         ("thermal_throttle", Dir::Throttle(cpu), online && board.vendor == Vendor::Intel),
@@ -440,6 +452,7 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     let count = world.platform.board.cpus();
     match dir {
         Dir::Cpus => match numbered(name, "cpu") {
+            // Directories of present CPUs stay when a CPU goes offline.
             Some(cpu) => (cpu < count).then_some(Node::Dir(Dir::Cpu(cpu))),
             None => find(&global_folders(world), name),
         },

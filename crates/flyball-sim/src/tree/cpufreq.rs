@@ -81,6 +81,7 @@ fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
 fn measured(world: &World, policy: &Policy) -> u32 {
     let cpu = &world.cpus[policy.leader() as usize];
     let (khz, at) = cpu.measured;
+    // MAX_SAMPLE_AGE: (HZ / 50) jiffies.
     if khz > 0 && world.platform.now.saturating_sub(at) <= 20_000_000 { khz } else { policy.current }
 }
 
@@ -133,6 +134,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| line(out, policy(world, dir)?.min),
         |world, dir, text| {
             let index = index(world, dir)?;
+            // Not limited by what the processor can: the request is kept, verify() clips what comes of it.
             world.cpufreq.policies[index].request.0 = limit(world, text, 0)?;
             world.cpufreq.request_changed(&world.platform, index);
             Ok(())
@@ -161,6 +163,7 @@ pub(super) static POLICY: &[Attribute] = &[
         },
         |world, dir, text| {
             let index = index(world, dir)?;
+            // store_scaling_setspeed(): only userspace has a store_setspeed.
             if !matches!(world.cpufreq.policies[index].governor, Governor::Userspace(_)) {
                 return Err(Errno::INVAL);
             }
@@ -169,6 +172,7 @@ pub(super) static POLICY: &[Attribute] = &[
             } else {
                 kstrtou32(text, 0)?
             };
+            // Kept before it is bounded: cpufreq_set() stores what was asked for.
             world.cpufreq.policies[index].governor = Governor::Userspace(speed);
             let World { cpufreq, platform, .. } = world;
             cpufreq.target(platform, index, speed, crate::governor::Relation::Low);
@@ -196,12 +200,15 @@ pub(super) static POLICY: &[Attribute] = &[
     // acpi-cpufreq
     ro("scaling_available_frequencies", |world, dir, out| {
         let table = &policy(world, dir)?.table;
+        // show_available_freqs() leaves a blank behind the last one.
         line(out, spaced(table, 0))
     })
     .when(|world, _| is_acpi(world)),
+    // Empty: CPUFREQ_BOOST_FREQ marks no entry of acpi-cpufreq's table.
     ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
         |world, _| is_acpi(world) && world.platform.since(Kernel::V6_18) && boost_initial(world).is_some(),
     ),
+    // The P-state that _PPC allows: the first, since no firmware here limits it.
     ro("bios_limit", |world, dir, out| line(out, policy(world, dir)?.table.first().copied().unwrap_or(0)))
         .when(|world, _| is_acpi(world)),
     ro("freqdomain_cpus", |world, dir, out| {
@@ -242,6 +249,8 @@ pub(super) static POLICY: &[Attribute] = &[
     .when(|world, _| is_amd(world)),
     ro("amd_pstate_highest_perf", |world, dir, out| {
         let caps = caps(world, dir)?;
+        // As recorded: 6.12.107 shows each core's ranking, later kernels the level that stands for the highest
+        // frequency.
         line(out, if world.platform.since(Kernel::V6_18) { caps.highest } else { caps.own })
     })
     .when(|world, _| is_amd(world)),
@@ -305,6 +314,7 @@ pub(super) static GLOBAL: &[Attribute] = &[rw(
     |world, _, text| {
         let on = if world.platform.is(Kernel::V6_1) {
             match scan_signed(text)? {
+                // sscanf("%d") and 0 or 1 alone (store_boost()).
                 0 => false,
                 1 => true,
                 _ => return Err(Errno::INVAL),
@@ -313,6 +323,7 @@ pub(super) static GLOBAL: &[Attribute] = &[rw(
             kstrtobool(text)?
         };
         let World { cpufreq, platform, .. } = world;
+        // Whatever the driver answered (store_boost()).
         cpufreq.set_boost(platform, on).map_err(|_| Errno::INVAL)
     },
 )
@@ -329,6 +340,7 @@ pub(super) static STATS: &[Attribute] = &[
         let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
         for (index, khz) in policy.table.iter().enumerate() {
             let mut time = stats.time.get(index).copied().unwrap_or(0);
+            // The running entry's time is added when the frequency changes: up to now it is only in `last`.
             if index == stats.index {
                 time += world.platform.now.saturating_sub(stats.last);
             }
@@ -412,10 +424,7 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
             if world.platform.intel.mode == intel::Mode::Off {
                 return Err(Errno::AGAIN);
             }
-            line(
-                out,
-                u8::from(world.platform.intel.no_turbo || intel::firmware_disables_turbo(&world.platform)),
-            )
+            line(out, u8::from(intel::is_turbo_off(&world.platform)))
         },
         |world, _, text| {
             let World { cpufreq, platform, .. } = world;
@@ -445,6 +454,7 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
     .when(|world, _| !is_hybrid(world)),
     ro("turbo_pct", |world, _, out| {
         let pstates = intel_pstates(world)?;
+        // No underflow: Pstates::of() keeps min, max and turbo in this order.
         let total = u64::from(pstates.turbo - pstates.min + 1);
         let plain = u64::from(pstates.max.saturating_sub(pstates.min) + 1);
         // Fixed point with 8 fraction bits.
@@ -465,6 +475,7 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
             Ok(())
         },
     )
+    // Hidden in passive mode (intel_pstate_sysfs_hide_hwp_dynamic_boost()).
     .when(|world, _| world.platform.intel.hwp && world.platform.intel.mode == intel::Mode::Active),
 ];
 

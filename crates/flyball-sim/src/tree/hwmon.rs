@@ -44,6 +44,7 @@ fn files(world: &World) -> &'static [&'static str] {
 
 /// The CPU behind tempN of a package: N is 1 for the package, core id + 2 for a core.
 fn cpu_of(world: &World, hwmon: u32, index: u32) -> Option<u32> {
+    // BASE_SYSFS_ATTR_NO: coretemp numbers cores from 2, the package has 1.
     let core = index.checked_sub(2);
     if core.is_some() && world.platform.board.vendor == Vendor::Amd {
         return None;
@@ -105,6 +106,7 @@ pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
             let below = (f64::from(limit / 1000) - degrees.0).clamp(0.0, 127.0) as u32;
             line(out, limit - below * 1000)
         }
+        // coretemp's ttarget: less the offset in bits 15:8 of TEMPERATURE_TARGET, for which 10 is an estimate.
         ("max", ..) => line(out, limit.saturating_sub(10_000)),
         ("crit", ..) => line(out, limit),
         _ => line(out, 0),

@@ -102,12 +102,14 @@ fn register(world: &World, dir: Dir) -> Answer<u32> {
 
 fn energy(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let (cpu, register) = (leader(world, dir)?, register(world, dir)?);
+    // ENERGY_STATUS_MASK: the counter has 32 bits.
     let raw = world.platform.chip.read(cpu, register)? & 0xffff_ffff;
     line(out, raw * energy_unit(world, cpu, register)? / 1000)
 }
 
 fn range(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let (cpu, register) = (leader(world, dir)?, register(world, dir)?);
+    // What a reader must add when the counter has wrapped; in microjoules, from nanojoules.
     line(out, 0xffff_ffff * energy_unit(world, cpu, register)? / 1000)
 }
 
@@ -126,6 +128,7 @@ fn limit(world: &World, dir: Dir) -> Answer<(u32, u64, u64)> {
 
 fn show_power(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
     let (_, value, divisor) = limit(world, dir)?;
+    // POWER_LIMIT1_MASK, 15 bits, the second limit 32 bits above it.
     line(out, (value >> shift & 0x7fff) * 1_000_000 / divisor)
 }
 
@@ -163,8 +166,10 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
     // rapl_compute_time_window_core(), with its truncations: reading back gives what the driver would show.
     let ticks = micros / unit.max(1);
     if ticks == 0 {
-        return Err(Errno::INVAL);
+        // Less than a unit is not refused: the field becomes 0, which is one unit.
+        return write_limit(world, dir, 0x7f << shift, 0);
     }
+    // Five bits of exponent.
     let y = u64::from(ticks.ilog2()).min(0x1f);
     let f = ((4 * (ticks.min(u64::MAX / 8) - (1 << y).min(ticks))) >> y).min(3);
     write_limit(world, dir, 0x7f << shift, (f << 5 | y) << shift)
@@ -178,7 +183,8 @@ fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
 }
 
 pub(super) static CONTROL: &[Attribute] = &[
-    rw("enabled", |_, _, out| line(out, 1), |_, _, text| kstrtobool(text).map(|_| ())),
+    // intel_rapl_msr.c registers its control type without operations: enabled_store() has nothing to call.
+    rw("enabled", |_, _, out| line(out, 1), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];
 
@@ -195,6 +201,7 @@ pub(super) static ZONE: &[Attribute] = &[
         |world, dir, out| {
             if limited(world, dir) {
                 let (_, value, _) = limit(world, dir)?;
+                // PL1's enable bit (get_domain_enable()).
                 line(out, value >> 15 & 1)
             } else {
                 line(out, 0)

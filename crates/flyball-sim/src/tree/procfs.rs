@@ -5,6 +5,7 @@ use crate::{board::Vendor, errno::Answer, text::line, world::World};
 
 /// Nanoseconds to the 100ths of a second in which /proc/stat counts.
 fn ticks(ns: u64) -> u64 {
+    // USER_HZ is 100 whatever the kernel's tick is.
     ns / 10_000_000
 }
 
@@ -60,6 +61,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
         let siblings = online(&|other| other.package == place.package);
         let threads = place.siblings.iter().filter(|&&cpu| world.is_online(cpu)).count().max(1);
         let cpu = &world.cpus[number as usize];
+        // arch_freq_get_on_cpu(), as for scaling_cur_freq.
         let khz = if world.platform.now.saturating_sub(cpu.measured.1) <= 20_000_000 && cpu.measured.0 > 0 {
             cpu.measured.0
         } else {

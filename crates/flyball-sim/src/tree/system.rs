@@ -66,8 +66,10 @@ fn show_ratio(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer 
 }
 
 fn store_ratio(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+    // store_attr() answers EINVAL to everything that kstrtouint refuses.
     let khz = kstrtou32(text, 10).map_err(|_| Errno::INVAL)?;
     let ratio = u64::from(khz / 100_000);
+    // Seven bits; no order between minimum and maximum is checked (uncore_write_control_freq()).
     if ratio == 0 || ratio > 127 {
         return Err(Errno::INVAL);
     }
@@ -107,6 +109,7 @@ pub(super) static UNCORE: &[Attribute] = &[
 /// A TPMI cluster. Latency control (elc_*) is not modelled.
 pub(super) static CLUSTER: &[Attribute] = &[
     ro("domain_id", |world, dir, out| line(out, dir.index() % clusters(world).max(1))),
+    // One cluster per power domain here.
     ro("fabric_cluster_id", |_, _, out| line(out, 0)),
     ro("package_id", |world, dir, out| line(out, dir.index() / clusters(world).max(1))),
     ro("initial_max_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.max_mhz)),
@@ -121,6 +124,7 @@ pub(super) static CLUSTER: &[Attribute] = &[
 ];
 
 pub(super) fn uncore_child(world: &World, name: &str) -> Option<Node> {
+    // uncore%02d counts over all packages, package_%02d_die_%02d is a package's own.
     if let Some(number) = name.strip_prefix("uncore").filter(|number| number.len() >= 2) {
         let all = clusters(world) * world.platform.board.packages();
         let index = numbered(number.strip_prefix('0').unwrap_or(number), "")?;

@@ -51,6 +51,7 @@ enum What {
 }
 
 const GROUPS: [&str; 3] = ["amd_cpu", "ftrace", "power"];
+// The kernel has no such bound but memory; a program that forgets to remove its instances must not take all of ours.
 const MOST_INSTANCES: usize = 64;
 
 /// Name and mode of what every instance has at its top.
@@ -150,10 +151,12 @@ pub(crate) fn child(world: &World, number: u8, folder: Folder, name: &str) -> Op
         }
         Folder::Event(kind) => {
             let name = find(&EVENT, name)?;
+            // ftrace's own events have no switch and no filter.
             let own = Kind::ALL[kind as usize] == Kind::Print;
             if own && name != "format" && name != "id" { None } else { file(What::Event(kind, name)) }
         }
         Folder::PerCpus => {
+            // Buffers of offline CPUs stay, with what was recorded.
             let cpu = numbered(name, "cpu").filter(|&cpu| cpu < world.platform.board.cpus())?;
             dir(Folder::PerCpu(cpu))
         }
@@ -286,6 +289,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
 
 /// mkdir in instances/.
 pub(crate) fn make(world: &mut World, name: &str) -> Answer {
+    // NAME_MAX.
     if name.is_empty() || name.len() > 255 {
         return Err(Errno::INVAL);
     }
@@ -306,6 +310,7 @@ pub(crate) fn make(world: &mut World, name: &str) -> Answer {
 /// rmdir in instances/.
 pub(crate) fn remove(world: &mut World, number: u8) -> Answer {
     let slot = world.platform.trace.instances.get_mut(number as usize).filter(|_| number > 0);
+    // The others keep their numbers: programs have files of theirs open.
     *slot.ok_or(Errno::PERM)? = None;
     let platform = &mut world.platform;
     platform.trace.review(&platform.chip);

@@ -244,6 +244,28 @@ fn a_limit_settles_later() {
     assert_eq!(machine.read(path).unwrap(), b"2000000\n");
 }
 
+/// Minimum and maximum of HWP's request as the kernel writes them on the machine that was recorded (adl0).
+#[test]
+fn levels_of_hybrid_processors_are_the_recorded_ones() {
+    let mut machine = machine("hybrid-laptop", Kernel::V6_12);
+    for (cpu, request) in [(0, 0x3c06), (8, 0x2204)] {
+        assert_eq!(machine.read_msr(cpu, 0x774).unwrap() & 0xffff, request, "CPU {cpu}");
+    }
+    let max = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    machine.write(max, b"2050000").unwrap();
+    machine.advance(Duration::from_millis(1));
+    // 2.0 GHz in levels of 78,741 kHz, rounded up.
+    assert_eq!(machine.read_msr(0, 0x774).unwrap() >> 8 & 0xff, 26);
+}
+
+#[test]
+fn firmware_says_what_balance_performance_means() {
+    let mut machine = machine("tpmi-small", Kernel::V6_12);
+    let epp = "/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
+    assert_eq!(machine.read(epp).unwrap(), b"balance_performance\n", "32, as recorded on gnr0");
+    assert_eq!(machine.write(epp, b"64 x"), Err(Errno::INVAL));
+}
+
 #[test]
 fn tunables_go_with_the_last_cpu_of_their_governor() {
     const BASE: &str = "/sys/devices/system/cpu/cpufreq";

@@ -128,7 +128,7 @@ fn common_words_find_their_knob() {
 #[test]
 fn get_prints_bare_values() {
     assert_eq!(run(0, &["-M", "sim:gold-6138", "get", "--bare", "governor"]).out, "powersave\n");
-    assert_eq!(run(0, &["-M", "sim:hybrid-laptop", "get", "--bare", "max-freq"]).out, "4600000\n3400000\n");
+    assert_eq!(run(0, &["-M", "sim:hybrid-laptop", "get", "--bare", "max-freq"]).out, "4700000\n3400000\n");
     assert_eq!(run(0, &["-M", "sim:gold-6138", "get", "--bare", "turbo"]).out, "on\n");
 }
 

@@ -21,10 +21,14 @@ pub(crate) fn floor_pct(platform: &Platform) -> u32 {
 
 /// Registers the driver of a mode.
 pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
+    // intel_pstate_register_driver() clears `global`.
     platform.intel.max_pct = 100;
     // As after a boot: intel_pstate_register_driver() clears the global state, also what was switched off by hand.
     platform.intel.no_turbo = firmware_disables_turbo(platform);
-    platform.intel.choose_epp_table(platform.kernel, platform.board.model);
+    if !platform.intel.present {
+        // At boot only (intel_pstate_init()): what firmware made of the words outlives a change of mode.
+        platform.intel.choose_epp_table(platform.kernel, platform.board.model);
+    }
     platform.intel.min_pct = floor_pct(platform);
     platform.intel.mode = mode;
     let result = match mode {
@@ -72,6 +76,7 @@ pub(crate) fn store_status(
     if mode == old {
         return Ok(());
     }
+    // The old driver goes before the new one comes: two cannot be registered (EEXIST).
     if old != Mode::Off {
         cpufreq.unregister(platform);
     }
@@ -87,6 +92,7 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
         {
             cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
         }
+        // cpufreq_update_policy() for all; in passive mode the kernel's work item does this when the requests change.
         cpufreq.refresh(platform, index);
     }
 }
@@ -102,6 +108,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if firmware_disables_turbo(platform) && !value && platform.intel.no_turbo {
         return Err(Errno::PERM);
     }
+    // store_no_turbo() ends here: nothing is refreshed for the value that is set already.
     if value == platform.intel.no_turbo {
         return Ok(());
     }
@@ -141,6 +148,7 @@ pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: 
 
 /// energy_performance_preference of a CPU.
 pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
+    // intel_pstate_get_epp(cpu, 0) reads the register, not the cached request.
     let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
     let table = platform.intel.epp_table;
     Ok(match table.iter().position(|&value| value == epp) {
@@ -159,9 +167,11 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
     let word = scan_word(text, 20)?;
     let table = platform.intel.epp_table;
     let epp = match EPP_WORDS.iter().position(|name| name.as_bytes() == word) {
+        // 128 is the value at reset; a CPU with a policy has its own by now.
         Some(0) => platform.intel.cpus[cpu as usize].default_epp.unwrap_or(128),
         Some(index) => table[index - 1],
-        None => u8::try_from(kstrtou32(word, 10)?).map_err(|_| Errno::INVAL)?,
+        // The whole text, not its first word: `128 x` is not a number.
+        None => u8::try_from(kstrtou32(text, 10)?).map_err(|_| Errno::INVAL)?,
     };
     // After parsing: the kernel answers EINVAL for a bad word, whether there is a driver or not.
     if platform.intel.mode == Mode::Off {
@@ -195,6 +205,7 @@ pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &
         Some((_, value)) => *value,
         None => kstrtou32(text, 0).ok().filter(|&value| value <= 15).ok_or(Errno::INVAL)? as u8,
     };
+    // Kept for a CPU that is offline: intel_epb_online() writes it when the CPU is back.
     platform.intel.cpus[cpu as usize].epb = value;
     if online {
         let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;

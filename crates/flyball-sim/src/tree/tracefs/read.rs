@@ -77,6 +77,7 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
         // Of all CPUs together; buffer_size_kb is of each.
         "buffer_total_size_kb" => push(out, size(instance, cpus as u64)),
         "buffer_subbuf_size_kb" => push(out, PAGE / 1024),
+        // SAVED_CMDLINES_DEFAULT (kernel/trace/trace_sched_switch.c).
         "saved_cmdlines_size" => push(out, 128),
         "timestamp_mode" => push(out, "[delta] absolute"),
         "tracing_on" => push(out, truth(instance.on)),
@@ -150,6 +151,7 @@ fn lines(world: &World, instance: &Instance, only: Option<usize>, out: &mut Vec<
     {
         records.extend(ring.records().map(|record| (record.stamp, cpu, record)));
     }
+    // Stable, and by CPU where stamps are equal: the same trace gives the same text.
     records.sort_by_key(|(stamp, cpu, _)| (*stamp, *cpu));
     for (_, cpu, record) in records {
         line::line(&world.platform.trace, instance, cpu, record, &mut text);

@@ -20,11 +20,13 @@ fn boolean(text: &[u8]) -> Answer<bool> {
 /// Writes to a file in one write(2).
 pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
     let kernel = world.platform.kernel;
+    // What is not text matches no word, and is refused as any unknown one.
     let words = std::str::from_utf8(text).unwrap_or("").trim();
     match file.what {
         What::Top("trace") | What::Cpu(_, "trace") => return truncate(world, file),
         What::Top("trace_marker") => {
-            // tracing_mark_write() cuts a long text and ends it with a newline.
+            // tracing_mark_write() cuts a long text and ends it with a newline. Up to 6.1 TRACE_BUF_SIZE, 1024, less
+            // what is added to the text; later kernels take 4096 (TRACE_MARKER_MAX_SIZE).
             let mut text: Vec<u8> = text.iter().copied().take(1000).collect();
             if text.last() != Some(&b'\n') {
                 text.push(b'\n');
@@ -41,6 +43,7 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
             // All buffers have one size here: a write to one CPU's sizes them all.
             match kstrtou64(text, 10)? {
                 0 => return Err(Errno::INVAL),
+                // A TiB for each CPU: no machine has the pages.
                 kib if kib > 1 << 30 => return Err(Errno::NOMEM),
                 kib => own.resize(kib),
             }
