@@ -59,6 +59,7 @@ impl WorkloadClass {
     /// Memory's share of the time at a frequency, 0 to 1.
     pub fn memory_share(&self, frequency: KiloHertz) -> f64 {
         let memory = f64::from(self.memory_ps);
+        // A cycle takes 1e9 / kHz picoseconds.
         memory / (memory + 1e9 / f64::from(frequency.0.max(1)))
     }
 

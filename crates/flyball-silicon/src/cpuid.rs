@@ -31,6 +31,7 @@ impl Silicon {
                 eax |= u32::from(spec.firmware.feedback) << 19;
                 Some([eax, 2, 9, edx])
             }
+            // AMD: ARAT, and APERF/MPERF in ECX.
             6 => Some([4, 0, 1, 0]),
             // TSC / crystal ratio: EBX / EAX times the crystal of 25 MHz in ECX.
             0x15 if intel => Some([2, spec.clock.tsc_khz / 12_500, 25_000_000, 0]),

@@ -43,6 +43,7 @@ impl Curve {
         if khz <= first || p.len() == 1 {
             return v0;
         }
+        // At least 1: a segment has a point before it.
         let i = p.iter().position(|q| khz <= q.0).unwrap_or(p.len() - 1).max(1);
         let ((f0, v0), (f1, v1)) = (p[i - 1], p[i]);
         v0 + (v1 - v0) * f64::from(khz - f0) / f64::from((f1 - f0).max(1))
@@ -51,6 +52,7 @@ impl Curve {
     /// Dynamic power in watts of one core at full activity.
     #[inline]
     pub fn dynamic_watts(&self, khz: u32) -> f64 {
+        // The entry above is read too.
         let i = ((khz / STEP_KHZ) as usize).min(self.dynamic.len() - 2);
         let part = f64::from(khz - (i as u32 * STEP_KHZ)) * (1.0 / f64::from(STEP_KHZ));
         self.dynamic[i] + (self.dynamic[i + 1] - self.dynamic[i]) * part

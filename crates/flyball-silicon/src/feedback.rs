@@ -32,6 +32,7 @@ impl Silicon {
     /// A CPU's row in its package's table.
     pub(crate) fn row(&self, cpu: usize) -> u32 {
         let package = self.topology.package_of(cpu);
+        // CPUID leaf 6, EDX 31:16 (intel_hfi.c, init_hfi_cpu_index()).
         (0..cpu).filter(|other| self.topology.package_of(*other) == package).count() as u32
     }
 

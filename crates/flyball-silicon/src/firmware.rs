@@ -47,10 +47,12 @@ impl Autonomous {
         };
         let mut gain = [0.0; 256];
         let mut ceiling = [1.0; 256];
+        // Tables: target() runs for every thread in every period.
         for epp in 0..256usize {
             let x = epp as f64 / 255.0;
             gain[epp] = a.gain - a.gain_loss * x;
             let from = f64::from(a.ceiling_from);
+            // ceiling_from may be 255.
             let over = (epp as f64 - from) / (255.0 - from).max(1.0);
             ceiling[epp] = 1.0 - a.ceiling_loss * over.max(0.0);
         }

@@ -159,6 +159,7 @@ impl Registers {
                 Plain { msr: r.msr, writable: r.writable, scope: r.scope, values: vec![r.value; n] }
             })
             .collect();
+        // Looked up by binary search with each access.
         plain.sort_by_key(|p| p.msr);
         // One cluster per power domain, IO domains included: they have a fabric clock of their own.
         let clusters = match (&spec.uncore, &spec.sst) {

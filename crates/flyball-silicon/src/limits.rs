@@ -54,10 +54,12 @@ impl PowerControl {
     #[inline]
     pub fn step(&mut self, watts: f64, seconds: f64) {
         for (l, a) in self.limits.iter().zip(&mut self.average) {
+            // Limited below: a window shorter than the step is followed at once.
             let k = seconds / l.window;
             *a += (watts - *a) * if k < 1.0 { k } else { 1.0 };
         }
         let allowed = self.allowed();
+        // An idle package draws next to nothing, and must not make the error infinite.
         let error = allowed / watts.max(0.1) - 1.0;
         // A fifth of the relative error each step, at most 5 % at a time upwards and 10 % downwards.
         let change = (0.2 * error).clamp(-0.1, 0.05);
@@ -95,6 +97,7 @@ pub(crate) fn encode_power_limits(p: &PowerSpec) -> u64 {
             return 0;
         }
         let raw = (watts * f64::from(1u32 << p.power_unit)) as u64 & 0x7fff;
+        // Bits 15 and 16: enabled, and clamped.
         raw | 1 << 15 | 1 << 16 | encode_window(window, p.time_unit) << 17
     };
     half(p.pl1_w, p.pl1_s) | half(p.pl2_w, p.pl2_s) << 32 | u64::from(p.locked) << 63

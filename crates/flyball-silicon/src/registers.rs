@@ -91,6 +91,7 @@ impl Silicon {
     }
 
     fn aperf(&self, cpu: usize, elapsed: u64) -> u64 {
+        // At the frequency of this step: the firmware decides only between steps.
         let khz = u64::from(self.core[self.topology.cpu(cpu).core].khz);
         self.thread[cpu].cycles + khz * elapsed / 1_000_000
     }
@@ -99,6 +100,7 @@ impl Silicon {
     fn write_counter(&mut self, cpu: usize, reg: u32, value: u64) -> bool {
         let Some(now) = self.read_counter(cpu, reg, 0) else { return false };
         let r = &mut self.registers.cpu[cpu];
+        // The counter goes on from the value: what is kept is the distance, since the time behind it is shared.
         let by = value.wrapping_sub(now);
         match reg {
             msr::TSC => r.tsc_adjust = r.tsc_adjust.wrapping_add(by),

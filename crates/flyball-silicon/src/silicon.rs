@@ -215,6 +215,7 @@ impl Silicon {
     pub fn new(spec: impl Into<Arc<MachineSpec>>, seed: u64) -> Result<Silicon, SpecError> {
         let spec: Arc<MachineSpec> = spec.into();
         spec.check()?;
+        // After check(): the arithmetic here relies on its bounds.
         let topology = Topology::new(&spec);
         let kinds: Arc<[Kind]> = spec.core.iter().map(Kind::new).collect();
         let (cpus, cores, packages) = (topology.cpus(), topology.cores(), topology.packages());
@@ -226,6 +227,7 @@ impl Silicon {
             sst: spec.sst.as_ref().map(|s| SstState::new(&spec, s, &topology)),
             now_ns: 0,
             period_ns,
+            // Whole microseconds; with seed 0 the first period is a whole one.
             phase_ns: if seed == 0 { 0 } else { mix(seed) % period_ns / 1000 * 1000 },
             stale: true,
             wide: true,
@@ -240,6 +242,7 @@ impl Silicon {
             topology,
             spec,
         };
+        // Frequencies that follow from the registers at reset.
         s.settle();
         Ok(s)
     }
@@ -267,6 +270,7 @@ impl Silicon {
     /// The exit latency of an idle state as a workload sees it, ns.
     pub fn wake_ns(&self, cpu: usize, state: u8) -> u64 {
         let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
+        // A machine file has one idle state at least (check_core()); a number beyond them is the deepest.
         let s = &idle[(state as usize).min(idle.len() - 1)];
         if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
     }
@@ -277,6 +281,7 @@ impl Silicon {
         let kind = &self.kinds[self.topology.core(place.core).kind];
         let s = kind.idle[(state as usize).min(kind.idle.len() - 1)];
         let khz = f64::from(self.core[place.core].khz);
+        // A core that runs slower than the ramp anyway loses nothing.
         if s.ramp_khz > 0.0 && s.ramp_khz < khz { s.ramp_ns * (1.0 - s.ramp_khz / khz) } else { 0.0 }
     }
 
@@ -531,6 +536,7 @@ impl Core {
                 smt: place.threads > 1,
             },
             khz: base,
+            // Firmware hands the machine over at the guaranteed frequency.
             target: base,
             guaranteed: base,
             ceiling: base,
@@ -538,6 +544,7 @@ impl Core {
             moved: true,
             license: License::Sse,
             hot_log: false,
+            // A share of the voltage: power goes with its square.
             quality: better.iter().find(|b| b.0 == place.in_kind).map_or(1.0, |b| b.1),
             conflict: 1.0,
             intensity: 1.0,
@@ -553,6 +560,7 @@ impl Core {
 impl Default for Thread {
     fn default() -> Thread {
         Thread {
+            // Decoded from the registers in the first settle().
             request: Request { min: 0, max: 0, desired: 0, epp: 128 },
             utilisation: 0.0,
             window_busy: 0,
@@ -572,6 +580,7 @@ impl Kind {
             activity: c.idle_activity * s.activity,
             ramp_ns: s.ramp_us * 1000.0,
             ramp_khz: f64::from(s.ramp_mhz) * 1000.0,
+            // States without a counter share the last place, which no register shows.
             counter: COUNTERS.iter().position(|&counter| counter == s.counter).unwrap_or(COUNTERS.len()),
             deep: s.deep,
         });

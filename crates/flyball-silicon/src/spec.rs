@@ -80,7 +80,7 @@ pub struct IdentitySpec {
     pub flags: String,
     /// Last-level cache in KiB.
     pub cache_kb: u32,
-    /// An ACPI server profile (FADT preferred profile 4 or above).
+    /// ACPI's preferred profile is a server's (4, 5 or 7) or unspecified.
     #[serde(default)]
     pub server: bool,
 }

@@ -239,6 +239,7 @@ impl SstState {
     /// The package's design power at its levels, where a level has less than the machine.
     pub fn package_tdp(&self, package: usize) -> Option<f64> {
         let d = package * self.per_package;
+        // With several domains a package's power is not one level's to decide.
         (self.domains[d].at != 0 && self.per_package == 1).then(|| f64::from(self.level(d).tdp_w))
     }
 

@@ -90,6 +90,7 @@ impl Topology {
         let mut cpu = Vec::new();
         let add = |cpu: &mut Vec<CpuPlace>, p: &mut CorePlace, core: usize, thread: u32| {
             if thread == 0 {
+                // Both, so that a core with one thread has a second place to look at.
                 p.cpus = [cpu.len(); 2];
             } else {
                 p.cpus[1] = cpu.len();

@@ -125,6 +125,7 @@ impl Silicon {
                 u64::from(unit.counter(self.platform_energy))
             }
             msr::CONFIG_TDP_NOMINAL => ratio(self.core[core].guaranteed),
+            // Speed Select's levels are read through its own interface; these registers know of three at most.
             msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
             msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
             // One below the guaranteed ratio: intel_pstate takes the level for valid only then (core_get_max_pstate).
@@ -190,6 +191,7 @@ impl Silicon {
 
     fn therm_status(&self, celsius: f64, log: bool, package: usize) -> u64 {
         let tj = f64::from(self.spec.thermal.tjmax_c);
+        // Seven bits.
         let below = (tj - celsius).clamp(0.0, 127.0) as u64;
         let pk = &self.package[package];
         let limited = pk.control.room < 1.0;
@@ -280,6 +282,7 @@ impl Silicon {
                 }
                 pr.config_tdp_control = value & 0x8000_0003;
             }
+            // Taken without a fault and forgotten: nothing here acts on them.
             msr::BIOS_SIGN_ID
             | msr::SMI_COUNT
             | msr::TURBO_ACTIVATION_RATIO
@@ -299,6 +302,7 @@ impl Silicon {
                 pr.pm_enable |= value & 1;
                 self.package[package].stale = true;
             }
+            // Without bit 42: package control is a bit of each thread's request.
             msr::HWP_REQUEST_PKG if hwp => pr.hwp_request = value & 0xf800_03ff_ffff_ffff,
             msr::HWP_INTERRUPT if hwp => r.hwp_interrupt = value & 7,
             msr::HWP_REQUEST if hwp => r.hwp_request = value & 0xf800_07ff_ffff_ffff,
@@ -322,6 +326,7 @@ impl Silicon {
             enabled: half >> 15 & 1 != 0,
             clamp: half >> 16 & 1 != 0,
             watts: (half & 0x7fff) as f64 / f64::from(1u32 << p.power_unit),
+            // Not 0: the average is divided by it.
             window: decode_window(half >> 17 & 0x7f, p.time_unit).clamp(0.001, 1e6),
         };
         self.package[package].control.limits = [limit(value & 0xffff_ffff), limit(value >> 32 & 0x7fff_ffff)];

@@ -19,6 +19,7 @@ impl Silicon {
     pub(super) fn firmware(&mut self) {
         let seconds = self.period_ns as f64 * 1e-9;
         let t = &self.spec.thermal;
+        // Firmware may be set to throttle before the sensors reach their zero.
         let tj = f64::from(if t.throttle_c > 0 { t.throttle_c } else { t.tjmax_c });
         for thread in &mut self.thread {
             // Most CPUs of a large machine are idle in most periods.
@@ -34,7 +35,9 @@ impl Silicon {
         for p in 0..self.package.len() {
             let core_r = self.spec.thermal.core_k_per_w;
             let pk = &mut self.package[p];
+            // Power of the period that is over: firmware measures it as a reader of the energy counter does.
             pk.control.step(pk.window_joules / seconds, seconds);
+            // A log bit stays until software clears it.
             pk.power_log |= pk.control.room < 1.0;
             pk.awake = pk.window_awake / seconds;
             pk.window_joules = 0.0;
@@ -73,6 +76,7 @@ impl Silicon {
         let core = &mut self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let (one, two) = (&self.thread[core.place.first as usize], &self.thread[core.place.second as usize]);
+        // A core runs at the higher request of its threads (see intel_cpufreq_cpu_offline() in intel_pstate.c).
         let request_of =
             |thread: &Thread| self.autonomous.target(thread.request, kind.efficient, thread.utilisation);
         let target = if core.place.smt && two.online {
@@ -80,6 +84,7 @@ impl Silicon {
         } else if one.online {
             request_of(one)
         } else {
+            // No thread of it is online: nothing asks for more.
             kind.min
         };
         core.moved |= target != core.target;
@@ -91,6 +96,7 @@ impl Silicon {
         let cores = self.topology.package_cores(p);
         let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
+        // Rounded: the mean over the period, which is a fraction where cores sleep for a part of it.
         let active = ((pk.awake + 0.5) as u32).max(1);
         let limits = PackageLimits {
             active,
@@ -100,6 +106,7 @@ impl Silicon {
         };
         // With one clock for the package a single core's request moves all the others.
         let same = pk.chosen == Some(limits) && !shared;
+        // Cores that have not moved keep their frequency only while nothing that they share has.
         self.package[p].chosen = Some(limits);
         let mut common = 0;
         for c in cores.clone() {
@@ -139,6 +146,8 @@ impl Silicon {
             None => limits.turbo[license],
         };
         khz = khz.min(turbo);
+        // The room is a share of the range from the lowest frequency to the core's highest, so that all cores give
+        // way together.
         if limits.power < 1.0 {
             let power = match &self.sst {
                 Some(s) => s.room(c, limits.power),
@@ -175,6 +184,7 @@ impl Silicon {
             // Below the lowest frequency the clock is modulated: what is left is the average.
             khz = khz.min((f64::from(kind.max) * limits.cool) as u32);
         }
+        // A sixteenth is the least duty cycle of clock modulation (Intel SDM 3B).
         khz = khz.min(core.held).max(kind.min / 16);
         self.core[c].conflict = conflict;
         khz
@@ -205,6 +215,7 @@ impl Silicon {
             self.core[c].ceiling =
                 if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
         }
+        // One table for each License.
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);
         }

@@ -29,6 +29,7 @@ impl Silicon {
             _ => (kind.base, scale.nominal),
         };
         let khz = u64::from(level) * u64::from(khz) / u64::from(unit.max(1));
+        // Beyond the range the processor takes the nearest level that it has.
         (khz as u32).clamp(kind.min, kind.max)
     }
 
@@ -39,6 +40,7 @@ impl Silicon {
         if !self.requests_levels(cpu) {
             return self.decode_pstate(cpu);
         }
+        // Fields are bytes; the callers shift without masking.
         let level = |x: u32| self.level_khz(cpu, x & 0xff);
         let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
             min: level(min),
@@ -89,6 +91,7 @@ impl Silicon {
             }
         };
         let khz = khz.clamp(kind.min, kind.max);
+        // A P-state is a demand: nothing is left to the firmware's choice.
         Request { min: kind.min, max: kind.max, desired: khz, epp: (r.epb & 0xf) as u8 * 17 }
     }
 
@@ -123,6 +126,8 @@ impl Silicon {
         };
         let plain: Vec<(u32, u32)> = (0..t.cores.len())
             .map(|i| {
+                // Buckets beyond the eighth: MSR 0x1AE has their ratios on client parts, and has core counts on
+                // servers.
                 let ratio = if i < 8 {
                     (r.turbo_ratios >> (8 * i) & 0xff) as u32
                 } else if t.counts_register {
@@ -143,6 +148,7 @@ impl Silicon {
         {
             return own;
         }
+        // Without a list of its own AVX-512 has AVX2's limits, and that the plain ones.
         let list = if license == 2 && !t.avx512_mhz.is_empty() { &t.avx512_mhz } else { &t.avx2_mhz };
         if list.is_empty() {
             return plain;
@@ -158,6 +164,7 @@ impl Silicon {
             let max = ratio as f64 * 100.0;
             let f = max.clamp(f64::from(u.min_mhz), f64::from(u.max_mhz)) / f64::from(u.max_mhz.max(1));
             let v = 0.5 + 0.5 * f;
+            // Estimated: a third of the uncore's power does not follow its clock.
             0.3 + 0.7 * f * v * v
         };
         // Each cluster has a limit of its own; without clusters there is the package's register.

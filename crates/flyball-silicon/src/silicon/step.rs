@@ -26,6 +26,7 @@ impl Silicon {
         let mut platform = 0.0;
         for (p, pk) in package.iter_mut().enumerate() {
             let cores = &mut cores[topology.package_cores(p)];
+            // By the die's temperature, once per package and step, not by each core's.
             let warmth = Curve::leakage_by_heat(pk.thermal.die);
             let (mut watts, mut awake, mut busy_sum, mut stall_sum, mut top) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
             for core in cores.iter_mut() {
@@ -59,6 +60,8 @@ impl Silicon {
                         let both = s0 * s1;
                         act += s1 * x1
                             - both * (1.0 - kind.smt_power) * if x1 < intensity { x1 } else { intensity };
+                        // The time in which either executes, less what is counted twice; the first thread's own is
+                        // added below.
                         share = s1 - both;
                         stall_sum += s1 * f64::from(a1.memory) * (1.0 / 255.0);
                         if b0 == 0 || x1 > intensity {
@@ -97,6 +100,8 @@ impl Silicon {
                 watts += w;
                 top = if w > top { w } else { top };
                 busy_sum += share;
+                // Turbo limits count cores that are not in a deep state; in a shallow one a core counts like one that
+                // executes.
                 awake += if st.deep { share } else { 1.0 };
             }
             let sums =
@@ -116,7 +121,8 @@ impl Package {
     #[inline]
     fn account(&mut self, sums: &CoreSums, power: &PowerSpec, dt: u64) {
         let femto = dt as f64 * 1e6;
-        // The package sleeps in the share of the time in which not one core is awake.
+        // The package sleeps in the share of the time in which not one core is awake. Less than one core's worth of
+        // being awake: the rest of the step counts as time in which none is.
         let sleep = if sums.awake < 1.0 { 1.0 - sums.awake } else { 0.0 };
         let range = power.uncore_busy_w - power.uncore_idle_w;
         let uncore = (power.uncore_idle_w + range * sums.busy / sums.cores) * self.uncore;
@@ -141,6 +147,7 @@ fn part_of(busy: u32, dt: u64, whole: u64) -> u64 {
     if dt == whole || busy == u32::MAX {
         u64::from(busy).min(dt)
     } else {
+        // Spread evenly over the step's parts: where in the step the work lay is not said.
         (u64::from(busy).min(whole) * dt / whole).min(dt)
     }
 }

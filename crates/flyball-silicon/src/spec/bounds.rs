@@ -44,6 +44,7 @@ impl MachineSpec {
             ("about", self.about.len() as u64, 1 << 16),
             ("identity.brand", identity.brand.len() as u64, 128),
             ("identity.flags", identity.flags.len() as u64, 1 << 14),
+            // The extended family is eight bits on top of 15.
             ("identity.family", identity.family.into(), 0xff + 15),
             ("identity.model", identity.model.into(), 0xff),
             ("identity.stepping", identity.stepping.into(), 15),
@@ -52,6 +53,7 @@ impl MachineSpec {
             ("topology.core_ids", topology.core_ids.len() as u64, MOST_CPUS as u64),
             ("topology.core_ids", largest(&topology.core_ids), 0xffff),
             ("topology.unit_cores", topology.unit_cores.len() as u64, MOST_CPUS as u64),
+            // 20 GHz: far above any, and counters of years still fit.
             ("clock.tsc_khz", self.clock.tsc_khz.into(), 20_000_000),
             ("core", self.core.len() as u64, 8),
             ("turbo", largest(&self.turbo.cores), u16::MAX.into()),

@@ -28,6 +28,7 @@ impl MachineSpec {
         }
         let domains = &t.power_domains;
         let cores: u64 = domains.iter().map(|&n| u64::from(n)).sum();
+        // Domains take the place of dies: both would give each core two places.
         if !domains.is_empty() && (t.dies != 1 || domains.len() > 16 || cores != self.cores_per_package()) {
             return Err("topology.power_domains: at most 16, with all cores of a package of one die".into());
         }
@@ -44,6 +45,7 @@ impl MachineSpec {
                 self.cores_per_package()
             ));
         }
+        // Ratios are computed by dividing by bus_khz.
         if self.clock.tsc_khz < 100_000 || !(25_000..=400_000).contains(&self.clock.bus_khz) {
             return Err("clock: tsc_khz must be 100000 or more, bus_khz 25000 to 400000".into());
         }
@@ -80,6 +82,7 @@ impl MachineSpec {
         if watts.iter().any(|w| !w.is_finite() || !(0.0..=10_000.0).contains(w)) {
             return Err("power: watts must be 0 to 10000".into());
         }
+        // Widths of the fields of MSR 0x606.
         if p.energy_unit > 31 || p.power_unit > 15 || p.time_unit > 15 {
             return Err("power: units are out of range".into());
         }
@@ -108,6 +111,7 @@ impl MachineSpec {
         if h.throttle_c > h.tjmax_c || (h.throttle_c != 0 && h.throttle_c < 50) {
             return Err("thermal.throttle_c: 0, or 50 to tjmax_c".into());
         }
+        // The sensors' readouts have seven bits of degrees below it.
         if !(50..=127).contains(&h.tjmax_c)
             || !(-40.0..=60.0).contains(&h.ambient_c)
             || !(0.0..=20.0).contains(&h.core_k_per_w)
@@ -139,6 +143,7 @@ impl MachineSpec {
     }
 
     fn check_levels(&self, s: &SstSpec, levels: &[SstLevelSpec]) -> Result<(), String> {
+        // The TPMI block has places for five levels.
         if levels.is_empty()
             || levels.windows(2).any(|w| w[0].number >= w[1].number)
             || levels.iter().any(|l| l.number > 4)
@@ -168,6 +173,7 @@ impl MachineSpec {
             if lists.into_iter().flatten().flatten().any(|&c| u64::from(c) >= cores) {
                 return Err(format!("sst.level {}: a core number is not below {cores}", l.number));
             }
+            // Six registers of eight bytes each.
             if l.trl_mhz.len() > 6
                 || l.bucket_cores.len() > 8
                 || l.trl_mhz.iter().any(|t| t.len() != l.bucket_cores.len())

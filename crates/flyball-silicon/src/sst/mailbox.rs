@@ -54,6 +54,7 @@ impl Silicon {
             Err(MailboxError(code)) => (code, 0),
         };
         let r = &mut self.registers.package[package];
+        // The command's number gives way to the completion code; the rest reads back as it was written.
         r.mailbox_interface = value & 0x7fff_ff00 | u64::from(code);
         r.mailbox_data = u64::from(answer);
     }
@@ -142,6 +143,7 @@ impl Silicon {
             return Err(ILLEGAL_COMMAND);
         }
         let write = parameter & WRITE != 0;
+        // Reads still answer: firmware that refuses is not firmware that is gone.
         if sst.refuses && (write || matches!((command, sub), (0x7f, 0x02 | 0x08) | (0x95, 0x03))) {
             return Err(ILLEGAL_DATA);
         }
@@ -189,6 +191,7 @@ impl Silicon {
                 self.level_changed(package);
                 Ok(0)
             }
+            // All others ask about a level, whose number is in the data.
             0x03..=0x23 => {
                 let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
                 let query = LevelQuery {

@@ -62,10 +62,12 @@ impl Silicon {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
+        // Memory takes every write: what firmware does not want is dropped, and the caller sees it when it reads.
         if s.refuses || s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
             return true;
         }
         let d = package * s.per_package() + domain;
+        // Only a change of level moves turbo ratios and limits.
         let level_before = s.domains[d].at;
         s.write_register(d, offset, value);
         if s.domains[d].at == level_before {

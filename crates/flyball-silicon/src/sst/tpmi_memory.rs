@@ -69,6 +69,7 @@ impl Silicon {
         let features = self.tpmi_features();
         let end = features.iter().map(|(_, at, size, count)| at + size * count).max().unwrap_or(0);
         let bus = sst.pci_bus.get(package).copied().unwrap_or(0x80 * package as u32);
+        // A BAR's size is a power of two.
         Some(TpmiDevice { features: features.len() as u32, bytes: end.next_power_of_two(), bus })
     }
 
@@ -128,6 +129,7 @@ impl Silicon {
                     (1 << 4 | FAILED << 8, command)
                 }
             }
+            // The system is done with the mailbox, which is then free for others.
             0 if value & 1 << 6 != 0 => (0, command),
             // A command makes the system the owner.
             8 => (1 << 4, value),
