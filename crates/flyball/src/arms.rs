@@ -35,8 +35,8 @@ const BOOT: &str = "boot";
 /// What an arm asks of flyball's knobs, without what only a boot gives.
 pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
     let mut intent = Intent::default();
-    for wish in arm.settings.iter().filter(|wish| !is_boot(wish)) {
-        let one = Intent::from_arguments(&[wish.to_string()], None)
+    for setting in arm.settings.iter().filter(|setting| !is_boot(setting)) {
+        let one = Intent::from_arguments(&[setting.to_string()], None)
             .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
         intent.settings.extend(one.settings);
     }
@@ -51,20 +51,20 @@ pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
     plan(&snapshot, &intent).map_err(|error| in_arm(error.into()))
 }
 
-fn is_boot(wish: &ArmSetting) -> bool {
-    wish.knob == DRIVER || wish.knob == BOOT || wish.knob.starts_with("boot:")
+fn is_boot(setting: &ArmSetting) -> bool {
+    setting.knob == DRIVER || setting.knob == BOOT || setting.knob.starts_with("boot:")
 }
 
 /// What the machine has to be booted with for an arm, if it was not.
 pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, SettingsError> {
     let mut needed = Vec::new();
-    for wish in arm.settings.iter().filter(|wish| is_boot(wish)) {
-        if wish.knob == DRIVER {
-            needed.extend(driver_needs(host, &wish.value)?);
+    for setting in arm.settings.iter().filter(|setting| is_boot(setting)) {
+        if setting.knob == DRIVER {
+            needed.extend(driver_needs(host, &setting.value)?);
         } else {
-            let parameter = match wish.knob.strip_prefix("boot:") {
-                Some(name) => format!("{name}={}", wish.value),
-                None => wish.value.clone(),
+            let parameter = match setting.knob.strip_prefix("boot:") {
+                Some(name) => format!("{name}={}", setting.value),
+                None => setting.value.clone(),
             };
             let line = host.read("/proc/cmdline").unwrap_or_default();
             // Whole words: `isolcpus=1` is a prefix of `isolcpus=1-3`.
@@ -80,6 +80,7 @@ pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Setting
 fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, SettingsError> {
     let online = host.read("/sys/devices/system/cpu/online").unwrap_or_default();
     let first = online.parse::<flyball_host::CpuList>().ok().and_then(|cpus| cpus.first()).unwrap_or(0);
+    // CPU 0 may be offline, and an offline CPU has no policy.
     // One CPU is enough: the kernel registers one cpufreq driver at a time (drivers/cpufreq/cpufreq.c, cpufreq_register_driver).
     let now = host.read(&format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_driver")).ok();
     if now.as_deref() == Some(wanted) {
@@ -108,6 +109,7 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
 /// Refuses arms that cannot be had, before anything is made or written.
 pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
     match host.software() {
+        // In software a boot costs milliseconds, so the arms are tried. On a real machine take() plans them, before it writes.
         Some(software) => BootedArms::new(host, software, None, RunSeeds::default())?.check(arms),
         None => arms.iter().try_for_each(|arm| intent(arm).map(|_| ())),
     }
@@ -135,6 +137,7 @@ pub fn take<'h>(
     quiet: Option<QuietDuringArms>,
     seeds: RunSeeds,
 ) -> Result<Taken<'h>, Failure> {
+    // No group: models are not processes, and what they run on is chosen by --pin.
     if let Some(software) = host.software() {
         let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
         return Ok(Taken { settings: Box::new(booted), group: None });
@@ -269,6 +272,7 @@ impl Settings for HeldArms<'_> {
         boot_needed(self.host, arm)
     }
 
+    // For readers of the run directory only: a machine that cannot be read must not end a comparison.
     fn snapshot(&self) -> serde_json::Value {
         let profile = Snapshot::of_knobs(self.host, &flyball_control::save::saved())
             .and_then(|snapshot| flyball_control::save::save(&snapshot));

@@ -45,6 +45,7 @@ impl SettingArgs {
         for argument in &self.wanted {
             match profiles::find(argument) {
                 Some(Source::File(path)) => files.read(path),
+                // Part of the program: no file is opened.
                 Some(Source::BuiltIn(_)) => {}
                 None => files.read(argument),
             }
@@ -58,6 +59,7 @@ impl SettingArgs {
             // A file name may contain '=': what exists as a file is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
+                // In the order of the command line, since of two settings for one place the later one holds.
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
             } else {
                 intent.settings.extend(profiles::read(argument)?.profile.intent.settings);
@@ -86,6 +88,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = interrupts()?;
+    // Without a guardian: the settings are to outlive this process. A crash on the way leaves them to `flyball restore`.
     let mut hold = Hold::begin(host, &state, Purpose::Set, &command_line(), None)?;
     // Printed at the end: until then a closed pipe would end the process in the middle of a change.
     let notes: Vec<String> = hold.notes().iter().map(ToString::to_string).collect();
@@ -164,6 +167,7 @@ fn render_applied(applied: &Applied) -> String {
     let is_of = |change: &Change, from: &str| {
         change.because.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with("; "))
     };
+    // What was planned and not needed has its line above.
     let changes = || applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
     for setting in
         applied.intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from)))
@@ -221,6 +225,7 @@ fn render(plan: &Plan, each: bool) -> String {
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
         let exit = match error {
+            // A value that is not accepted is the user's to correct; a knob that this machine lacks is a reason to skip.
             PlanError::Refused(_) => Exit::Usage,
             PlanError::NotHere(_) => Exit::NotHere,
             PlanError::Read(error) => return error.into(),
@@ -242,6 +247,7 @@ impl From<ApplyError> for Failure {
 
 impl From<HoldError> for Failure {
     fn from(error: HoldError) -> Failure {
+        // Its own code, so that a script can wait and try again; any other failure stays one.
         let exit = if matches!(error, HoldError::Lock(LockError::Held { .. })) {
             Exit::Locked
         } else {

@@ -45,12 +45,14 @@ impl ColorWhen {
     /// What the command line asks for. Read before clap reads it, because clap's own help and errors are coloured too.
     pub fn of_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        // What follows `--` are the options of another program (`flyball run -- ls --color`).
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
         let mut given =
             words.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--color")? {
                 "" => words.get(at + 1).map(String::as_str),
                 value => value.strip_prefix('='),
             });
+        // What is not a value is left to clap, which names those there are.
         match given.next_back() {
             Some("always") => ColorWhen::Always,
             Some("never") => ColorWhen::Never,

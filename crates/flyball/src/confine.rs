@@ -26,6 +26,7 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
     let mut files = Confinement::default();
     // -M with --sim-state and the like; what is wrong with them is said by the command.
     let machine = match &cli.command {
+        // Their machine is an argument; -M has no meaning for them.
         Command::Sim(_) | Command::Guest(_) => None,
         _ => Some(cli.machine.machine()?),
     };
@@ -46,6 +47,7 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
             args.files(&mut files);
             of_machine(&mut files)
         }
+        // --fix and --write change the machine; the trace is added in any case.
         Command::Doctor(args) => args.files(&mut files) && of_machine(&mut files),
         Command::Save(args) => {
             args.files(&mut files);
@@ -55,6 +57,7 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
             args.files(&mut files);
             of_machine(&mut files)
         }
+        // `trace report` reads a file and needs no machine; what records does, and it is not confined.
         Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
         Command::Report(args) => {
             args.files(&mut files);

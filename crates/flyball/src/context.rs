@@ -47,6 +47,7 @@ impl Context {
             _ => None,
         };
         match (given, home) {
+            // Both are locked: otherwise two flyballs with different directories could change one machine at a time.
             (Some(given), Some(home)) => return Ok(StateDir::new(given).on_machine(home)),
             (Some(path), None) | (None, Some(path)) => return Ok(StateDir::new(path)),
             (None, None) => {}

@@ -153,6 +153,7 @@ impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Failure {
         match error {
             ReadError::Host(error) => error.into(),
+            // The file is there and says something that no kernel writes: not a machine without it, which scripts may skip.
             ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
         }
     }

@@ -37,6 +37,7 @@ impl Write {
                 Some((before, number, after)) => (None, before.to_owned(), Some(number), after),
                 None => (None, path.clone(), None, ""),
             },
+            // A path of a control group may hold a number by chance, which is not that of a CPU.
             Location::Partition(_) => (None, location.to_string(), None, ""),
         };
         Write { domain, head, number, foot: format!("{foot}{tail}") }
@@ -64,6 +65,7 @@ fn numbered(path: &str) -> Option<(&str, u32, &str)> {
     let mut start = 0;
     for part in path.split('/') {
         for prefix in ["policy", "cpu"] {
+            // A whole part of the path: `cpufreq` and `cpuidle` begin with `cpu`, and are followed by no number.
             let digits = part.strip_prefix(prefix).filter(|digits| !digits.is_empty());
             if let Some(Ok(number)) = digits.map(str::parse) {
                 let at = start + prefix.len();
@@ -135,6 +137,7 @@ fn of_domains(domains: &[Option<(u8, u8)>]) -> String {
     let parts = list(&mut all.iter().map(|(_, part)| *part));
     if all.is_empty() {
         String::new()
+    // Only then do the two lists mean exactly these domains, and not also combinations that are not written.
     } else if packages.len() * parts.len() == all.len() {
         let several = |list: &CpuList| if list.len() > 1 { format!("{{{list}}}") } else { list.to_string() };
         format!("package {} domain {}: ", several(&packages), several(&parts))

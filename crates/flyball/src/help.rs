@@ -62,6 +62,7 @@ pub fn blocks(text: &str) -> Vec<Block> {
                 Block::Examples(examples.lines().filter_map(example).collect())
             } else if block.starts_with("Exit codes") {
                 Block::ExitCodes(filled())
+            // Indented lines are tables or files, whose line ends mean something.
             } else if block.lines().any(|line| line.starts_with(' ')) {
                 Block::Lines(block.lines().map(str::to_owned).collect())
             } else {
@@ -83,12 +84,14 @@ fn example(line: &str) -> Option<Example> {
 
 /// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on after a backslash.
 fn examples(all: &[Example], width: usize) -> String {
+    // One long command must not push the notes of all others to the right margin.
     let longest = all.iter().map(|one| one.command.chars().count()).filter(|length| *length < width / 2);
     let column = longest.max().unwrap_or(0);
     let mut out = String::from("Examples:");
     for Example { command, note } in all {
         let length = command.chars().count().max(column);
         match note {
+            // 2: the indentation; 4: the blanks and the `# ` in front of the note.
             Some(note) if 2 + length + 4 + note.chars().count() <= width => {
                 out += &format!("\n  {command:column$}  # {note}");
                 continue;
@@ -100,6 +103,7 @@ fn examples(all: &[Example], width: usize) -> String {
             }
             None => {}
         }
+        // 6 columns for the indentation of later lines, 2 for the backslash.
         let lines = wrapped(command, width - 8);
         out += &format!("\n  {}", lines.join(" \\\n      "));
     }
@@ -112,6 +116,7 @@ fn after(blocks: &[Block], long: bool, width: usize) -> String {
     for block in blocks {
         match block {
             Block::Examples(all) if long => parts.push(examples(all, width)),
+            // The first ones are the usual ones; -h has to fit a screen.
             Block::Examples(all) => parts.push(examples(&all[..all.len().min(3)], width)),
             _ if !long => {}
             Block::Prose(text) | Block::ExitCodes(text) => parts.push(text.clone()),
@@ -127,6 +132,7 @@ pub fn command(top: Command, width: usize) -> Command {
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
+    // The names are collected first: mut_subcommand() takes the command that they are borrowed from.
     for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
         top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}")));
     }
@@ -158,6 +164,7 @@ fn list(top: &Command, width: usize) -> String {
         out += &format!("{group}:\n");
         for name in *names {
             let about = top.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            // `help` is clap's own, which adds it only when the command line is built.
             let about = about.unwrap_or_else(|| "Print this, or the help of a command".to_owned());
             for (index, line) in wrapped(&about, width - 22).iter().enumerate() {
                 out += &format!("  {:<18}  {line}\n", if index == 0 { *name } else { "" });
@@ -221,6 +228,7 @@ fn fitted(mut command: Command, width: usize, path: &str) -> Command {
     command.mut_args(|arg| {
         let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
         let first = first_sentence(&help);
+        // clap shows the long help with --help only, so -h gets the first sentence and --help the text.
         if arg.get_long_help().is_some() || first.len() == help.len() {
             return arg;
         }

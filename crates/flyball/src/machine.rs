@@ -68,10 +68,12 @@ impl MachineArg {
             MachineArg::Live => Ok(Box::new(Live::new())),
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
+            // Before anything is read: the bounds hold for the unpacking, too. A system that refuses them has its own limits.
             MachineArg::Recorded(path) if path.is_file() => {
                 let _ = bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
             }
+            // A frequent mistake, and a path of that name would have been taken.
             MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
                 format!("no machine at '{self}'; did you mean -M sim:{self}, a simulated one?"),
             )),
@@ -94,6 +96,7 @@ impl MachineArg {
     /// Opens the machine without a word on stderr: for a second process of one command, and for completion.
     pub fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
+            // Not simulated(), which announces the machine; the first process of the command has done so.
             MachineArg::Simulated(setup) => Ok(Box::new(SimHost::open(setup)?)),
             other => other.open(),
         }
@@ -229,6 +232,7 @@ impl MachineOptions {
             Some((option, _)) => {
                 Err(Failure::usage(format!("{option} is for simulated machines: give -M sim:NAME too")))
             }
+            // Refused and not ignored: the user may believe that a state is kept, or a fault injected.
             None => Ok(machine),
         }
     }
@@ -248,6 +252,7 @@ impl MachineOptions {
         if let Some(state) = &self.sim_state {
             setup.state = Some(state.clone());
         }
+        // In addition to those in the machine's file or after -M.
         setup.faults.extend(self.sim_fault.iter().cloned());
         Ok(())
     }

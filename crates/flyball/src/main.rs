@@ -2,8 +2,8 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet`, `change`, `profiles`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
-//! kernels lives here.
+//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet_machine`, `change`, `profiles`, `fold`, `context`,
+//! `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of kernels lives here.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
@@ -75,6 +75,7 @@ fn main() -> ExitCode {
     terminal::use_colours(color.choice());
     if std::env::args_os().len() == 1 {
         // Without a command it says what there are. `flyball | less` shows it, too.
+        // Neither an error nor clap's list: a user who types the name alone asks what it is.
         return match output::line(help::first_screen(help_width())) {
             Ok(()) => Exit::Done.into(),
             Err(failure) => failure.exit.into(),
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Ok(exit) => output::concluded(exit).into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
+            // A virtual machine is where many try a new tool first; the message alone would end the attempt.
             if live && is_for_lack_of_cpufreq(&failure) {
                 eprintln!(
                     "  you can try it on a simulated machine: -M sim:ryzen-5750g ('flyball sim list' has more)"
@@ -123,6 +125,7 @@ fn parse(color: ColorWhen) -> Result<Cli, clap::Error> {
 fn rejected(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     if error.use_stderr() && text.chars().any(|char| char.is_control() && char != '\n') {
+        // Clap writes to stderr by itself, and the control characters would reach the terminal.
         output::complain(text);
         return Exit::Usage.into();
     }

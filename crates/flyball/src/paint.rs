@@ -33,6 +33,7 @@ impl Paint {
 
 impl Painter for Paint {
     fn apply(&self, style: Style, text: &str) -> String {
+        // Marks around nothing would still be sent to the terminal.
         if !self.on || text.is_empty() {
             return text.to_owned();
         }
@@ -55,6 +56,7 @@ pub fn cpus(list: &CpuList) -> String {
     let mut rest = numbers.as_slice();
     while let [first, tail @ ..] = rest {
         let step = tail.first().map_or(1, |next| next - first);
+        // The longest run from the first CPU with the step to the second.
         let run = 1 + tail.iter().zip(1..).take_while(|(cpu, index)| **cpu == first + step * index).count();
         // Two CPUs are a run only if they are neighbours.
         let run = if run == 2 && step != 1 { 1 } else { run };
@@ -81,6 +83,7 @@ pub fn cpus_within(list: &CpuList, width: usize) -> String {
     let room = width.saturating_sub(tail.len());
     // Bytes are characters here: a CPU list is ASCII.
     let cut = whole[..room.min(whole.len())].rfind(',').unwrap_or(0);
+    // Not even one number fits: the count says more than a part of the first.
     if cut == 0 { format!("{} CPUs", list.len()) } else { format!("{}{tail}", &whole[..cut]) }
 }
 

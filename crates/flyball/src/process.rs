@@ -68,6 +68,7 @@ pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Re
             break running.stop(Duration::from_secs(2)).map_err(fail)?;
         }
     };
+    // 255: neither ended nor killed by a signal, which wait() does not report for a process that is gone.
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
     // Also 0: what the command answered stands, whatever flyball could or could not say about it.
     Ok(Exit::Command(code as u8))

@@ -64,6 +64,7 @@ fn find_in(directories: &[&Path], name: &str) -> Option<Source> {
         return None;
     }
     let file =
+        // An administrator's file replaces a profile of the package, and either of them the built-in one.
         directories.iter().map(|directory| directory.join(format!("{name}.toml"))).find(|file| file.exists());
     let built_in =
         || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Source::BuiltIn(text));
@@ -75,6 +76,7 @@ pub fn names() -> Vec<String> {
     let mut names: Vec<String> = BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut others: Vec<String> = Vec::new();
     for directory in DIRECTORIES {
+        // Most machines have neither directory; one that cannot be read has no names for this user.
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().strip_suffix(".toml").map(str::to_owned);
             others.extend(name.filter(|name| !names.contains(name) && is_name(name)));
@@ -110,6 +112,7 @@ fn open(path: &Path) -> io::Result<Vec<u8>> {
 
 /// What to do about a name that no profile has.
 fn unknown(name: &str) -> String {
+    // A bare word is never a file, so that a file in the current directory cannot replace a profile of that name.
     if Path::new(name).is_file() {
         return format!("'{name}' is not the name of a profile; the file of that name here is './{name}'");
     }

@@ -38,6 +38,7 @@ pub struct Quiet {
 pub fn cpus(snapshot: &Snapshot, quiet: &Quiet) -> Result<CpuList, Failure> {
     let online = &snapshot.topology().online;
     match &quiet.cpus {
+        // A benchmark pinned to a CPU that is offline would run elsewhere, or not at all.
         Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
             Err(Failure::usage(format!("CPUs {cpus} are not all online; online are {online}")))
         }
@@ -83,6 +84,7 @@ impl QuietPlan {
         // no interrupt is sent to a CPU that is no longer there.
         let online = Snapshot::begin(host)?.topology().online.clone();
         let extras = extras(host, &online, &self.recipe.cpus);
+        // Attempts, not settings: a machine on which some of them fail is still quieter than before.
         let refused = hold.try_writes(&extras).map_err(Failure::from)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
         // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM: usual, so they are counted in one note.
@@ -172,6 +174,7 @@ impl<'h> QuietSession<'h> {
         let plan = QuietPlan::decide(host, quiet)?;
         plan.say(host);
         let state = context.state()?;
+        // Not for `quiet on`, which is meant to outlive this process.
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
         let mut hold = Hold::begin(host, &state, purpose, &change::command_line(), guardian)?;
         match plan.apply(host, &mut hold, interrupted) {
@@ -187,6 +190,7 @@ impl<'h> QuietSession<'h> {
             }
             Err(failure) => {
                 // The failure that led here is the one to report.
+                // What it could not restore is in the journal.
                 let _ = hold.end();
                 Err(failure)
             }

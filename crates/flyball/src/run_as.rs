@@ -29,6 +29,7 @@ impl RunAs {
             .map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
         let user = match &self.user {
             Some(name) => Some(named(name)?),
+            // Root's own session has no caller either, and stays root.
             None if self.as_root => None,
             None => caller.clone(),
         };
@@ -45,6 +46,7 @@ impl RunAs {
 fn named(name: &str) -> Result<User, Failure> {
     let found = User::by_name(name)
         .map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
+    // Asked before anything is set: setuid() would fail only when the command starts.
     let user = found.ok_or_else(|| Failure::usage(format!("no user '{name}' on this machine")))?;
     if !process::is_root() && !user.is_self() {
         return Err(Failure::usage(format!("only root can run a command as {name}")));

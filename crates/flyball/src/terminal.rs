@@ -61,6 +61,7 @@ pub fn is_stderr_terminal() -> bool {
 /// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
     let columns =
+        // A serial console has no size; 80 columns fit it.
         || terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0));
     is_terminal().then(columns)
 }

@@ -8,6 +8,7 @@ use flyball_host::Host;
 pub fn words(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
+        // Tenths matter for the shortest times only.
         (0, 0, 0..3) => format!("{seconds:.1} s"),
         (0, 0, s) => format!("{s} s"),
         (0, m, s) => format!("{m} min {s} s"),

@@ -126,6 +126,7 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Fa
         }
         (None, false) => {
             let mut command = Command::new(args.command.clone());
+            // Before --metric, which overrides it.
             command.reader = Reader::of_command(&args.command);
             PreparedWorkload { command, server: None, prepare: None }
         }
@@ -173,6 +174,7 @@ fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Resul
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     let Some(text) = &args.metric else { return Ok(None) };
+    // Names come before expressions: none of them has a group.
     if matches!(text.as_str(), "time" | "wall") {
         return Ok(Some(Reader::WallTime));
     }
@@ -207,6 +209,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
 fn task(words: &[&str]) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
+    // The words of a workload are kept in the manifest, which is JSON.
     let own = own.to_str().ok_or_else(|| Failure::failed("flyball's own path is not UTF-8"))?.to_owned();
     let mut argv = vec![own, "task".to_owned()];
     argv.extend(words.iter().map(|word| (*word).to_owned()));
@@ -269,6 +272,7 @@ impl Known {
         command.reader = reader;
         command.title = Some(title);
         if self == Known::Gitsource {
+            // Checked here, because make without a Makefile fails in the first round only, on a machine that was set up for it.
             let tree = args
                 .source
                 .as_ref()

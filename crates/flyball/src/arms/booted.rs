@@ -24,6 +24,7 @@ const AFTER_SETTINGS: Duration = Duration::from_millis(100);
 pub struct BootedArms<'h> {
     host: &'h dyn Host,
     software: &'h dyn Software,
+    // In this order: fields are dropped as they are listed, and the hold needs its journal to the end.
     hold: Option<(Hold<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
     /// What is held beneath every arm.
@@ -37,6 +38,7 @@ impl<'h> BootedArms<'h> {
         quiet: Option<Quiet>,
         seeds: RunSeeds,
     ) -> Result<BootedArms<'h>, Failure> {
+        // A boot loses what the state file promises to keep.
         if software.is_kept() {
             return Err(Failure::usage(
                 "a comparison boots the machine again and again: it cannot be kept with --sim-state",
@@ -86,6 +88,7 @@ impl Settings for BootedArms<'_> {
             return Ok(Vec::new());
         }
         // The journal is of no use once this machine is gone, so it is kept apart from the user's.
+        // Bound before the hold: if something below fails, the hold is dropped first and still finds its journal.
         let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
         let state = StateDir::new(folder.path());
         let mut hold = Hold::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)

@@ -66,6 +66,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .quiet
         .map(|level| {
             let cpus = args.workload.pin.clone();
+            // Random addresses stay: their effect belongs to the spread between rounds, one fixed layout could favour an arm.
             let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
             quiet_during_arms(&*host, quiet, &mut manifest)
         })
@@ -85,6 +86,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let directory = match &args.output {
         Some(path) => RunDirectory::create(path, manifest, user)?,
         None => {
+            // Numbered if it is there: two comparisons may start in one second.
             let path = PathBuf::from(format!("flyball-compare-{}", time::stamp()));
             RunDirectory::create_numbered(&path, manifest, user)?
         }
@@ -131,6 +133,7 @@ fn quiet_during_arms(
 fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
+    // The CPUs as they were asked for, not those of the note, which are what the earlier boot had online.
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
     Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
 }
@@ -150,6 +153,7 @@ fn conduct(
     let mut workload = command_of(&directory.manifest.workload);
     workload.group.clone_from(&taken.group);
     workload.user = directory.owner().cloned();
+    // In the workload's directory and as its user: the step usually builds or cleans what the workload uses.
     let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory.clone_from(&directory.manifest.workload.directory);
@@ -196,6 +200,7 @@ fn conduct(
         let _ = server.stop(Duration::from_secs(1));
     }
     let output = context.output.about(host);
+    // The settings are restored by now, also where the report fails.
     let exit = conclude(context, &output, &directory, outcome)?;
     if let Some(wall_power) = wall_power {
         published::print_published(&output, &directory, &wall_power)?;
@@ -278,7 +283,6 @@ fn start_server(host: &dyn Host, argv: &[String], user: Option<&User>) -> Result
         Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
     let mut server = host.spawn(Launch::new(program, &argv[1..]).as_user(user).silent()).map_err(fail)?;
-    // A server whose port is in use exits immediately.
     // bind(2) fails within milliseconds; a server that listens is ready by then too.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(

@@ -77,6 +77,7 @@ impl Place {
         // Hands global options down, and adds --help.
         command.build();
         let top = command.clone();
+        // Until -M is met, which may stand anywhere on the line.
         let machine = MachineArg::Live;
         let mut place =
             Place { top, command, path: Vec::new(), pending: None, positional: 0, foreign: false, machine };
@@ -104,6 +105,7 @@ impl Place {
                 }
             }
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            // Letters may be joined (-nv), and the first one that takes a value takes the rest (-c0-3).
             for (at, letter) in letters.char_indices() {
                 let is =
                     |arg: &Arg| arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&letter));
@@ -150,6 +152,7 @@ impl Place {
                 return (Vec::new(), false);
             };
             let (mut offers, files) = self.of_arg(&arg, value);
+            // A shell replaces the whole word, so the option is part of each offer.
             for offer in &mut offers {
                 offer.word = format!("--{name}={}", offer.word);
             }
@@ -200,6 +203,7 @@ fn names(arg: &Arg) -> Vec<&str> {
 }
 
 fn needs_value(arg: &Arg) -> bool {
+    // `--quiet=LEVEL` takes its value after `=` only; the next word is another argument.
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 

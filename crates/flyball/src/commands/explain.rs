@@ -110,6 +110,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         }
     }
     let all = || TABLE.iter().collect::<Vec<_>>();
+    // Those that were named come first, in the order of the words.
     let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
     let paint = Paint::stdout();
     output.list(

@@ -100,6 +100,7 @@ fn bare(rows: &[Row]) -> String {
             // Switches and lists as `set` takes them.
             _ => value.to_string(),
         };
+        // Equal values once: a script that compares with one word should not depend on the number of CPUs.
         if !lines.contains(&line) {
             lines.push(line);
         }
@@ -122,6 +123,7 @@ fn render(rows: &[Row]) -> String {
             Outcome::Absent(why) => {
                 eprintln!("flyball: {name} is absent on CPUs {}: {why}", cpus(&row.cpus));
             }
+            // Said by show::verdict(), which also decides the exit code.
             Outcome::Unreadable { .. } => {}
         }
     }

@@ -195,6 +195,7 @@ impl GuestArgs {
             seed: self.seed,
             memory_mb: self.memory,
             root: match self.root.as_str() {
+                // A directory of one of these names is meant with `./` in front.
                 "initramfs" => Root::Initramfs,
                 "host" => Root::Directory("/".into()),
                 dir => Root::Directory(dir.into()),
@@ -216,6 +217,7 @@ impl From<GuestError> for Failure {
     fn from(error: GuestError) -> Failure {
         let exit = match error {
             GuestError::Request(_) => Exit::Usage,
+            // As for a missing device: a test without network skips.
             GuestError::NotFetched { .. } => Exit::NotHere,
             _ => Exit::Failed,
         };
@@ -248,12 +250,14 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
                 // Without a terminal the input is a script, which runs as a line of `guest run` does.
                 let script = io::read_to_string(io::stdin())
                     .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
+                // One word: a line for the shell, which may be a script of many lines.
                 request.command = vec![script];
             }
             let end = boot(&request, args.verbose)?;
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
+            // By name and not by what this host's tracefs has: the guest's kernel is another one.
             let mut events: Vec<String> = flyball_trace::events::decisions().collect();
             // A guest has few CPUs and runs for seconds: its idle states fit into the buffer too.
             events.push("power/cpu_idle".to_owned());
@@ -298,6 +302,7 @@ fn sinks(verbose: bool) -> OutputSinks {
 
 /// Prints notes and errors, and returns the exit code.
 fn finish(end: &End, verbose: bool) -> Exit {
+    // Before the exit code is explained: a module that could not be loaded is often why the command failed.
     for note in &end.notes {
         let remedy = if note.contains("could not be loaded") {
             " (give the kernel's modules with --modules-dir; built-in drivers do not need them)"
@@ -362,6 +367,7 @@ struct MachineRow {
 fn list(output: &Reporter, cache: &Cache) -> Result<Exit, Failure> {
     let machines = MachineSpec::names()
         .filter_map(|name| {
+            // A built-in machine that does not parse is a matter for the tests, not for this list.
             let spec = MachineSpec::builtin(name).ok()?;
             Some(MachineRow { name, cpus: spec.cpus(), title: spec.title.clone() })
         })

@@ -51,6 +51,7 @@ pub fn of_process() -> Option<ExitCode> {
         return Some(on(&MachineArg::Live, &args));
     }
     let (before, at) = command_word(&args)?;
+    // The kernel tool ends with an exit code of its own for words that it does not know; a missing machine is flyball's matter.
     let (after, words) = match machine_of_words(&args[at..]) {
         Ok(found) => found,
         Err(failure) => return Some(report(&failure)),
@@ -79,6 +80,7 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
             "--state-dir" => at += 1,
             _ if word.starts_with("--machine=") => word["--machine=".len()..].clone_into(&mut machine),
             _ if word.starts_with("-M") => word[2..].clone_into(&mut machine),
+            // Flyball's other options do nothing here. A value of one of them ends the search, and clap takes over.
             _ if word.starts_with('-') => {}
             _ => return None,
         }
@@ -94,6 +96,7 @@ fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Fa
     while let Some(word) = rest.next() {
         machine = match word.as_str() {
             "-M" | "--machine" => match rest.next() {
+                // The last one, as for other options of the kernel's tool.
                 Some(name) => Some(name.clone()),
                 None => return Err(Failure::usage(format!("{word} needs a machine"))),
             },
@@ -125,6 +128,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let live = host.kind() == Kind::Live;
     let stopped = Arc::new(AtomicBool::new(false));
     let mut daemon = Process { stopped, events: None, live };
+    // Flushed below, where a full disk can still be reported: a dropped BufWriter ignores the error.
     let mut out = standard_output();
     let environment = Environment {
         host,
@@ -186,6 +190,7 @@ impl Daemon for Process {
             .env(BACKGROUND, "1")
             // A daemon must not keep the directory busy that it was started in.
             .current_dir("/tmp")
+            // The original's daemonize() closes them, too: a shell that waits for the end of a pipe would wait for the daemon.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -193,12 +198,14 @@ impl Daemon for Process {
             std::os::unix::process::CommandExt::arg0(&mut command, NAME);
         }
         match command.spawn() {
+            // Not waited for: this process ends, and init takes the daemon over.
             Ok(_) => Err(Ended(0)),
             Err(_) => Err(Ended(1)),
         }
     }
 
     fn can_listen(&mut self) -> bool {
+        // Events of this machine's kernel say nothing about a simulated or recorded one.
         if self.live && self.events.is_none() {
             self.events = CapabilityEvents::subscribe().ok();
         }

@@ -1,7 +1,7 @@
 //! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command and subcommand has a page of its
 //! own, as section 1 names them: flyball-trace-record(1).
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use flyball_control::{Access, TABLE};
@@ -10,7 +10,7 @@ use roff::{Roff, bold, italic, line_break, roman};
 use crate::{
     exit::{Exit, Failure},
     help::{self, Block},
-    terminal,
+    output,
 };
 
 /// Arguments of `man`.
@@ -75,15 +75,17 @@ pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("unknown command '{command}' (expected {names})")));
     };
     let page = breakable(&page(&top, path, command).render());
-    terminal::stdout().write_all(page.as_bytes()).map_err(failed)?;
+    output::raw(&page)?;
     Ok(Exit::Done)
 }
 
 /// Lets long paths be broken after a slash, where a line is too short for them.
 fn breakable(page: &str) -> String {
     const LONG: usize = 40;
+    // `\:` is groff's place for a break without a hyphen.
     let word = |word: &str| if word.len() > LONG { word.replace('/', "/\\:") } else { word.to_owned() };
     let line = |line: &str| match line.strip_prefix('.') {
+        // A request (.TH, .SH): its arguments are not filled, and the escape would be part of a heading.
         Some(_) => line.to_owned(),
         None => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
     };
@@ -99,6 +101,7 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
 fn pages(top: &Command) -> Vec<(Vec<&str>, &Command)> {
     let mut pages = vec![(vec!["flyball"], top)];
     let mut at = 0;
+    // The list grows while it is walked: commands of all depths, those above first.
     while let Some((path, command)) = pages.get(at).cloned() {
         pages.extend(below(command).map(|one| ([&path[..], &[one.get_name()]].concat(), one)));
         at += 1;
@@ -144,6 +147,7 @@ fn synopsis(roff: &mut Roff, path: &[&str], command: &Command) {
     for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
         let many = if arg.get_num_args().is_some_and(|range| range.max_values() > 1) { "..." } else { "" };
         let name = value_name(arg);
+        // What follows is the command line of another program.
         let before = if arg.is_last_set() { "-- " } else { "" };
         line.push(roman(" "));
         if arg.is_required_set() {
@@ -217,6 +221,7 @@ fn options(roff: &mut Roff, path: &[&str], command: &Command) {
         roff.control("TP", []);
         let mut head = Vec::new();
         if let Some(short) = arg.get_short() {
+            // Every option of flyball has a long name, which follows.
             head.extend([bold(format!("-{short}")), roman(", ")]);
         }
         let takes = arg.get_action().takes_values();
@@ -234,6 +239,7 @@ fn options(roff: &mut Roff, path: &[&str], command: &Command) {
         let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
         let default: Vec<String> =
             arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        // Flags have a default, too: `false`.
         let default = if takes && !default.is_empty() {
             format!(" [default: {}]", default.join(", "))
         } else {

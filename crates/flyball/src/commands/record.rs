@@ -70,7 +70,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
-    // Asked before the machine is read, which takes seconds; the rename below replaces whatever is there by then.
+    // Asked before the machine is read, which takes seconds; finish_new() below refuses a file that appeared meanwhile.
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
@@ -94,6 +94,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         )
     };
     context.output.about(&*host).object(|| &summary, text)?;
+    // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {
         eprintln!(
             "flyball: {} files and registers could not be read and are missing; root can read more",

@@ -100,6 +100,7 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
 pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
+    // As the owner of the directory, who could have put links in it: root must not write where that user may not.
     let as_owner = directory.owner().map(User::for_files);
     make(place)?;
     let json = serde_json::to_vec_pretty(&report).map_err(Failure::failed)?;

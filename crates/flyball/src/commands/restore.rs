@@ -64,6 +64,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         output.object(|| serde_json::json!({ "undone": [] }), String::new)?;
         return Ok(Exit::Done);
     }
+    // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.
     let restored = hold::restore(&*host, &state, &change::command_line(), scope)?;
     for note in &restored.notes {
         eprintln!("note: {note}");
@@ -110,6 +111,7 @@ fn preview(
     state: &flyball_control::write::state::StateDir,
     scope: Scope,
 ) -> Result<Exit, Failure> {
+    // Without the lock: a preview must work while another flyball holds the machine.
     let contents = Journal::load(state)?.unwrap_or_default();
     if !contents.entries.is_empty() && contents.machine != host.name() {
         let (path, machine) = (state.journal(), contents.machine);
@@ -118,6 +120,8 @@ fn preview(
     // sysfs forgets at boot: the old values may not be those of this boot, and writing them would be a change.
     if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
+        let nothing = || serde_json::json!({ "undo": [], "remembered": 0, "differing": [] });
+        output.object(nothing, String::new)?;
         return Ok(Exit::Done);
     }
     let chosen = scope.of(&contents);

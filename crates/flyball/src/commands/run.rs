@@ -90,6 +90,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
+    // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its guardian.
     let signals = Signals::catch()?;
     // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its settings in effect.
     let mut hold = Hold::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
@@ -174,5 +175,6 @@ fn command(
     if let Some(group) = group {
         launch = launch.in_control_group(group);
     }
+    // Not stopped by Ctrl-C: the command gets that itself, and may handle it and go on (a shell, a debugger).
     run_in_foreground(launch, program, &signals.ended)
 }

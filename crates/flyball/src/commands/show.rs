@@ -59,6 +59,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
     if !output.is_json() {
+        // JSON has the rows only.
         screen::take(host.as_ref(), &mut snapshot);
     }
     let facts = facts::Facts::of(host.as_ref(), &snapshot);
@@ -113,6 +114,7 @@ pub fn verdict(rows: &[Row], strict: bool) -> Exit {
         match &row.outcome {
             Outcome::Value(_) => values += 1,
             Outcome::Absent(_) => {}
+            // Counted and not listed: without root there are hundreds, all with the same remedy.
             Outcome::Unreadable { permission: true, .. } => denied += row.places,
             Outcome::Unreadable { message, .. } => {
                 broken += 1;
@@ -125,6 +127,7 @@ pub fn verdict(rows: &[Row], strict: bool) -> Exit {
     }
     match (broken, values) {
         (1.., _) => Exit::Failed,
+        // The value exists: as root the command would have shown it, so that scripts must not skip.
         (0, 0) if strict && denied > 0 => Exit::Failed,
         (0, 0) if strict => Exit::NotHere,
         _ => Exit::Done,
@@ -135,6 +138,7 @@ pub fn verdict(rows: &[Row], strict: bool) -> Exit {
 fn reason(why: &Why) -> String {
     match why {
         Why::NoFile(path) => match path.rsplit_once('/') {
+            // Many knobs are files of one directory: a driver that lacks one usually lacks several.
             Some((folder, _)) => format!("not in {folder}"),
             None => why.to_string(),
         },

@@ -178,6 +178,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     if toml {
         let text = match MachineSpec::builtin_text(&choice.name) {
             Some(text) => text.to_owned(),
+            // As it is in the file, with its comments, and not as the parser understood it.
             None => flyball_simhost::read_file(std::path::Path::new(&choice.name))
                 .map_err(|error| Failure::usage(format!("cannot read {}: {error}", choice.name)))?,
         };
@@ -185,6 +186,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
         return Ok(Exit::Done);
     }
     let spec = choice.spec()?;
+    // Booted to ask: which driver comes up depends on the kernel and on the machine's parameters.
     let mut machine = choice.boot()?;
     let driver = machine
         .read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")

@@ -297,6 +297,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let session =
         Session { context, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
+    // Notes about what limits the commands; without a layout each command reports the error by itself.
     if let Ok(layout) = session.layout() {
         if layout.via == Via::Dump && session.host.kind() == Kind::Live {
             eprintln!(
@@ -357,6 +358,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             CorePower::GetAssoc => read::assoc(&session),
         },
         Feature::TurboMode { command } => match command {
+            // The same as in the kernel's tool, where turbo-mode sets scaling_max_freq and touches no switch of turbo.
             TurboMode::Enable => write::apply(&session, &[write::assign("max-freq", "max")]),
             TurboMode::Disable => write::apply(&session, &[write::assign("max-freq", "base")]),
             TurboMode::GetTrl => read::turbo_limits(&session),

@@ -54,6 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {
+            // A process and not a thread: perf's benchmark switches address spaces at every turn, too.
             let mut peer = std::process::Command::new(own_program()?);
             peer.args(["task", "pipe-peer"]);
             let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
@@ -69,6 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;
             line(format_args!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64()))?;
             line(format_args!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64))?;
+            // In the output, because the result means something else then.
             if !done.direct {
                 line("the file system does not support O_DIRECT: reads may come from the page cache")?;
             }

@@ -31,6 +31,7 @@ impl GuestArg {
         // Guest time is the emulated processor's unless the user says `open`, and a command may take as long as it needs.
         request.closed = true;
         request.timeout = None;
+        // More than `guest run`: flyball and what it starts live in the memory, too.
         request.memory_mb = 768;
         for part in parts {
             let bad = || {
@@ -49,6 +50,7 @@ impl GuestArg {
                 Some(("cycles", number)) => {
                     let cycles: Option<f64> = number.parse().ok().filter(|n| (0.25..=1000.0).contains(n));
                     let cycles = cycles.ok_or_else(bad)?;
+                    // Fixed point, as the plug-in counts: 1/256 of a cycle. At most 1000, so that it fits.
                     request.cycles = (cycles * 256.0) as u32;
                 }
                 Some(("class", word)) => request.class = class(word)?,

@@ -7,6 +7,7 @@ pub(super) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.split_inclusive('\n') {
         let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+        // The usual case: the line is taken as it is, with its trailing blanks.
         if visible(body) <= width {
             out.push_str(line);
         } else {
@@ -38,6 +39,7 @@ fn hang(line: &str, width: usize) -> usize {
         }
         at += 1;
     }
+    // At least half of the width is left for the text.
     column.unwrap_or(indent + 2).min(width / 2)
 }
 

@@ -122,6 +122,7 @@ impl Args {
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
+        // Named here, so that a second boot can resume it; the guest's clock would name it differently.
         named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())))
     }
 
@@ -155,6 +156,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 fn parse_confidence(text: &str) -> Result<f64, String> {
     let value = parse_percent(text)?;
+    // Above, hardly any number of rounds decides; below, chance does.
     if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%".to_owned()) }
 }
 

@@ -21,12 +21,14 @@ pub(super) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure
         eprintln!("note: before each round: sh -c {}", quote(std::slice::from_ref(script)));
     }
     let path = directory.path();
+    // Of the directory and not of the manifest: who owns the directory can replace the files in it.
     let owner = std::fs::metadata(path)
         .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?
         .uid();
     if yes || owner == run_as::caller() {
         return Ok(());
     }
+    // A script cannot answer, and must not wait for input that never comes.
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
             "{} belongs to user {owner}, who may have changed the command above; give --yes to run it",

@@ -46,6 +46,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     };
     for arm in &manifest.arms {
         let booted_with = match &mut booted {
+            // In software the plan is that of the boot which the arm will have; the driver decides which knobs there are.
             Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
             None => Vec::new(),
         };

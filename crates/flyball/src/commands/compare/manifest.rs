@@ -68,6 +68,7 @@ pub(super) fn manifest(
         workload: WorkloadNote {
             name: made.command.name(),
             metric: made.command.metric(),
+            // As words and never as a line: a resumed comparison must run exactly the same.
             argv: made.command.argv.clone(),
             reader: match &made.command.reader {
                 Reader::Model { .. } => None,

@@ -31,6 +31,7 @@ impl Progress {
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
         match event {
+            // Later rounds begin right where the one before ended, and that line is still true.
             Event::Begin { arm, done: 0, of } => {
                 eprintln!("flyball: {of} rounds: {}; the first shows how long they take", self.plan);
                 terminal::redraw(&line(0, *of, &arm.name));
@@ -45,6 +46,7 @@ impl Progress {
                 }
                 // Into a file or a pipe: often enough to see that it is not stuck, and how long it takes.
                 if *done == 1 {
+                    // Pipes and logs keep every line, so each block has one.
                     eprintln!("flyball: the first round took {}: {left}", time::words(spent.as_secs_f64()));
                 } else if *ends_block {
                     let block = if round.warm_up {

@@ -59,6 +59,7 @@ pub(super) fn print_published(
 ) -> Result<(), Failure> {
     let name = wall_power.machine.with(|machine| machine.name().to_owned());
     let manifest = &directory.manifest;
+    // The first word marks a model, the second is its name (workloads.rs).
     let known = published(&name, manifest.workload.argv.get(1).map_or("", String::as_str));
     if known.is_empty() {
         return Ok(());
@@ -83,6 +84,7 @@ pub(super) fn print_published(
     }
     let text = serde_json::to_string_pretty(&lines).map_err(Failure::failed)?;
     directory.write("published.json", text.as_bytes())?;
+    // JSON has room for one document, and that is the report.
     if !output.is_json() {
         print(render(&lines))?;
     }

@@ -31,6 +31,7 @@ pub(super) fn of(
     match (path.as_slice(), value_name(arg)) {
         (["man"], "COMMAND") => (commands(top), false),
         (_, "MACHINE") if arg.get_id() == "machine" => (machines(true), true),
+        // Below `sim` and `guest` the kind of machine is clear, and the argument is its name.
         (["sim" | "guest", ..], "NAME" | "MACHINE") => (machines(false), true),
         (["sim", "check"], _) => (documents(), false),
         (_, "VERSION|FILE") => {
@@ -42,6 +43,7 @@ pub(super) fn of(
         (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2") => (settings(machine, current), false),
         (_, "PROFILE|KNOB=VALUE") => {
             let mut offers = profiles();
+            // All knobs for an empty word would hide the profiles, which are what `apply` is mostly given.
             if !current.is_empty() {
                 offers.extend(settings(machine, current));
             }
@@ -103,8 +105,10 @@ fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
         let settable = TABLE.iter().filter(|knob| knob.control().is_some());
         return settable.map(|knob| Offer::new(format!("{}=", knob.name), knob.title)).collect();
     };
+    // `epp@0-3`: the CPUs do not change which values there are.
     let bare = name.split('@').next().unwrap_or(name);
     let Ok(KnobName { knob, .. }) = bare.parse() else { return Vec::new() };
+    // For --matrix and for lists: only the part after the last comma is being typed.
     let before = value.rfind(',').map_or("", |comma| &value[..=comma]);
     values(knob.knob(), machine)
         .into_iter()
@@ -131,6 +135,7 @@ fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
         }),
         check => check.list().map(from_list).unwrap_or_default(),
     };
+    // Knobs that take a number or a switch have no list of their own; help has the words.
     if control.accepts.contains("on or off") || control.accepts.starts_with("on, off") {
         for word in ["on", "off"] {
             if !all.iter().any(|known| known == word) {
@@ -146,6 +151,7 @@ fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
 
 /// The different values of a knob or fact on the machine.
 fn read(machine: &MachineArg, knob: Id) -> Vec<Value> {
+    // No word about errors: they would be printed into the line that is being typed.
     let Ok(host) = machine.open_quietly() else { return Vec::new() };
     let Ok(mut snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
     let options = SurveyOptions { cpus: None, sample_absence: true, apart: false };
@@ -178,6 +184,7 @@ fn cpus(machine: &MachineArg) -> Vec<Offer> {
     offers
         .extend(kinds.iter().map(|(kind, cpus)| Offer::new(format!("type:{kind}"), format!("CPUs {cpus}"))));
     for (name, parts) in [("package", topology.packages()), ("node", topology.nodes.clone())] {
+        // With one package, `package:0` is the same as `all`.
         let several = parts.iter().filter(|_| parts.len() > 1);
         offers.extend(
             several.map(|(number, cpus)| Offer::new(format!("{name}:{number}"), format!("CPUs {cpus}"))),

@@ -100,6 +100,7 @@ fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
 /// `text` with an initial capital, unless it starts with the name of a program, driver or file.
 fn sentence(text: &str) -> String {
     let first = text.split_whitespace().next().unwrap_or_default();
+    // `intel_pstate` with a capital would be another name.
     if first.contains(['-', '_', '.', '/', '=']) {
         return text.to_owned();
     }
@@ -175,6 +176,7 @@ impl Label<'_> {
 
 /// A paragraph after its label, wrapped to the terminal's width, each word in its style.
 fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Mark) {
+    // The longest verdicts (warning, unknown) have 7 letters and two blanks after them, the longest label below has 5.
     let room = match (label.text, label.indent) {
         ("", _) => 0,
         (_, 0) => 9,
@@ -186,6 +188,7 @@ fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str
     let mut column = start;
     for (number, word) in text.split_whitespace().enumerate() {
         let length = word.chars().count();
+        // The first word stays, however long: a path cannot be broken, and alone on the next line it has no more room.
         if number > 0 && column + 1 + length > width() {
             let _ = write!(out, "\n{:start$}", "");
             column = start;
@@ -244,6 +247,7 @@ fn brief(out: &mut String, report: &Report) {
             .findings
             .iter()
             .filter(|finding| finding.group == group && finding.verdict == Verdict::Ok)
+            // Below the group's title its name in front of each check would only repeat it.
             .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
             .collect();
         if !fine.is_empty() {

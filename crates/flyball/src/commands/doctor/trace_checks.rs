@@ -47,6 +47,7 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 /// # Errors
 /// The file cannot be read, or is not a trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
+    // From the machine and not from the trace: the question is whether this machine's settings explain what was traced.
     let isolation = traced_machine::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
     let names = Arc::new(Names::default());
@@ -76,6 +77,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         isolation,
         driver,
     };
+    // Damage and losses have one consequence: what was looked for may be in what is missing.
     let mut losses: Vec<String> = summary.problems;
     losses.extend(found.iter().filter(|one| one.kind == FindingKind::Lost).map(sentence));
     Ok(vec![trace.callbacks(&found), trace.frequency(&found), trace.losses(&losses)])
@@ -148,8 +150,7 @@ impl TraceFacts {
             _ => Verdict::Note,
         };
         let mut finding = self.finding(check, verdict, sentence(first));
-        // A trace may hold hundreds; four show what kind they are.
-        // Evidence for a reader; `trace diagnose` has all of them.
+        // A trace may hold hundreds; four show what kind they are, and `trace diagnose` has all of them.
         for one in found.iter().take(4) {
             let mut value =
                 if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
@@ -167,6 +168,7 @@ impl TraceFacts {
     }
 
     fn callbacks(&self, found: &[Found]) -> Finding {
+        // Before the findings: without time or decisions there are none, which would look like a healthy machine.
         if let Some(why) = self.blind() {
             return self.finding(&CALLBACKS, Verdict::Unknown, why.to_owned());
         }

@@ -114,11 +114,13 @@ fn boot(cache: &Cache, request: &Request) -> Result<[f64; 6], Failure> {
         OutputSinks { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
     let end: End = guest::run(cache, request, sinks).map_err(super::before)?;
     let marks = said.marks();
+    // Three marks: before the busy loop, after it, and after the sleep.
     let ([Some(init), Some(command), _], [a, b, c]) = (end.host, marks.as_slice()) else {
         super::finish(&end, false);
         return Err(Failure::new(Exit::Command(125), "the guest did not come to the end"));
     };
     let passed =
+        // Not 0: two marks may arrive in one piece.
         |from: &(Instant, f64), to: &(Instant, f64)| ((to.0 - from.0).as_secs_f64().max(1e-9), to.1 - from.1);
     let (busy_host, busy_guest) = passed(a, b);
     let (idle_host, idle_guest) = passed(b, c);
@@ -168,6 +170,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         let median = |which: usize| {
             let mut values: Vec<f64> = rounds.iter().map(|values| values[which]).collect();
             values.sort_by(f64::total_cmp);
+            // The upper one of two in the middle; the figures differ by more than that from host to host.
             values[values.len() / 2]
         };
         rows.push(Row {

@@ -42,6 +42,7 @@ fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     let this = own_program()?;
     // With a file system of the host in the guest, the program is there already.
     let program = if request.root == Root::Initramfs {
+        // Its shared libraries come with it, as with every program among the files.
         request.files.push(JobFile { source: this, name: "flyball".into() });
         "/job/flyball".to_owned()
     } else {
@@ -97,6 +98,7 @@ fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
         return vec![format!("cd /job/out; {command}")];
     }
     vec![format!(
+        // Links and not copies: what the command leaves in the directory is copied back, and the user's own files should not be.
         "cd /job/out; for f in {names}; do ln -s ../\"$f\" .; done
 {command}
 code=$?
@@ -149,6 +151,7 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
         request.seed += 1;
         request.files.clone_from(&files);
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
+        // Without the other words: --resume takes the rest from the manifest, and refuses arms and workloads.
         words = vec![words[0].clone(), "compare".to_owned(), "--resume".to_owned(), place.clone()];
         if json {
             words.push("--json".to_owned());
@@ -175,6 +178,7 @@ fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
         match word.as_str() {
             "--" => {
                 kept.push(word);
+                // An -M behind it belongs to the command that is run.
                 kept.extend(words);
                 break;
             }

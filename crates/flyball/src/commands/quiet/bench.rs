@@ -108,6 +108,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// Writes what was asked for, and prints the report.
 fn conclude(output: &Reporter, args: &Args, user: Option<&User>, runs: &[Run]) -> Result<(), Failure> {
     if let Some(path) = &args.output {
+        // As the user whose command it was: root must not write where that user may not.
         let _as_user = user.map(User::for_files);
         write_csv(path, runs)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
@@ -160,6 +161,7 @@ fn series(
         };
         let Some(ended) = ended else { break };
         if !ended.status.success() {
+            // The time of a run that failed is of something else, and a series with holes would be searched as one without.
             return Err(Failure::failed(format!(
                 "run {} of {} failed: {}; settings are restored",
                 number + 1,
@@ -174,6 +176,7 @@ fn series(
         }
         // A rate as the time that one unit takes, so that all series are of times.
         let seconds = ended.rate.map_or(ended.wall.as_nanos() as f64 * 1e-9, |rate| 1.0 / rate);
+        // The command's own CPU time, which is load on its CPUs and not a disturbance.
         let own = ended
             .usage
             .map(|usage| (usage.user_seconds + usage.system_seconds) / (seconds * cpus.len() as f64));

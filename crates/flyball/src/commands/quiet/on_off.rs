@@ -24,6 +24,7 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &stopped)?;
     let QuietSession { hold, group, notes } = session;
     hold.keep()?;
+    // Only now: a closed stderr may end the process, and the changes are committed.
     for note in &notes {
         eprintln!("note: {note}");
     }

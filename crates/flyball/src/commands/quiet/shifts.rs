@@ -158,6 +158,7 @@ fn short(value: f64) -> String {
     let digits = if value == 0.0 || !value.is_finite() {
         0
     } else {
+        // Four significant digits; as many as a benchmark's result is good for.
         (3 - value.abs().log10().floor() as i32).clamp(0, 9)
     };
     format!("{value:.*}", digits as usize)

@@ -72,6 +72,7 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;
+    // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never be quiet.
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
     let data = || {
         serde_json::json!({
@@ -94,5 +95,6 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
         }
         out
     })?;
+    // As `verify`: the same question, asked about a level.
     Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
 }

@@ -80,6 +80,7 @@ pub fn value(row: &Row) -> Cell {
     match &row.outcome {
         Outcome::Value(value) => {
             let text = value.to_string();
+            // A file that is empty is a value: no isolated CPUs, no available governors.
             Cell::from(if text.is_empty() { "(none)".to_owned() } else { text })
         }
         Outcome::Absent(why) => Cell::styled(Style::Faint, format!("absent: {why}")),

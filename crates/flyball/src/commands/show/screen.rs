@@ -20,6 +20,7 @@ fn width() -> usize {
 
 /// Reads what the screen has beyond its rows: the times of the idle states, which one CPU knows for all.
 pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
+    // Not CPU 0, which may be offline.
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
     let knobs = &[Id::IdleLatency, Id::IdleResidency];
     snapshot.take(host, &Request { knobs, cpus: Some(&first), ..Request::default() });
@@ -131,6 +132,7 @@ impl Screen<'_> {
                 Some(what) => format!("this machine, which is emulated ({what})"),
                 None => "this machine".to_owned(),
             },
+            // Both are said: numbers of a model must not pass for those of a server.
             Kind::Recorded if facts.simulated => format!("simulated, recorded in {}", facts.name),
             Kind::Recorded => format!("recorded in {}", facts.name),
             Kind::Simulated => format!("simulated: {}", facts.name),
@@ -176,6 +178,7 @@ impl Screen<'_> {
         let pair = |row: &Row| (row.knob.to_string(), lines::value(row));
         let (long, short) = (long.into_iter().map(pair), short.into_iter().map(pair).collect::<Vec<_>>());
         let mut columns = Columns::new();
+        // Down the columns and not across, so that what belongs together in the table stays together.
         let height = short.len().div_ceil(3);
         let name = |text: &str| Cell::styled(Style::Heading, text);
         for line in 0..height {
@@ -223,6 +226,7 @@ impl Screen<'_> {
             if rows.iter().all(Option::is_none) {
                 continue;
             }
+            // The rows stand for the values: equal values of many CPUs are one row of the survey.
             let key = (cpu.core_type, cpu.online, rows.clone());
             let at = *index.entry(key).or_insert_with(|| {
                 classes.push(Class {
@@ -308,6 +312,7 @@ impl Screen<'_> {
             columns.row(row);
         }
         columns.drop_empty();
+        // Only the column of CPUs is left: nothing is known about them.
         if columns.width() < 2 {
             String::new()
         } else {
@@ -332,6 +337,7 @@ impl Screen<'_> {
     fn levels(&self) -> String {
         let knobs = section(Section::Levels);
         let mut classes = self.group(&knobs);
+        // Offline CPUs are in the table above; here they would be empty rows.
         classes.retain(|class| class.online);
         if classes.is_empty() {
             return String::new();
@@ -421,6 +427,7 @@ impl Screen<'_> {
         let mut merged: Vec<(String, usize, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
         for (name, cpus, values) in domains {
             match merged.last_mut() {
+                // Neighbours only: domains are in the order of their numbers, and `and N more` is read as those that follow.
                 Some((_, count, other, alike)) if *other == cpus && *alike == values => *count += 1,
                 _ => merged.push((name, 1, cpus, values)),
             }
@@ -456,6 +463,7 @@ impl Screen<'_> {
                 cpus_within(&row.cpus, 26).into(),
                 lines::value(row),
                 window.map_or(Cell::from(""), |row| match row.outcome.value() {
+                    // From a tenth of a second on: `28 s` is easier to read than microseconds.
                     Some(Value::Time(time)) if time.0 >= 100_000 => {
                         format!("{} s", time.0 as f64 / 1e6).into()
                     }
@@ -489,6 +497,7 @@ impl Screen<'_> {
                 sensors.push((&row.name, temperature.0));
             }
         }
+        // coretemp's labels (drivers/hwmon/coretemp.c): one sensor per core, of which the hottest says enough.
         let core = |name: &str| name.contains(" Core ");
         let hottest = sensors.iter().filter(|(name, _)| core(name)).max_by(|a, b| a.1.total_cmp(&b.1));
         let mut parts: Vec<String> = sensors
@@ -511,6 +520,7 @@ impl Screen<'_> {
                     _ => None,
                 })
                 .collect();
+            // The most and not the sum: each CPU of a package counts the package's events.
             let Some((most, cpus)) = counts.iter().max_by_key(|(count, _)| *count) else { continue };
             let cell = if *most == 0 {
                 Cell::from("0 since boot")

@@ -106,6 +106,7 @@ fn render(report: &Report) -> String {
 fn line(row: &Row, wide: usize) -> String {
     let simulated = row.simulated.map_or_else(|| "not run".to_owned(), number);
     let error = match (row.aim, row.simulated) {
+        // A difference between two percentages is in points.
         (Aim::Sign(_), Some(simulated)) => format!("{:+.1} pp", simulated - row.published),
         (Aim::Absolute(_), Some(simulated)) => format!("{:+.1} {}", simulated - row.published, row.unit),
         _ => row.error_percent().map_or_else(String::new, |error| format!("{error:+.1} %")),

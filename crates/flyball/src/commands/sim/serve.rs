@@ -38,6 +38,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
              needs the device). flyball's own commands do not need it: flyball -M sim:NAME ...",
         ));
     }
+    // The child mounts in a namespace of its own and sends the descriptor of /dev/fuse back through this socket.
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
     let stage = Scratch::new("flyball-sim").map_err(|error| failed("make a directory", error))?;
     let mut command = Command::new(own_program()?);
@@ -57,6 +58,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     let code = supervisor.run(child.id() as i32).map_err(|error| failed("wait for the program", error))?;
     if server.is_finished()
         && let Ok(Err(error)) = server.join()
+        // A program that failed has said why; the server's end is then mostly a consequence.
         && code == 0
     {
         return Err(failed("serve the machine", error));

@@ -63,6 +63,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
     for domain in session.domains()? {
         let found = model::domain(access.as_ref(), domain).map_err(|error| session.explained(&error))?;
         for level in 0..=found.levels.highest {
+            // A level that the processor lacks answers with an error; the others decide.
             if let Ok(features) = access.features(&domain.place, level) {
                 base_freq |= features.base_freq;
                 turbo_freq |= features.turbo_freq;
@@ -191,6 +192,7 @@ fn level_of(
 ) -> Result<u8, Failure> {
     let explained = |error: flyball_host::HostError| session.explained(&error);
     let Some(asked) = asked else { return Ok(access.levels(&domain.place).map_err(explained)?.current) };
+    // Levels may have gaps below the highest.
     let numbers = model::level_numbers(access, domain).map_err(explained)?;
     if numbers.contains(&asked) {
         return Ok(asked);
@@ -291,6 +293,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
         }
         objects.push(object(domain, json!({ "level": number, "base_freq": level.base_freq })));
     }
+    // Not here only if no domain has it: IO dies never do.
     let none = objects.iter().all(|object| object["base_freq"].is_null());
     finish(session, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
@@ -384,6 +387,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
 
 /// `core-power get-config`.
 pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
+    // Four classes, in the hardware of all generations.
     if only.is_some_and(|only| only > 3) {
         return Err(Failure::usage("classes of service are 0 to 3"));
     }
@@ -412,6 +416,7 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
 /// `core-power get-assoc`.
 pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
+    // Offline CPUs too: a core keeps its class.
     let cpus = session.cpus.clone().unwrap_or_else(|| session.machine.topology().present.clone());
     let found = model::classes_of(layout, session.host, &cpus).map_err(|error| session.explained(&error))?;
     let mut rows = table(&["class", "CPUs"]);
@@ -430,10 +435,12 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "turbo ratio limits", "MHz by bucket"]);
+    // The limits are in a register of a CPU: an IO die has none to read it on.
     for domain in session.domains()?.into_iter().filter(|domain| domain.place.cpu.is_some()) {
         let setting = layout.setting(domain.place, Field::TurboLimits);
         let text = setting.read(session.host).map_err(|error| session.explained(&error))?;
         let raw = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
+        // One byte per bucket in steps of 100 MHz, bucket 0 in the lowest (MSR_TURBO_RATIO_LIMIT, 0x1AD).
         let mhz = raw.to_le_bytes().map(|ratio| u32::from(ratio) * 100);
         let words: Vec<String> = mhz.iter().map(ToString::to_string).collect();
         rows.text_row([name(domain), text.clone(), words.join(" ")]);

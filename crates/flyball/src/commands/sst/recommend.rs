@@ -32,6 +32,7 @@ pub(super) struct Args {
 
 /// The CPUs that this process, and so a command that it starts, may run on.
 fn allowed(session: &Session<'_>) -> Option<CpuList> {
+    // The mask and not a guess from the command's words: taskset, numactl and cpusets all end up in it.
     let status = session.host.read("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.trim().parse().ok())
 }
@@ -52,6 +53,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
         let of = candidates(layout, session.host, domain, &cpus, goal)
             .map_err(|error| session.explained(&error))?;
+        // Each domain needs a level that keeps its part of the CPUs; one without makes the whole impossible.
         if of.is_empty() {
             return Err(Failure::not_here(format!(
                 "no level of power domain {}:{} keeps all of these CPUs",

@@ -59,6 +59,7 @@ fn report(events: &[Event]) -> Result<(), Failure> {
     for event in events {
         line(event)?;
     }
+    // One line of status: the service manager keeps the last one only.
     if let Some(last) = events.iter().rev().find(|event| matches!(event, Event::Level { .. })) {
         notify(&format!("STATUS={last}"));
     }
@@ -76,6 +77,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let live = session.host.kind() == Kind::Live;
     if live {
         // The kernel has no topology of CPUs that are offline: it is stored where intel-speed-select stores it.
+        // Only the first time: later, CPUs may be offline and would be missing in it.
         if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: cannot save the topology of CPUs that go offline: {error}");
@@ -134,6 +136,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
             }
         }
     }
+    // The CPUs stay as the level has them; `flyball restore` has nothing to do with them.
     notify("STOPPING=1");
     Ok(Exit::Done)
 }

@@ -100,6 +100,7 @@ fn classes(session: &Session<'_>, high: &str, low: &str) -> Result<Vec<Assignmen
     let has_epp = !session.layout()?.platform.is_tpmi();
     let mut settings = Vec::new();
     for class in 0..4 {
+        // 0 is the highest of the proportional priorities, and the EPP of performance.
         let (min, priority) = if class == 0 { (high, 0) } else { (low, 15) };
         settings.push(assign(format!("clos-min:{class}"), min));
         settings.push(assign(format!("clos-max:{class}"), "max"));

@@ -52,6 +52,7 @@ impl Args {
         self.input.files(files);
         match self.topology.as_deref() {
             None => true,
+            // The option without a value means -M, and without that this machine, whose files cannot be listed.
             Some("") => machine.files(files),
             // The name of a machine, or a file with the output of lscpu(1).
             Some(from) => {
@@ -98,8 +99,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if context.output.is_json() && (!seen.is_timed || seen.judged == 0) {
         eprintln!("flyball: {}", seen.silence());
     }
-    let whole = say_what_is_missing(&summary) && seen.say_unread();
-    Ok(exit(&findings, whole))
+    // Both are said: the second must not depend on the first.
+    let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
+    Ok(exit(&findings, is_whole && is_read))
 }
 
 /// The exit code of findings in a trace that was read as a whole, or not.
@@ -137,6 +139,7 @@ impl Judge {
         for record in batch {
             self.seen.records += 1;
             match record.event {
+                // These two carry APERF and MPERF, from which the effect of a request is known.
                 Event::AmdPerf(_) | Event::Intel(_) => self.seen.judged += 1,
                 Event::AmdRequest(_) => self.seen.without_counters += 1,
                 Event::Other(name) => *self.others.entry(name).or_default() += 1,
@@ -158,6 +161,7 @@ impl Judge {
         if let Some(known) = given.or(summary.machine.as_ref()) {
             diagnoser = diagnoser.with_siblings(known.siblings());
             if let Some(isolation) = known.isolation() {
+                // CPUs that were left out have no records, and would be found silent.
                 let chosen = |cpu| cpus.is_none_or(|cpus| cpus.contains(cpu));
                 diagnoser = diagnoser.with_isolation(isolation.only(chosen));
             }
@@ -230,6 +234,7 @@ pub(super) fn render(findings: &[Finding], most: usize) -> String {
     let mut out = String::new();
     let mut kinds: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
+        // The map's order is that of the output: the worst first.
         kinds.entry((std::cmp::Reverse(finding.severity), finding.kind)).or_default().push(finding);
     }
     for ((severity, _), findings) in kinds {
@@ -257,6 +262,7 @@ pub(super) fn render(findings: &[Finding], most: usize) -> String {
                 findings.len() - most
             );
         }
+        // Findings of a kind have one remedy, which is said once.
         if let Some(finding) = findings.first() {
             let _ = writeln!(out, "    {}", finding.remedy);
         }

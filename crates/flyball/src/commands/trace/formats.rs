@@ -84,6 +84,7 @@ pub fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>,
         formats.push(Box::new(Page { path: path.clone(), title, series: SeriesSet::default() }));
     }
     if let Some(directory) = &args.csv {
+        // Last: it makes a directory and files at once, and none should be left where another option cannot be had.
         let files = CsvFiles::create(directory, !args.no_per_cpu)?;
         formats.push(Box::new(Csv { directory: directory.clone(), files }));
     }
@@ -110,6 +111,7 @@ impl Format for Csv {
                  records of a CPU"
             );
         }
+        // The driver was switched during the trace; the columns fit one driver only.
         if others > 0 {
             eprintln!("flyball: {others} records of the other driver are not in {directory}");
         }
@@ -165,8 +167,8 @@ impl Format for Page {
             title = format!("{title}: {machine}, simulated");
         }
         let write = || -> std::io::Result<()> {
-            // A page of a long trace has some megabytes, written in small pieces.
             let (file, replacement) = Replacement::of(&path)?;
+            // A page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, file);
             write_page(&mut out, &title, report, series)?;
             out.flush()?;

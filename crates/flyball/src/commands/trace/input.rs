@@ -233,6 +233,7 @@ pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
     }
     if let Some(lost) = summary.lost().filter(|lost| *lost > 0) {
         let read: u64 = summary.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|cpu| cpu.records).sum();
+        // A share too: a thousand of ten million matter less than of two thousand.
         let share = lost as f64 * 100.0 / (lost as f64 + read as f64);
         eprintln!(
             "flyball: {lost} records ({share:.1} %) were lost while recording; use a larger buffer (record -b)"

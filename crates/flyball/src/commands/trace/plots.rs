@@ -117,10 +117,12 @@ fn pictures(
 ) -> Result<(), Failure> {
     let simulated = out.simulated;
     let cpus: Vec<u32> = series.cpus().collect();
+    // The budget is for all series together, as `thin` counts them.
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
     let metrics = series.metrics();
     let chart = |title: String, metric: &Metric| {
         let y = Axis::new(metric.title, metric.unit);
+        // A scale that is the same on all pictures of a value, so that CPUs can be compared by eye.
         let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
         Chart::new(of_machine(title, simulated), x.clone(), y).sized(1200, 600)
     };

@@ -15,6 +15,7 @@ use crate::terminal;
 /// Prints records while they are recorded; a reader that went away ends the recording.
 pub fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
     Box::new(move |records: &[(Record, String)]| {
+        // For each batch: what is held back would reach the reader only with the next one.
         let mut out = std::io::BufWriter::new(terminal::stdout());
         for (record, other) in records {
             let line = record.line(clock);
@@ -23,6 +24,7 @@ pub fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
                 _ => writeln!(out, "{line}"),
             };
             if written.is_err() {
+                // SIGPIPE is caught while recording (record.rs): a reader that went away shows as an error.
                 stop.store(true, Ordering::Release);
                 return;
             }

@@ -135,6 +135,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
                 args.clock
             ))
         }
+        // NOENT: the file is of 6.8. INVAL: none or more than 128 pages (kernel/trace/trace.c, buffer_subbuf_size_write()).
         CaptureError::Host(HostError { errno: Errno::INVAL | Errno::NOENT, path, .. })
             if path.ends_with("/buffer_subbuf_size_kb") =>
         {
@@ -227,6 +228,7 @@ pub(super) fn make(
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(Clock::named(&args.clock), interrupted.clone()));
+    // Before the command: its first decisions belong to the trace. If it does not start, the instance goes with the capture.
     let mut capture = Capture::start(host, &options, live).map_err(failure)?;
     let mut program =
         if args.command.is_empty() { None } else { Some(spawn(host, &args.command, user.as_ref())?) };
@@ -285,6 +287,7 @@ fn wait(
         if over || interrupted.load(Ordering::Acquire) || capture.failed() {
             return Ok(None);
         }
+        // The host's sleep: the time of a machine in software passes only in it.
         host.sleep(time.map_or(step, |time| step.min(time.saturating_sub(passed))));
         capture.poll()?;
         if let Some(program) = &mut program

@@ -63,6 +63,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut judge = Judge::new(names.clone());
+    // Read back from the file, and not judged meanwhile: that would be load on the machine that is traced.
     let trace = Trace::open(&args.record.output)?;
     let summary = trace.read(&TextOptions::default(), None, &names, &mut |batch| {
         analyser.add_all(batch);
@@ -81,9 +82,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             format!("{}\n{verdict}", tables::render(&summary, &report, args.tasks, false))
         },
     )?;
-    let whole = say_what_is_missing(&summary) && seen.say_unread();
+    // Both are said: the second must not depend on the first.
+    let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
     Ok(match code {
         Some(code) if code != 0 => Exit::Command(code),
-        _ => diagnose::exit(&findings, whole),
+        _ => diagnose::exit(&findings, is_whole && is_read),
     })
 }

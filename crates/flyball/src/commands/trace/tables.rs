@@ -52,6 +52,7 @@ pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: boo
         let _ = writeln!(out, "left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {
+        // The widest table: on a narrow terminal it is divided, not wrapped.
         let _ = write!(out, "\n{}", cpu_table(report).render_within(paint, terminal_columns()));
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {

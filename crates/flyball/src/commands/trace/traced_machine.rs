@@ -21,6 +21,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
         host.list(CPUS)?.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
     cpus.sort_unstable();
     for cpu in cpus {
+        // The first CPU that has one: CPU 0 may be offline, and there is one driver at a time.
         if driver.is_none() {
             driver = read(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_driver"));
         }
@@ -36,6 +37,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
         driver,
         command_line: read("/proc/cmdline").map(|text| Machine::telling_words(&text)),
         tickless: read(&format!("{CPUS}/nohz_full")),
+        // The last possible CPU bounds the lists of the command line; old recordings have the present ones only.
         possible: read(&format!("{CPUS}/possible")).or_else(|| read(&format!("{CPUS}/present"))),
         online: read(&format!("{CPUS}/online")),
         cores,
