@@ -99,6 +99,7 @@ impl KnobName {
             At::Sensor { hwmon, sensor } => same(&format!("{hwmon}:{sensor}")),
             At::PowerDomain { package, domain, .. } => same(&format!("{package}.{domain}")),
             At::Clos { package, domain, class, .. } => {
+                // A class alone is that class of every power domain.
                 same(&class.to_string()) || same(&format!("{package}.{domain}.{class}"))
             }
             At::Machine | At::Core { .. } => false,

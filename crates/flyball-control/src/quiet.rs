@@ -211,6 +211,7 @@ pub fn decide(
 /// The control group that gives the benchmark's CPUs to it alone, or why there can be none.
 fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<Partition, String> {
     let root = partition::ROOT;
+    // The parent must keep a CPU for its own tasks (tasks_nocpu_error in kernel/cgroup/cpuset.c).
     if online.difference(cpus).is_empty() {
         return Err("these are all CPUs (choose some with --cpus)".to_owned());
     }

@@ -115,6 +115,7 @@ fn quoted(text: &str) -> String {
                 quoted.push('\\');
                 quoted.push(character);
             }
+            // TOML allows no control character but the tab in a basic string.
             control if control.is_control() => {
                 let _ = write!(quoted, "\\u{:04X}", control as u32);
             }

@@ -319,6 +319,7 @@ impl Snapshot {
                     Mechanism::File { path, .. } => {
                         expand::expand(&self.topology, path, &place.at).map(|path| format!("no {path}"))
                     }
+                    // Another vendor's register was never a way here.
                     Mechanism::Msr { vendor, .. } if vendor == self.topology.vendor => {
                         match self.read(knob, place) {
                             Ok(Reading::Absent(why)) => Some(why.to_string()),

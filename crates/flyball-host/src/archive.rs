@@ -115,6 +115,7 @@ impl Archive {
 
     /// What this machine holds, to be written as text.
     pub fn facts(self) -> Facts {
+        // Other folders follow from the paths of what is in them.
         let empty = self.folders.iter().filter(|(_, names)| names.is_empty());
         let folders: Vec<(String, Fact)> = empty.map(|(path, _)| (path.clone(), Fact::Folder)).collect();
         let nodes = self.nodes.into_iter().map(|(path, node)| match node {
@@ -162,6 +163,7 @@ impl Archive {
         self.keep(path.len() + size)?;
         if let Some((folder, name)) = path.rsplit_once('/') {
             self.add_folder(folder)?;
+            // The name is held a second time, in its folder's list.
             self.keep(name.len())?;
             self.folders.entry(folder.to_owned()).or_default().insert(name.to_owned());
         }

@@ -200,6 +200,7 @@ impl FromStr for CpuList {
                 Some((range, stride)) => (range, number(stride)?),
                 None => (part, 1),
             };
+            // step_by(0) panics.
             if stride == 0 {
                 return Err(bad("a stride of 0"));
             }

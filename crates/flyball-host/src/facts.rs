@@ -112,10 +112,12 @@ impl Facts {
         let dir = Dir::open(root)?;
         let mut found = Facts::default();
         for part in ["sys", "proc"] {
+            // Not through a link: it could lead to the running machine's own /sys.
             if dir.status_of_link(part).is_ok_and(|status| status.kind == Type::Directory) {
                 found.walk(&dir, part)?;
             }
         }
+        // Neither this nor the log needs to be there: registers and the log are root's.
         if let Ok(bytes) = dir.read("msr.txt", MOST_FILE) {
             let file =
                 MsrFile::parse(&bytes).map_err(|line| io::Error::other(format!("msr.txt, line {line}")))?;

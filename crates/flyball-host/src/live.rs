@@ -180,6 +180,7 @@ impl Tree {
                 names.push(name.into_owned());
             }
         }
+        // readdir(3) has no order: a machine and its recording must answer the same.
         names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
         Ok(names)
     }

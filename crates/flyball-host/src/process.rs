@@ -62,6 +62,7 @@ pub fn started_at(pid: u32) -> Option<u64> {
 pub fn lock_holder(file: &File) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt as _;
     // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, the file as device and inode.
+    // The device is not compared: it is the file system's (lock_get_status in fs/locks.c), on btrfs not the one of stat(2).
     let inode = format!(":{}", file.metadata().ok()?.ino());
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = locks.lines().find_map(|line| {

@@ -411,6 +411,7 @@ impl<W: Write> Recorder<'_, W> {
         for line in log.lines() {
             let lower = line.to_ascii_lowercase();
             if LOG_WORDS.iter().any(|word| lower.contains(word)) {
+                // `Command line:` and `Kernel command line:`: the kernel prints it twice (setup_arch and start_kernel).
                 let line = match line.split_once("ommand line: ") {
                     Some((head, words)) => format!("{head}ommand line: {}", redact::parameters(words)),
                     None => line.to_owned(),

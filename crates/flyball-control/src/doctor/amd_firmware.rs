@@ -213,6 +213,7 @@ fn determinism(facts: &Facts) -> Option<Answer> {
             Some((folder, now?, cap?))
         })
         .collect();
+    // One socket has no other to be compared with; the share of a cap of 0 would be infinite.
     let loaded = powers.len() > 1 && powers.iter().all(|(_, now, cap)| *cap > 0.0 && now / cap >= LOADED);
     if !loaded {
         return Some(

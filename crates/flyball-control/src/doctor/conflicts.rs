@@ -313,6 +313,7 @@ fn powersave(facts: &Facts) -> Option<Answer> {
         else {
             continue;
         };
+        // Names of active mode only: in passive mode the drivers register as intel_cpufreq and amd-pstate.
         let active = matches!(driver, "intel_pstate" | "amd-pstate-epp");
         shown.get_or_insert((policy.path("scaling_governor"), format!("{governor} under {driver}")));
         if governor == "powersave" && !active {

@@ -60,6 +60,7 @@ fn present(facts: &Facts) -> Option<Answer> {
     }
     for (path, name) in [(STATUS_INTEL, "intel_pstate"), (STATUS_AMD, "amd_pstate")] {
         if let Ok(status) = facts.read(path)
+            // intel_pstate prints `off` (intel_pstate_show_status), amd_pstate `disable` (amd_pstate_show_status).
             && matches!(status.as_str(), "off" | "disable")
         {
             return Some(
@@ -82,6 +83,8 @@ fn present(facts: &Facts) -> Option<Answer> {
         Some((parameter, action)) => {
             answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
         }
+        // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC); intel_pstate leaves them to firmware
+            // that controls them itself (intel_pstate_platform_pwr_mgmt_exists).
         None => answer.fix(Fix::Firmware(
             "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to the operating system"
                 .to_owned(),

@@ -92,6 +92,7 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
         let (Ok(limit), Ok(info), Ok(units)) =
             (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
         else {
+            // Not permitted, or no such register: powercap shows the same limits without registers.
             return power_limit_of_powercap(facts);
         };
         limits.push(PowerLimit { package, limit, info, units });
@@ -408,6 +409,7 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
         Sampled::Unreadable(why) => unknown(why),
         Sampled::Values(values) => {
             let ignoring: flyball_host::CpuList =
+                // Bit 0 enables the pin as an input (Intel SDM 4, MSR_POWER_CTL): 0 ignores it.
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
             let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 0");
             if ignoring.is_empty() {

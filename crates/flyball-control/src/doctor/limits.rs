@@ -238,6 +238,7 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
     let mut answer = answer?;
     // At the critical temperature the processor may stop altogether: not one of the usual limits.
     if core.iter().chain(packages).any(|(_, value)| value >> CRITICAL & 1 == 1) {
+        // Here and not above: the evidence of the other limits stays in the answer.
         answer.verdict = Verdict::Fault;
     }
     Some(answer.fix(Fix::Person(
@@ -387,6 +388,7 @@ pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
     let root = "/sys/devices/platform";
     let mut folders = Vec::new();
     for name in facts.list(root) {
+        // One ACPI device per socket; the platform driver has one device with a folder per socket.
         if name.starts_with("AMDI0097:") {
             folders.push(format!("{root}/{name}"));
         } else if name == "amd_hsmp" {

@@ -65,6 +65,7 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     if facts.driver().is_some() {
         return None;
     }
+    // CPUID leaf 1, ECX bit 31: hypervisors set it for their guests, processors never do.
     if facts.flag("hypervisor") {
         return Some(NotVisible {
             what: "this is a virtual machine, and its hypervisor offers no frequency control".to_owned(),
@@ -129,6 +130,7 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
             // Processors without a package sensor have no such counter.
             match read("package_throttle_count") {
                 Some(package) => *packages += package,
+                // With a package sensor the counter is there (therm_throt.c): a sum without it would be too small.
                 None if facts.flag("pts") => return None,
                 None => {}
             }

@@ -137,10 +137,12 @@ impl Classes {
             clashes.iter().flat_map(|clash| clash.cpus.iter().collect::<Vec<_>>()).collect()
         };
         let with_evidence = |answer: Answer, clashes: &[Clash]| {
+            // A machine has hundreds of CPUs: some examples are enough.
             clashes.iter().take(4).fold(answer, |answer, Clash { cpus, number, class, cpufreq }| {
                 answer.seen(format!("CPUs {cpus}"), format!("class {number}: {class}; cpufreq {cpufreq}"))
             })
         };
+        // The worst first: one answer per check.
         Some(if !self.disjoint.is_empty() {
             let what = "the class of service and cpufreq's limits exclude each other";
             with_evidence(warning(format!("CPUs {}: {what}", cpus(&self.disjoint))), &self.disjoint).fix(

@@ -64,12 +64,14 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     let seen =
         |answer: Answer| answer.seen("/proc/cpuinfo flags", if facts.flag("hwp") { "hwp" } else { "no hwp" });
     Some(match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
+        // HWP_ENABLE: once it is set only a reset clears it (Intel SDM 3, IA32_PM_ENABLE).
         Some(Ok(value)) if value & 1 == 1 => {
             ok("hardware P-states are on").seen("MSR 0x770", format!("{value:#x}"))
         }
         Some(Ok(value)) => {
             warning("hardware P-states are off").seen("MSR 0x770", format!("{value:#x}")).fix(advice)
         }
+        // Before the error: without the flag the register does not exist, and that is the reason.
         _ if !facts.flag("hwp") => {
             seen(warning("hardware P-states are not offered by the firmware")).fix(advice)
         }

@@ -419,6 +419,7 @@ impl<'h> Hold<'h> {
         let olds = match self.announce(&[write], JournalScope::Footprint, &mut HashMap::new()) {
             Ok(olds) => olds,
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+            // What cannot be read could not be restored: it is not tried.
             Err(NotAnnounced::Unreadable(_, error)) => return Ok(Probed::Refused(error)),
         };
         if let Err(error) = location.write(self.host, new.as_bytes()) {

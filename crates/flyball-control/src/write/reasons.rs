@@ -90,7 +90,9 @@ pub fn reason(
     match errno {
         Errno::ROFS => return Some(Reason::ReadOnlyMachine),
         // EPERM is lockdown or allow_writes=off (msr_write and filter_write in arch/x86/kernel/msr.c).
-        Errno::PERM | Errno::ACCES if location.path().is_none() => return Some(Reason::Registers),
+        Errno::PERM | Errno::ACCES if matches!(location, Location::Msr { .. }) => {
+            return Some(Reason::Registers);
+        }
         Errno::ACCES => return Some(Reason::NotRoot),
         _ => {}
     }

@@ -251,6 +251,7 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         }
         refused_before = round == Round::Refused;
     }
+    // Settings that depend on each other may never agree, if another program writes as well: the rounds are bounded.
     let left = rounds.compare();
     rounds.finish(left)
 }
@@ -381,6 +382,7 @@ impl<'a> Rounds<'a> {
                 todo.push((location, goal, bytes, found));
             }
         }
+        // A maximum that rises comes first and one that falls last: no limit crosses its counterpart on the way.
         todo.sort_by_cached_key(|(location, goal, bytes, found)| {
             let rank = goal.handling.bound.rank(found.trimmed(), &String::from_utf8_lossy(bytes));
             (rank, natural(location.path().unwrap_or_default()))

@@ -70,6 +70,7 @@ impl Reader<'_> {
                     "/" => Section::Files(String::new()),
                     _ => {
                         let name = if name.starts_with('"') {
+                            // Quoted like a value, with the same escapes. `plain` refuses braces: a section is one folder.
                             Template::parse(name)?.plain()
                         } else {
                             Some(name.into())
@@ -285,6 +286,7 @@ impl Reader<'_> {
         let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok();
         let register = hex(register).and_then(|number| u32::try_from(number).ok());
         let register = register.ok_or("not the number of a register")?;
+        // Before it is expanded: a line of a few bytes can name thousands of registers.
         if self.made.registers.len() + list.len() > MOST_FACTS {
             return Err("more than any machine has".to_owned());
         }

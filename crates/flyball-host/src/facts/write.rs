@@ -54,6 +54,7 @@ impl Facts {
         let mut sections = Sections::default();
         for (pattern, facts) in groups(&self.facts) {
             match (&facts[..], pattern) {
+                // A group of one is shorter, and easier to read, as a path of its own.
                 ([(path, _, fact)], _) => write_one(path, fact, &mut sections),
                 (_, (before, after, _)) => {
                     write_group(before, after.unwrap_or_default(), &facts, &mut sections);
@@ -145,6 +146,7 @@ fn groups(facts: &BTreeMap<String, Fact>) -> BTreeMap<Pattern<'_>, Vec<Member<'_
 fn print_path(before: &str, list: Option<&CpuList>, after: &str) -> String {
     let special = |c: char| c.is_control() || matches!(c, ' ' | '"' | '\\' | '{' | '}');
     let quoted =
+        // At the start of a line these would be a comment, a section or a block.
         before.starts_with(['#', '[', '|']) || [before, after].iter().any(|part| part.contains(special));
     let list = list.map_or(String::new(), |list| format!("{{{list}}}"));
     if !quoted {
@@ -171,6 +173,7 @@ fn write_one(path: &str, fact: &Fact, sections: &mut Sections) {
                         format!("{shown} {operator}\n{}", lines.trim_end_matches('\n'))
                     })
                 }
+                // Without a value the operator ends the line.
                 _ => format!("{shown} {operator} {}", print(&literal(bytes, true))).trim_end().to_owned(),
             }
         }
@@ -187,6 +190,7 @@ fn write_group(before: &str, after: &str, facts: &[Member], sections: &mut Secti
     let (folder, name) = before.rsplit_once('/').unwrap_or(("", before));
     let mut add = |list: &CpuList, rest: &str| {
         let line = format!("{} {rest}", print_path(name, Some(list), after));
+        // Five digits, so that the text sorts as the numbers do.
         sections.add(folder, &format!("{name}{{{:05}}}{after}", list.first().unwrap_or(0)), line);
     };
     let mut values: BTreeMap<u32, Vec<u8>> = BTreeMap::new();

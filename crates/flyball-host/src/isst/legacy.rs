@@ -71,24 +71,22 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             wire::put(&mut argument, 4 + 8 * index, &cpu.to_le_bytes());
         }
         let done = match host.isst(number::GET_PHY_ID, &mut argument) {
-            // The number of CPUs answered; the one after them is the one that the driver refused.
+            // The number of CPUs answered: after them one was refused, or a signal arrived (isst_if_exec_multi_cmd).
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
             // The first of the row was refused: then the call itself fails, instead of counting.
             Err(error) if error.errno == Errno::INVAL => 0,
+            Err(error) if error.errno == Errno::INTR => continue,
             Err(error) => return Err(error),
         };
         for index in 0..done {
             let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
             answers.push(Some(raw));
         }
-        // The driver stops at the first CPU that it refuses (isst_if_exec_multi_cmd).
-        // That one is left out, and the rest asked again.
-        if done == count {
-            rest = &rest[count..];
-        } else {
+        // One that is refused as the first of a row is left out, and the rest asked again.
+        if done == 0 {
             answers.push(None);
-            rest = &rest[done + 1..];
         }
+        rest = &rest[done.max(1)..];
     }
     Ok(answers)
 }
@@ -210,11 +208,13 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
     }
     let mut argument = [0; msr_cmds_size(1)];
     wire::put(&mut argument, 0, &1u32.to_le_bytes());
+    // At 8, not at 4 after the count: the structure has 64-bit fields and is aligned for them.
     wire::put(&mut argument, 8, &u32::from(write.is_some()).to_le_bytes());
     wire::put(&mut argument, 12, &cpu.to_le_bytes());
     wire::put(&mut argument, 16, &u64::from(register).to_le_bytes());
     wire::put(&mut argument, 24, &write.unwrap_or(0).to_le_bytes());
     host.isst(number::MSR_COMMAND, &mut argument).map_err(|error| {
+        // The node itself could not be opened: no register is to blame.
         if error.path == super::NODE {
             return error;
         }

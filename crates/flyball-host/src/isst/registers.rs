@@ -246,6 +246,7 @@ impl TurboFreq {
 
 impl Level {
     fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize, features: [u64; 3], revision: u64) {
+        // The header says once for all levels where in a level SST-PP, SST-BF and SST-TF begin (struct feature_offset).
         let own = at + features[0] as usize;
         for (index, base) in self.base.iter_mut().enumerate() {
             visitor.field(own, 8 * index as u32, 8, base);
@@ -303,6 +304,7 @@ impl PerfProfile {
         self.levels.resize(LEVELS, None);
         for (index, level) in self.levels.iter_mut().enumerate() {
             if self.enabled >> index & 1 != 0 {
+                // All offsets are in registers of eight bytes; the kernel multiplies them (isst_tpmi_core.c: SST_REG_SIZE).
                 let start = at + self.level_offsets[index] as usize;
                 level.get_or_insert_default().visit(visitor, start, self.feature_offsets, self.revision);
             }

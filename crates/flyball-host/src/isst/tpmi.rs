@@ -1,10 +1,11 @@
 //! The calls of API 2 and 3: a package and a power domain are asked, not a CPU.
 //!
-//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Kernel 6.12 checks next to
-//! no argument, and bits spill into the neighbouring fields; so every value is checked here. Two arguments make
-//! kernels fault, and cannot be expressed with these types:
+//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Few arguments are checked
+//! (6.12.117 compares a level with the highest one, and a class's frequencies and priority with their fields; the first 6.12
+//! did not), and bits spill into the neighbouring fields; so every value is checked here. Two arguments make kernels fault,
+//! and cannot be expressed with these types:
 //!
-//! * a level above the highest in the core-mask calls (6.12): a [`Level`] is only had from [`PerfLevels::level`];
+//! * a level above the highest in the core-mask calls (the first 6.12): a [`Level`] is only had from [`PerfLevels::level`];
 //! * an association call for a domain without registers (7.2): a [`Domain`] is only had from [`domains`], which
 //!   asks for the mask of usable ones.
 
@@ -262,6 +263,7 @@ impl PerfLevels {
 
     /// The level of this number, if the domain has it. Drivers have registers for five.
     pub fn level(&self, number: u8) -> Option<Level> {
+        // Compared here, because not every kernel does; and the mask can have gaps.
         let exists = number < 5 && number <= self.highest && self.mask >> number & 1 != 0;
         exists.then_some(Level(number))
     }
@@ -454,6 +456,7 @@ impl TurboFreq {
         wire::put(&mut argument, 2, &u16::from(level.0).to_le_bytes());
         call(host, number::GET_TURBO_FREQ_INFO, domain, "turbo-freq", &mut argument)?;
         let at = |offset: usize| wire::u16_at(&argument, offset);
+        // Bounded by the structure, whatever the driver counts.
         let clips = usize::from(at(4)).min(TRL_LEVELS);
         let buckets = usize::from(at(6)).min(BUCKETS);
         let levels = usize::from(at(8)).min(TRL_LEVELS);

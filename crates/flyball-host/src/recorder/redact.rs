@@ -170,11 +170,13 @@ fn stand_in(word: &str) -> Option<&'static str> {
         return Some("ADDRESS");
     }
     let short_hex = |group: &&str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Fewer than eight groups without `::` are something else: times, PCI addresses.
     let is_v6 = pairs.len() == 8 || (pairs.len() > 2 && word.contains("::"));
     let is_v4 = word.split('.').count() == 4 && word.split('.').all(|part| part.parse::<u8>().is_ok());
     if is_v4 || (is_v6 && pairs.iter().all(short_hex)) {
         return Some("ADDRESS");
     }
+    // The kernel's version line names the user and the machine that built it.
     let (user, host) = word.split_once('@')?;
     (!user.is_empty() && !host.is_empty()).then_some("USER@HOST")
 }
