@@ -384,6 +384,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
         });
     }
     let facts = Facts::gather(host)?;
+    // A guest or a container: each check would be unknown, for the same reason.
     let not_visible = now::not_visible(&facts);
     let mut findings = Vec::new();
     if not_visible.is_none() {

@@ -172,6 +172,7 @@ impl Location {
         let is_plain = |path: &str| {
             path.starts_with('/')
                 && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
+                // A name with a line end could forge a line where the path is shown.
                 && !path.contains(char::is_control)
         };
         match self {

@@ -291,6 +291,7 @@ fn governor(snapshot: &Snapshot, quiet: &mut QuietSettings) -> Result<(), ReadEr
 }
 
 fn latency(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> Result<(), ReadError> {
+    // The file for the limit exists on every CPU; without idle states it limits nothing.
     if has(snapshot, Id::LatencyLimit)? && has(snapshot, Id::IdleState)? {
         let because = "wake-ups from deep idle states are not part of the result";
         add(quiet, Id::LatencyLimit, LATENCY, Some(cpus.clone()), because);
@@ -325,6 +326,7 @@ fn fixed(
         // With turbo off the highest frequency that is left is the base one.
         None => "max".to_owned(),
     };
+    // In any order: the plan writes a maximum that rises before the minimum.
     for knob in [Id::MaxFreq, Id::MinFreq] {
         add(quiet, knob, value.clone(), None, "one frequency, whatever the load");
     }
@@ -333,22 +335,23 @@ fn fixed(
 
 fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     let topology = snapshot.topology();
-    let beside: CpuList = cpus
+    let others: CpuList = cpus
         .iter()
         .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
         // A sibling that belongs to the benchmark too is the user's choice.
         .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
         .collect();
-    if beside.is_empty() {
+    if others.is_empty() {
         return Ok(());
     }
     let mut switchable = CpuList::new();
-    for place in snapshot.places_on(Id::Online, &beside)? {
+    for place in snapshot.places_on(Id::Online, &others)? {
+        // CPU 0 has no such file: since 6.5 x86 cannot take it offline.
         if snapshot.value_if_readable(Id::Online, &place)?.is_some() {
             switchable.add(&place.cpus);
         }
     }
-    let stuck = beside.difference(&switchable);
+    let stuck = others.difference(&switchable);
     if !switchable.is_empty() {
         add(quiet, Id::Online, "off", Some(switchable), "a busy SMT sibling takes half of the core");
     }
@@ -361,6 +364,7 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> R
 }
 
 fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSettings) {
+    // Without it nothing shows what is set already: no advice.
     let Ok(cmdline) = host.read("/proc/cmdline") else { return };
     let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
     if cpus.len() < online.len() {
@@ -393,6 +397,7 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
             // An interrupt that is elsewhere already stays as it is.
             let allowed = host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
             if let Some(allowed) = allowed
+                // Read-only where user space may not move the interrupt (register_irq_proc in kernel/irq/proc.c).
                 && host.writable(&path)
                 && !allowed.intersection(cpus).is_empty()
             {
@@ -401,6 +406,7 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
         }
     }
     let rate = "/proc/sys/kernel/perf_event_max_sample_rate";
+    // 1 is the least that the kernel takes (extra1 in kernel/sysctl.c).
     if host.read(rate).is_ok_and(|text| text != "1") {
         extras.push((Location::file(rate), "1".to_owned()));
     }

@@ -192,6 +192,7 @@ impl Snapshot {
     /// The vendor whose processors have the knob, where this one is another's.
     fn other_vendor(&self, knob: Id) -> Option<Vendor> {
         let vendor = self.topology.vendor;
+        // Of an unknown vendor nothing is ruled out: its recording may lack /proc/cpuinfo.
         knob.knob().vendor.filter(|of| vendor != Vendor::Other && vendor != *of)
     }
 

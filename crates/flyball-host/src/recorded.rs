@@ -160,6 +160,7 @@ impl Host for Recorded {
     read_from_tree!(tree);
 
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<(), HostError> {
+        // As the kernel answers on a file system that is mounted read-only.
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
 
@@ -175,6 +176,7 @@ impl Host for Recorded {
     }
 
     fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
+        // As on a machine without the driver: a call cannot be recorded.
         Err(HostError::new(Op::Isst, crate::isst::NODE, Errno::NOENT))
     }
 
@@ -187,6 +189,7 @@ impl Host for Recorded {
         self.started.elapsed()
     }
 
+    // Nothing changes while it is waited for.
     fn sleep(&self, _time: Duration) {}
 }
 

@@ -124,9 +124,11 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
             "{STATUS_AMD} does not exist: this kernel's driver has no energy preferences"
         )));
     }
+    // Only the driver of active mode has the attribute (amd_pstate_epp_driver).
     if let Some(complaint) = writer.must(STATUS_AMD, "active")? {
         return Ok(failed(complaint));
     }
+    // While the driver chooses the preference by platform profile, none that is written stays.
     if writer.read(DYNAMIC).as_deref() == Some("enabled")
         && let Some(complaint) = writer.must(DYNAMIC, "disabled")?
     {
@@ -138,6 +140,7 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         return Ok(unknown("no policy has a CPU online"));
     };
     let governor = policy.path("scaling_governor");
+    // Under `performance` every preference but `performance` is refused (EBUSY).
     if let Some(complaint) = writer.must(&governor, "powersave")? {
         return Ok(failed(complaint));
     }
@@ -209,6 +212,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let sequence = all_changes(&known(facts));
     let mut from = first;
     for to in &sequence {
+        // The file says what the driver meant to do; the policies show whether it did.
         let complaint = match writer.must(STATUS_AMD, to)? {
             Some(complaint) => Some(complaint),
             None => wrong_driver(facts, writer, to),
@@ -287,6 +291,7 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
                 When::Preferred if strict => preferred,
                 When::Preferred => continue,
             };
+            // Whether it is there, not whether it can be read: the file of an absent value may answer with an errno.
             let exists = writer.host.exists(&policy.path(name));
             if expected != exists {
                 let word = |exists| if exists { "present" } else { "missing" };

@@ -149,6 +149,7 @@ impl<'h> Facts<'h> {
         let pass = Pass::over(host);
         let topology = snapshot.topology();
         Ok(Facts {
+            // The topology falls back on the CPUs' folders, which offline CPUs have as well.
             online_is_listed: pass.read(&format!("{CPUS}/online")).map(|_| ()),
             vendor: topology.vendor,
             family: topology.family.unwrap_or(0),
@@ -320,6 +321,7 @@ impl<'h> Facts<'h> {
             }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
+        // The largest is what the machine was meant to be; the others are what differs.
         groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
         groups
     }
@@ -341,6 +343,7 @@ pub fn kernel_release(host: &dyn Host) -> Option<String> {
     if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
         return Some(release);
     }
+    // `Linux version 6.12.0 (...)`: the third word.
     host.read("/proc/version").ok()?.split_whitespace().nth(2).map(str::to_owned)
 }
 

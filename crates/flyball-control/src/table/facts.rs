@@ -29,6 +29,7 @@ pub(super) const DRIVER: Knob = Knob {
     scope: Scope::Machine,
     vendor: None,
     shown: Shown::in_section(Section::Machine),
+    // Below any policy: cpufreq has one driver at a time (cpufreq_register_driver answers EEXIST to a second).
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_driver", Form::Word)],
     about: "What sets the frequency. intel_pstate and amd-pstate-epp are the drivers in active mode, where the processor \
             chooses; intel_cpufreq and amd-pstate the same in passive or guided mode; acpi-cpufreq uses the few \
@@ -156,6 +157,7 @@ pub(super) const CUR_FREQ: Knob = Knob {
     scope: Scope::Policy,
     vendor: None,
     shown: Shown::in_section(Section::Current),
+    // arch_freq_get_on_cpu (APERF and MPERF), else what the driver asked for (show_scaling_cur_freq in cpufreq.c).
     mechanisms: &[ro(policy!("scaling_cur_freq"), Form::KHz)],
     about: "What the kernel thinks the frequency is: on x86 measured over the last tick where the CPU was busy, otherwise \
             what the driver asked for last. An idle CPU shows a stale or lowest value. Not for measuring: compare uses \
@@ -214,6 +216,7 @@ pub(super) const TRANSITION_LATENCY: Knob = Knob {
     scope: Scope::Policy,
     vendor: None,
     shown: Shown::on_request(Section::Line),
+    // Nanoseconds, while the governors' sampling rates are microseconds.
     mechanisms: &[ro(policy!("cpuinfo_transition_latency"), Form::Nanos)],
     about: "How long the processor needs to change its frequency, as the driver states it; 0 or unknown if it does not. Governors \
             take their sampling rate from it.",

@@ -70,6 +70,7 @@ pub(super) const CPPC_REQUEST: Knob = Knob {
     mechanisms: &[amd(
         MSR_AMD_CPPC_REQ,
         (63, 0),
+        // The maximum is the lowest byte; in the register of HWP it is the minimum.
         Form::Fields(&[("max", 7, 0), ("min", 15, 8), ("desired", 23, 16), ("epp", 31, 24)]),
     )],
     about: "The register in which amd-pstate gives the processor its bounds, a desired level (0: choose yourself) and EPP, \

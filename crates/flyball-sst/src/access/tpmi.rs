@@ -93,6 +93,7 @@ impl Access for Tpmi<'_> {
         Ok(PmConfig { supported: state.supported, enabled: state.enabled })
     }
 
+    // One switch: `set_qos` writes it together with the priority (isst_if_core_power_state).
     fn set_pm_config(&self, _at: &DomainAddress, _enabled: bool) -> Result<(), HostError> {
         Ok(())
     }
@@ -154,6 +155,7 @@ impl Access for Tpmi<'_> {
 
     fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
         let (domain, _, level) = self.level(at, level)?;
+        // No wait here: the driver waits for firmware itself (isst_if_set_perf_level, SST_PP_LEVEL_CHANGE_RETRY_COUNT).
         tpmi::set_level(self.host, domain, level)
     }
 
@@ -222,6 +224,7 @@ impl Access for Tpmi<'_> {
             min: MegaHertz(clos.min_mhz.into()),
             max: MegaHertz(clos.max_mhz.into()),
             weight: clos.priority,
+            // The registers of TPMI have no energy preference.
             ..Clos::default()
         })
     }
