@@ -149,6 +149,7 @@ impl Mailbox {
     pub fn initial(&self, guaranteed: impl Fn(u32) -> u32) -> Vec<u8> {
         let mut memory = vec![0; self.size() as usize];
         let mut put = |at: u32, bytes: &[u8]| {
+            // Always inside: every offset that is put lies in a block that `size` counts.
             memory[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         };
         put(0, &Mailbox::SIGNATURE.to_le_bytes());
@@ -156,6 +157,8 @@ impl Mailbox {
         for number in 0..self.blocks {
             let at = Mailbox::block(number);
             put(at + block::GUARANTEED, &guaranteed(number).to_le_bytes());
+            // Written down although the specification's default is the same: the kernel reads the register if `_CPC`
+            // names one (cppc_get_perf_ctrs).
             put(at + block::WRAP, &u64::MAX.to_le_bytes());
         }
         memory
@@ -176,6 +179,7 @@ impl Mailbox {
         body.extend_from_slice(&1u64.to_le_bytes()); // written bits: command complete
         body.extend_from_slice(&1u32.to_le_bytes()); // latency, microseconds
         body.extend_from_slice(&0u32.to_le_bytes()); // commands a minute: no limit (drivers/acpi/cppc_acpi.c)
+        // The kernel waits between commands where this is not 0 (send_pcc_cmd), and the time would be emulated time.
         body.extend_from_slice(&0u16.to_le_bytes()); // least time between commands
         aml::table(*b"PCCT", 2, &body)
     }
@@ -191,6 +195,8 @@ impl Firmware {
     /// The tables to add.
     pub fn tables(&self) -> Vec<Vec<u8>> {
         let mut terms = vec![capabilities()];
+        // Three digits in upper case, as QEMU names its processors (hw/acpi/cpu.c): a scope of another name would not
+        // be found.
         for (number, processor) in self.processors.iter().enumerate() {
             let objects = processor.objects();
             if !objects.is_empty() {
@@ -214,6 +220,7 @@ fn capabilities() -> Aml {
         4,
         &[
             aml::if_true(&aml::equal(&aml::arg(0), &platform), &[aml::give_back(&aml::arg(3))]),
+            // Any other capability list is refused as the specification says, with its own buffer as the answer.
             aml::dword_field(&aml::arg(3), 0, "STAT"),
             aml::or(&aml::path("STAT"), &unknown_uuid, &aml::path("STAT")),
             aml::give_back(&aml::arg(3)),
@@ -232,6 +239,8 @@ impl Processor {
             objects.extend(states.objects());
         }
         if !self.idle.is_empty() {
+            // The package begins with the number of states, which the kernel compares with the package's length
+            // (acpi_processor_evaluate_cst, drivers/acpi/acpi_processor.c).
             let count = aml::int(self.idle.len() as u64);
             let rows = self.idle.iter().map(|state| {
                 aml::package(&[
@@ -253,6 +262,8 @@ impl Cppc {
     fn package(&self) -> Aml {
         let int = |value: u32| aml::int(u64::from(value));
         let none = || Register::NONE.resource();
+        // The kernel drops a package whose count does not fit its revision (acpi_cppc_processor_probe): 23 for
+        // revision 3, so every entry has to be there, if only as a register without a place.
         let mut entries = vec![int(23), int(3)];
         match self.registers {
             CppcRegisters::Mailbox(number) => {
@@ -334,6 +345,7 @@ impl PerformanceStates {
                 aml::package(&[
                     int(state.mhz),
                     int(state.milliwatts),
+                    // Latency of the transition and of the bus master: no bus is stopped here, so both say the same.
                     int(state.latency_us),
                     int(state.latency_us),
                     int(state.control),
@@ -342,6 +354,7 @@ impl PerformanceStates {
             })
             .collect();
         let (domain, coordination, members) = self.domain;
+        // Five entries, revision 0: other values the kernel takes for an invalid _PSD (acpi_processor_get_psd).
         let psd = aml::package(&[int(5), int(0), int(domain), int(coordination as u32), int(members)]);
         vec![
             aml::name("_PPC", &aml::int(0)),

@@ -13,6 +13,7 @@ fn with_length(body: &[u8]) -> Aml {
         0xffe..=0xf_fffc => 3,
         _ => 4,
     };
+    // The length counts its own bytes, so the limits above are those of the encoding less what it takes itself.
     let length = body.len() + bytes;
     assert!(length < 1 << 28, "an AML package holds less than 256 MiB");
     // One byte holds six bits. Of several, the first holds the count of the others and four bits, each other eight.
@@ -37,6 +38,7 @@ pub fn path(text: &str) -> Aml {
     match segments.len() {
         0 => out.push(0),
         1 => {}
+        // Two segments have a prefix of their own; more are preceded by their count.
         2 => out.push(0x2e),
         count => out.extend_from_slice(&[0x2f, count as u8]),
     }
@@ -129,6 +131,7 @@ pub fn uuid(text: &str) -> Aml {
         .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
     assert_eq!(bytes.len(), 16, "'{text}' is not a UUID");
+    // The text gives the first three groups as numbers, the buffer holds them with the lowest byte first (ToUUID).
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     buffer(&ORDER.map(|at| bytes[at]))
 }
@@ -166,6 +169,8 @@ impl Register {
 
     /// `ResourceTemplate () { Register (...) }`.
     pub fn resource(self) -> Aml {
+        // A generic register descriptor of 12 bytes, and at the end an end tag whose checksum 0 means "not checked"
+        // (6.4.2.9).
         let mut bytes = vec![0x82, 0x0c, 0x00, self.space as u8, self.bits, self.offset, self.access];
         bytes.extend_from_slice(&self.address.to_le_bytes());
         bytes.extend_from_slice(&[0x79, 0x00]);
@@ -179,6 +184,7 @@ pub fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(length as usize);
     out.extend_from_slice(&signature);
     out.extend_from_slice(&length.to_le_bytes());
+    // The checksum's place stays 0 until the sum over all other bytes is known.
     out.extend_from_slice(&[revision, 0]);
     out.extend_from_slice(b"FLYBALSILICON ");
     out.extend_from_slice(&1u32.to_le_bytes());

@@ -50,6 +50,7 @@ impl Apt {
         }
         let lines: String = suites.iter().map(|suite| mirror.line(suite)).collect();
         for (name, text) in [("status", ""), ("sources.list", lines.as_str()), ("preferences", pins)] {
+            // Only if they differ: apt builds its cache again for a source list that is newer than it.
             let path = dir.join(name);
             if fs::read_to_string(&path).ok().as_deref() != Some(text) {
                 fs::write(&path, text).map_err(|e| GuestError::file("write", &path, e))?;
@@ -67,6 +68,7 @@ impl Apt {
             format!("Dir::Etc::Preferences={dir}/preferences"),
             format!("Dir::Etc::PreferencesParts={dir}/parts"),
             format!("Dir::State={dir}"),
+            // An empty status file: nothing counts as installed, so the emulator's libraries are all fetched with it.
             format!("Dir::State::status={dir}/status"),
             format!("Dir::State::lists={dir}/lists"),
             format!("Dir::Cache={dir}"),
@@ -80,11 +82,13 @@ impl Apt {
             "APT::Update::Error-Mode=any".into(),
             "APT::Architecture=amd64".into(),
             "APT::Architectures=amd64".into(),
+            // Translations and metadata for software centres would double what is downloaded.
             "Acquire::Languages=none".into(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),
         ] {
             command.arg("-o").arg(option);
         }
+        // apt's answers are parsed: they must not be in the user's language.
         command.arg("-qq").current_dir(&self.dir).env("LC_ALL", "C");
         command
     }
@@ -97,6 +101,7 @@ impl Apt {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&out.stderr);
+        // Its warnings may fill a screen; the errors name what failed.
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("E:")).take(3).collect();
         Err(GuestError::Fetch(format!("{tool} {} failed: {}", args.join(" "), lines.join("; "))))
     }
@@ -123,6 +128,7 @@ impl Apt {
         words.extend(packages.iter().map(String::as_str));
         let text = self.run("apt-get", &words)?;
         let listed: Option<Vec<Listed>> = text.lines().map(Listed::parse).collect();
+        // One package without a hash would be one that is not checked.
         let listed = listed.filter(|listed| listed.len() == packages.len());
         listed.ok_or_else(|| {
             let first = text.lines().next().unwrap_or("no output");
@@ -138,6 +144,7 @@ impl Apt {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(|e| GuestError::file("make", &dir, e))?;
         let out = self.command("apt-get").current_dir(&dir).arg("download").args(packages).output();
+        // Not through `run`: this one needs another working directory, where apt leaves the files.
         let out = out.map_err(|e| GuestError::Fetch(format!("cannot run apt-get: {e}")))?;
         if !out.status.success() {
             // With a wrong hash apt leaves NAME.FAILED in the directory.
@@ -194,6 +201,7 @@ impl Verified {
     /// Unpacks what is wanted of it, and removes the file.
     fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
         self.open()?.unpack(into, want)?;
+        // Only room is saved by this: the next download begins with a fresh directory.
         let _ = fs::remove_file(&self.path);
         Ok(())
     }
@@ -233,6 +241,7 @@ impl Mirror {
         targets.lines().find_map(|line| {
             let mut fields = line.split('|');
             let (address, release, component) = (fields.next()?, fields.next()?, fields.next()?);
+            // sources.list may name a suite by its code name or by its role.
             let known = Some(release) == codename || KERNEL_SUITES.contains(&release) || release == "stable";
             let signed_by = fields.next().filter(|key| key.starts_with('/')).map(str::to_owned);
             // The archive of security updates has none of the suites that are wanted, at an address of its own.
@@ -242,6 +251,8 @@ impl Mirror {
     }
 
     fn line(&self, suite: &str) -> String {
+        // Debian's own keys, where the user's line names none: apt's general key ring may hold those of other
+        // vendors.
         const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let keys = self.signed_by.clone().or_else(|| Path::new(KEYS).is_file().then(|| KEYS.to_owned()));
         let options = keys.map_or("[arch=amd64] ".into(), |keys| format!("[arch=amd64 signed-by={keys}] "));
@@ -272,6 +283,7 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
             continue;
         }
         say(&format!("kernel {version}: fetching"));
+        // Renamed when it is whole: what has the version's name can be used, whenever a fetch was interrupted.
         let part = cache.kernels().join(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         // One package once; the image, its binary and its modules apart in newer releases.
@@ -292,6 +304,8 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
 }
 
 fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
+    // Only the emulator and its firmware come from the backports; everything that they need is the release's where
+    // that is new enough.
     const PINS: &str =
         "Package: qemu-system-* seabios ipxe-qemu\nPin: release n=trixie-backports\nPin-Priority: 990\n";
     let apt = Apt::new(cache.apt().join("emulator"), mirror, EMULATOR_SUITES, PINS)?;

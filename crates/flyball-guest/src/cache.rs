@@ -90,6 +90,7 @@ impl Cache {
             .flatten()
             .filter(|entry| entry.path().is_dir())
             .filter_map(|entry| entry.file_name().into_string().ok())
+            // What an interrupted fetch has left.
             .filter(|name| !name.ends_with(".part"))
             .collect();
         found.sort_by(|a, b| compare_versions(a, b));
@@ -130,6 +131,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(error)?;
     std::io::Write::write_all(&mut file, bytes).map_err(error)?;
+    // Renamed over what is there: two guests that make the same file at the same time each leave a whole one.
     file.persist(path).map_err(|e| error(e.error))?;
     Ok(())
 }
@@ -147,6 +149,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     loop {
         let (number_a, rest_a) = leading_number(a);
         let (number_b, rest_b) = leading_number(b);
+        // A text without a number at this place is the smaller one: None sorts before Some.
         match number_a.cmp(&number_b) {
             Ordering::Equal => {}
             other => return other,
@@ -163,6 +166,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
 
 fn leading_number(text: &str) -> (Option<u128>, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    // A number wider than 128 bits counts as none.
     (text[..end].parse().ok(), &text[end..])
 }
 

@@ -42,6 +42,7 @@ impl Rule {
             Rule::Results { reserved } if reserved.iter().any(|name| path == Path::new(name)) => {
                 Some("its name is that of one of flyball's own files")
             }
+            // Whatever its case: a directory on a file system that ignores case would be git's as well.
             Rule::Results { .. } => any(&git).then_some("it is in .git"),
             Rule::Work { .. } => any(&hidden).then_some("it is hidden"),
         }
@@ -85,6 +86,7 @@ pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
     let dir = Dir::open(into).map_err(|e| GuestError::file("open", into, e))?;
     let mut notes = Notes::default();
     let read = archive::read(tar, LIMITS, &mut |item: Item, content: &mut dyn Read| {
+        // tar names the directory itself as well; it is there already.
         if item.path.as_os_str().is_empty() {
             return Ok(());
         }
@@ -93,7 +95,7 @@ pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
             return Ok(());
         }
         // One file that cannot be made is not worth the loss of the others.
-        if let Err(error) = one(&dir, &item, content, rule, &mut notes) {
+        if let Err(error) = copy_one(&dir, &item, content, rule, &mut notes) {
             notes.add(&item.path, &format!("left out: {error}"));
         }
         Ok::<(), TarError>(())
@@ -102,7 +104,13 @@ pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
     Ok(notes)
 }
 
-fn one(dir: &Dir, item: &Item, content: &mut dyn Read, rule: &Rule, notes: &mut Notes) -> io::Result<()> {
+fn copy_one(
+    dir: &Dir,
+    item: &Item,
+    content: &mut dyn Read,
+    rule: &Rule,
+    notes: &mut Notes,
+) -> io::Result<()> {
     let path = &item.path;
     match item.kind {
         Kind::Directory => dir.make_dirs(path, 0o755).map(drop),
@@ -112,6 +120,8 @@ fn one(dir: &Dir, item: &Item, content: &mut dyn Read, rule: &Rule, notes: &mut 
         }
         Kind::File { mode, .. } => {
             dir.make_dirs(path.parent().unwrap_or(Path::new("")), 0o755)?;
+            // Of the guest's permissions only "executable" comes back: no set-user-ID bit, nothing that others may
+            // write.
             let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
             // Not std's file: it must be a new one, and no link to another.
             let mut file: File = match dir.create(path, mode) {
@@ -121,8 +131,8 @@ fn one(dir: &Dir, item: &Item, content: &mut dyn Read, rule: &Rule, notes: &mut 
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let mut name = path.clone().into_os_string();
                     name.push(".guest");
-                    let beside = PathBuf::from(name);
-                    let file = dir.create(&beside, mode).map_err(|_| {
+                    let renamed = PathBuf::from(name);
+                    let file = dir.create(&renamed, mode).map_err(|_| {
                         io::Error::other("it is here already, and so is one with the ending .guest")
                     })?;
                     notes.add(

@@ -36,6 +36,7 @@ fn members(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, &'static str> {
         let size = size.ok_or("member without a size")?;
         let content = body.get(..size).ok_or("truncated")?;
         found.push((name, content));
+        // Members begin at even offsets; the last one's padding may be missing.
         rest = body.get(size + size % 2..).unwrap_or_default();
     }
     Ok(found)
@@ -74,6 +75,7 @@ impl Package {
     /// Unpacks the files for which `want` (given the path inside, without `./`) is true.
     pub fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
         let members = members(&self.bytes).map_err(|why| GuestError::format(&self.path, why))?;
+        // Its ending names the compression, which is found from the bytes instead.
         let data = members.iter().find(|(name, _)| name.starts_with("data.tar"));
         let (_, data) =
             data.ok_or_else(|| GuestError::format(&self.path, "a Debian package without a data archive"))?;

@@ -73,6 +73,7 @@ impl Needs {
         }
         let table = word(&head, 0x20)?;
         let size = u64::from(u16::from_le_bytes([head[0x36], head[0x37]]));
+        // e_phoff, e_phentsize, e_phnum (elf(5)).
         let count = u64::from(u16::from_le_bytes([head[0x38], head[0x39]])).min(MOST_HEADERS);
         let mut needs = Needs::default();
         let mut dynamic = None;
@@ -109,6 +110,7 @@ impl Needs {
             }
             entries.push((tag, value));
         }
+        // First of all: names are offsets into this table, and the linker may put its entry behind theirs.
         let strings = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, address)| *address)?;
         let (address, place, _) = segments.iter().find(|(address, _, length)| {
             strings.checked_sub(*address).is_some_and(|inside| inside < *length)
@@ -150,8 +152,11 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     for index in 0..long(20).unwrap_or(0) as usize {
         let at = HEAD + index * ENTRY;
         let (Some(flags), Some(key), Some(value)) = (long(at), long(at + 4), long(at + 8)) else { break };
+        // The last word is of libraries for particular processors.
         let plain = word(bytes, at + 16) == Some(0);
         if let (FLAGS, true, Some(name), Some(path)) = (flags, plain, string(key), string(value)) {
+            // The first of several: the loader goes back to the first entry of a name (glibc, elf/dl-cache.c,
+            // search_cache).
             found.entry(name.to_owned()).or_insert_with(|| path.into());
         }
     }
@@ -160,6 +165,8 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
 
 /// Opens a regular file that the user or a program named. A FIFO or a device is none, and is not waited for.
 fn open(path: &Path) -> Option<File> {
+    // Libraries are usually links to their versions; the last component of the real path is none, which `Dir` insists
+    // on.
     let real = fs::canonicalize(path).ok()?;
     Dir::open(real.parent()?).ok()?.file(real.file_name()?).ok()
 }
@@ -187,6 +194,7 @@ impl Search {
     pub fn of_this_machine() -> Search {
         let cache = Dir::open("/etc").and_then(|etc| etc.read("ld.so.cache", MOST_CACHE)).unwrap_or_default();
         let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        // An empty entry means the current directory for ld.so, and the guest has another one.
         let first = env::split_paths(&first).filter(|dir| dir.is_absolute()).collect();
         Search { cache: loader_cache(&cache), first }
     }
@@ -196,10 +204,11 @@ impl Search {
     pub fn needed(&self, path: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         // A program, and the directories that it inherits.
-        let mut open_ones = vec![(path.to_owned(), Vec::new())];
+        let mut queue = vec![(path.to_owned(), Vec::new())];
         let mut loader = None;
-        while let Some((object, inherited)) = open_ones.pop() {
+        while let Some((object, inherited)) = queue.pop() {
             let Some(needs) = open(&object).and_then(|file| Needs::read(&file)) else { continue };
+            // The program's own: libraries may name one too, but the kernel looks only at the program's.
             loader = loader.or_else(|| {
                 needs.interpreter.clone().filter(|interpreter| is_of_the_system(Path::new(interpreter)))
             });
@@ -217,7 +226,7 @@ impl Search {
                     && !found.contains(&library)
                     && found.len() < MOST_LIBRARIES
                 {
-                    open_ones.push((library.clone().into(), passed_on.clone()));
+                    queue.push((library.clone().into(), passed_on.clone()));
                     found.push(library);
                 }
             }
@@ -229,11 +238,14 @@ impl Search {
     fn find(&self, name: &str, rpath: &[String], runpath: &[String]) -> Option<String> {
         let is_library = |path: &Path| open(path).is_some_and(|file| Needs::read(&file).is_some());
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
+        // A name with a slash is a path and is not searched (ld.so(8)).
         if name.contains('/') {
             return Some(PathBuf::from(name))
                 .filter(|path| path.is_absolute() && is_library(path))
                 .and_then(text);
         }
+        // An object's runpath replaces the rpaths of those that loaded it (ld.so(8)).
+        let rpath = if runpath.is_empty() { rpath } else { &[] };
         let before = rpath.iter().map(PathBuf::from).chain(self.first.iter().cloned());
         let before = before.chain(runpath.iter().map(PathBuf::from)).map(|dir| dir.join(name));
         let after = DEFAULT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(name));
@@ -324,6 +336,22 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(Search::of_this_machine().needed(&fifo).is_empty());
+    }
+
+    #[test]
+    fn a_runpath_replaces_inherited_rpaths() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let folder = dir.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("libx.so"), program("/lib64/ld.so", "liby.so")).unwrap();
+            vec![folder.to_str().unwrap().to_owned()]
+        };
+        let (inherited, own) = (folder("inherited"), folder("own"));
+        let search = Search { cache: BTreeMap::new(), first: Vec::new() };
+        let found = |rpath: &[String], runpath: &[String]| search.find("libx.so", rpath, runpath).unwrap();
+        assert_eq!(found(&inherited, &own), format!("{}/libx.so", own[0]));
+        assert_eq!(found(&inherited, &[]), format!("{}/libx.so", inherited[0]));
     }
 
     #[test]

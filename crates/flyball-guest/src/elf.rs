@@ -72,6 +72,7 @@ impl<'a> Elf<'a> {
             if self.uint::<4>(entry)? != PT_INTERP {
                 return None;
             }
+            // The segment's content ends with the zero byte of a C string.
             let text = self
                 .range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
             Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
@@ -95,6 +96,7 @@ impl<'a> Elf<'a> {
                 let word =
                     |at: usize| u32::from_le_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);
                 let (name, content, kind) = (word(0) as usize, word(4) as usize, word(8));
+                // Name's length, content's length and type are 32 bits each, also in a 64-bit file.
                 let Some(text) = notes.get(12..12usize.saturating_add(name)) else { break };
                 found.push((text, kind));
                 let next = 12usize

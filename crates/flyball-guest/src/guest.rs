@@ -122,6 +122,7 @@ const PLUGIN: &str = "libflyball_guest_plugin.so";
 
 /// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, where cargo leaves it, or in `../lib/flyball`.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
+    // Not checked here: if it cannot be loaded, the emulator names the reason.
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
         return Ok(named.into());
     }
@@ -152,6 +153,7 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     if let Root::Directory(dir) = &request.root {
         qemu::check_root(dir)?;
     }
+    // First what may be missing and has to be fetched: packing takes seconds.
     let qemu = Qemu::find(cache)?;
     let plugin = find_plugin()?;
     let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
@@ -202,6 +204,7 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
         progress_limits: request.progress_limits,
         interactive: request.command.is_empty(),
     };
+    // `work`, `memory` and `results` live to the end of this function: the emulator opens them by their paths.
     let mut end = run::run(boot, sinks)?;
     let (into, rule) = match (&results, &request.copy_back) {
         (Some(results), _) => (Some(&results.path), Rule::Results { reserved: LOGS }),
@@ -248,6 +251,7 @@ impl Results {
             Ok(file)
         };
         let (registers, silicon) = (log(REGISTERS)?, log(SILICON)?);
+        // The open directory is kept, not only its path, which a link may replace while the guest runs.
         Ok(Results { path: path.to_owned(), dir, registers, silicon })
     }
 
@@ -264,11 +268,13 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
 /// Writes the guest's initramfs, the cached base followed by the job, into `work`.
 fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Result<PathBuf, GuestError> {
     let modules: Vec<String> =
+        // `?` is for init, which does not report a module that is missing.
         request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
     let base = initramfs::base(cache, kernel, &modules)?;
     let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
     let mut files = request.files.clone();
     if request.root == Root::Initramfs {
+        // A root of the host's has its own libraries, at the paths where programs look for them.
         files.extend(initramfs::libraries(&request.files));
     }
     image.extend(initramfs::job(&request.command, &files)?);

@@ -40,6 +40,7 @@ pub struct JobFile {
 impl JobFile {
     /// Reads `SOURCE[:NAME]`.
     pub fn parse(text: &str) -> JobFile {
+        // A file whose own name has a colon is meant as it is.
         if let Some((source, name)) = text.rsplit_once(':')
             && !Path::new(text).exists()
             && !name.is_empty()
@@ -58,6 +59,7 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
     let search = Search::of_this_machine();
     let mut found: Vec<JobFile> = Vec::new();
     let mut open: Vec<PathBuf> = files.iter().map(|file| file.source.clone()).collect();
+    // Links to directories are not followed: the guest gets them as links, and they may form a circle.
     while let Some(path) = open.pop() {
         if path.is_dir() && !path.is_symlink() {
             open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
@@ -69,6 +71,7 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
             }
         }
     }
+    // The order of a directory is the file system's; the image has to be the same every time.
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
@@ -77,6 +80,7 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
 pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
     let busybox = busybox(cache)?;
     let mut key = DefaultHasher::new();
+    // The hash may change with the compiler, which only makes the archive again.
     (INIT, HOSTS, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
     stamp(&busybox).hash(&mut key);
     kernel.modules.as_deref().map(stamp).hash(&mut key);
@@ -157,6 +161,7 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
     if meta.is_dir() {
         archive.dir(name);
         let mut inside: Vec<_> = fs::read_dir(source).map_err(error)?.flatten().map(|e| e.path()).collect();
+        // See `libraries`: the same job has to be the same bytes.
         inside.sort();
         for path in inside {
             let part = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -210,6 +215,7 @@ fn busybox(cache: &Cache) -> Result<PathBuf, GuestError> {
     }
     // A static busybox of this machine does as well.
     for path in ["/bin/busybox", "/usr/bin/busybox"] {
+        // A dynamic one would need libraries that the initramfs does not have.
         if let Ok(bytes) = fs::read(path)
             && Elf::new(&bytes).is_some_and(|elf| !elf.is_dynamic())
         {

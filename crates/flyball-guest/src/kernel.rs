@@ -73,10 +73,12 @@ impl<'a> BzImage<'a> {
         };
         let start = (setup + 1) * 512 + long(0x248).ok_or_else(cut)? as usize;
         let length = long(0x24c).ok_or_else(cut)? as usize;
+        // Both numbers have 32 bits, so their sum cannot overflow on the 64-bit machines that this is for.
         let payload = bytes.get(start..start + length).ok_or_else(cut)?;
         // kernel_version points to the text less 0x200.
         let text = usize::from(word(0x20e).ok_or_else(cut)?) + 0x200;
         let text = bytes.get(text..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
+        // The text goes on with who built it and when.
         let release = String::from_utf8_lossy(&text[..text.len().min(256)]);
         let release = release.split_whitespace().next().unwrap_or("unknown").to_owned();
         Ok(BzImage { release, payload })
@@ -126,6 +128,7 @@ fn of_deb(cache: &Cache, path: &Path) -> Result<Kernel, GuestError> {
     let tree = cache.made(&format!("deb-{}", deb.sha256()))?;
     if !tree.is_dir() {
         let part = tree.with_extension("part");
+        // Of an earlier attempt that was interrupted; if it cannot be removed, unpacking says why.
         let _ = fs::remove_dir_all(&part);
         deb.unpack(&part, is_kernel_file)?;
         fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
@@ -175,6 +178,7 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         true
     } else {
         match bz.vmlinux() {
+            // Kept in the cache: unpacking takes seconds, and every later guest of this kernel starts without.
             Ok(kernel) if Elf::new(&kernel).is_some_and(|elf| elf.has_pvh_entry()) => {
                 cache::write_whole(&unpacked, &kernel)?;
                 true

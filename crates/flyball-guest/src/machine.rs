@@ -91,7 +91,8 @@ impl Driver {
                     words.push("amd_pstate.shared_mem=1".into());
                 }
             }
-            Driver::IntelPstate("active") => {}
+            // Active too: without HWP the kernel's own choice is passive (drivers/cpufreq/intel_pstate.c,
+            // intel_pstate_init).
             Driver::IntelPstate(mode) => words.push(format!("intel_pstate={mode}")),
             Driver::AcpiCpufreq | Driver::None => {
                 words.extend(["amd_pstate=disable".into(), "intel_pstate=disable".into()]);
@@ -168,6 +169,8 @@ impl GuestMachine {
                 let place = topology.as_ref().map(|topology| topology.core_of(cpu as usize));
                 let kind = place.map_or(0, |place| place.kind);
                 let core = &spec.core[kind];
+                // Cores differ in their highest level where the machine file ranks them; the kernel's scheduler reads
+                // the order from it.
                 let ranking = place.and_then(|place| core.ranking.get(place.in_package as usize)).copied();
                 let registers = if shared { CppcRegisters::Mailbox(cpu) } else { CppcRegisters::AmdMsr };
                 let (lowest_mhz, nominal_mhz) = (spec.firmware.cpc_lowest_mhz, spec.firmware.cpc_nominal_mhz);
@@ -243,6 +246,7 @@ impl GuestMachine {
         let speed_select: &[&str] = match self.spec.sst.as_ref().map(|sst| sst.class) {
             Some(SstClass::MailboxMsr) => &["?isst_if_mbox_msr"],
             Some(SstClass::MailboxPci) => &["?isst_if_mbox_pci", "?isst_if_mmio"],
+            // In this order: each makes the devices that the next one drives.
             Some(SstClass::Tpmi) => &["?intel_vsec", "?intel_vsec_tpmi", "?isst_tpmi"],
             None => &[],
         };
@@ -288,6 +292,10 @@ mod tests {
             ryzen.command_line(Driver::Default, "6.12.107+deb13-amd64", &[]).ends_with("amd_pstate=active")
         );
         assert!(!ryzen.command_line(Driver::Default, "6.1.0-50-amd64", &[]).contains("amd_pstate"));
+        // Without HWP the kernel would choose passive.
+        let sandy = GuestMachine::find("i7-2600", 4, None).unwrap();
+        let active = Driver::parse("intel_pstate").unwrap();
+        assert!(sandy.command_line(active, "6.12.1", &[]).ends_with("intel_pstate=active"));
         assert_eq!(Driver::parse("amd-pstate=guided").unwrap(), Driver::AmdPstate("guided"));
         assert!(Driver::parse("cppc").unwrap_err().to_string().contains("acpi-cpufreq"));
     }

@@ -105,6 +105,8 @@ pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Res
         let Some(file) = index.get(&name).filter(|_| !done.contains_key(&name)) else { continue };
         let packed = fs::read(file).map_err(|e| GuestError::file("read", file, e))?;
         let content =
+            // Unpacked here: the modprobe of busybox does not know Zstandard. The limit is against files made to fill
+            // the memory.
             decompress::unpack(&packed, 256 << 20).map_err(|e| GuestError::file("unpack", file, e))?;
         let elf = Elf::new(&content).ok_or_else(|| GuestError::format(file, "not a kernel module"))?;
         let mut needs = Vec::new();
@@ -138,6 +140,8 @@ pub fn dependency_list(modules: &[Module]) -> String {
         let mut order: Vec<&str> = Vec::new();
         let mut open: Vec<&str> = module.needs.iter().map(String::as_str).collect();
         while let Some(path) = open.pop() {
+            // A module that several need moves to the end: it is loaded before all of them, since modprobe goes
+            // through the list backwards.
             order.retain(|seen| *seen != path);
             order.push(path);
             if order.len() > by_path.len() {

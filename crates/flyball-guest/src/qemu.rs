@@ -37,6 +37,7 @@ impl Qemu {
         if let Some(found) = Qemu::unpacked(&cache.qemu()) {
             return found;
         }
+        // An error here is not passed on: most machines have none, and the message below names what to do.
         if let Ok(found) = Qemu::at(Path::new("qemu-system-x86_64"))
             && found.version >= LEAST
         {
@@ -159,6 +160,7 @@ impl Board<'_> {
     pub fn arguments(&self) -> Vec<OsString> {
         let Layout { sockets, cores, threads } = self.layout;
         let text = [
+            // Nothing that a user's or a distribution's configuration adds: the same guest on every host.
             "-nodefaults",
             "-no-user-config",
             "-display",
@@ -210,6 +212,8 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     let path = escape(&dir.to_string_lossy());
     [
         "-virtfs".into(),
+        // `none`: files show the owners that they have on the host. `remap`: directories of several file systems may
+        // share inode numbers.
         format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap").into(),
     ]
 }
@@ -224,6 +228,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
         let package = place.package;
         let bridge = format!("punit{package}");
         if place.bridged && seen.iter().all(|(bus, _)| *bus != bridge) {
+            // Below 1Fh, where q35 has its own devices (the LPC bridge, SATA and SMBus), from 1Ch down; eight bridges
+            // to a slot.
             let (slot, function) = (0x1c - package / 8, package % 8);
             device(format!(
                 "pci-bridge,id={bridge},chassis_nr={},shpc=off,bus=pcie.0,addr={slot:x}.{function}{}",
@@ -242,6 +248,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
             "socket": { "type": "unix", "path": sockets.join(place.socket()).to_string_lossy() },
             "bus": bus,
             "addr": format!("{slot:x}.{function}"),
+            // A CPU of the guest waits for the answer with QEMU's big lock held: on a busy host that may take
+            // seconds.
             "x-msg-timeout": 60_000,
         });
         device(function.to_string());

@@ -102,6 +102,7 @@ impl End {
         for line in text.lines() {
             if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
                 let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
+                // The first pair has lost its name with the prefix.
                 let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
                 let all = first.into_iter().chain(pairs);
                 self.counted =
@@ -193,6 +194,7 @@ impl Control {
         let mut line = Vec::new();
         loop {
             line.clear();
+            // A guest that never ends its line must not fill the memory; what is longer counts as several lines.
             let limited = &mut io::Read::take(&mut from, 4096);
             match io::BufRead::read_until(limited, b'\n', &mut line) {
                 Ok(0) | Err(_) => return self.end,
@@ -201,6 +203,8 @@ impl Control {
             let text = String::from_utf8_lossy(&line);
             if let Some(size) = self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MOST_OUT) {
                 let mut out = Vec::new();
+                // A tar that is cut short is not copied at all: what is missing of it would look like files that the
+                // command did not write.
                 if io::Read::take(&mut from, size).read_to_end(&mut out).is_ok() && out.len() as u64 == size {
                     self.end.out = Some(out);
                 }
@@ -229,6 +233,7 @@ impl Line {
 
 /// Lets a child inherit the descriptor.
 pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
+    // The standard library opens everything to be closed on exec.
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
     Ok(())
 }
@@ -236,6 +241,7 @@ pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
 /// Guest memory without a file name, which lives as long as the emulator and this process.
 pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("flyball-guest", rustix::fs::MemfdFlags::empty())?;
+    // Sparse: the host has pages only for what the guest has touched.
     rustix::fs::ftruncate(&fd, u64::from(megabytes) << 20)?;
     Ok(fd)
 }
@@ -293,11 +299,13 @@ pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
     let host_end = start.elapsed();
     let _ = (out.join(), err.join());
     let mut end = control.join().unwrap_or_default();
+    // The threads end when the emulator's copies of the pipes are closed, which its end does.
     end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
     end.take_stderr(&String::from_utf8_lossy(&said.join().unwrap_or_default()));
     // A guest that has reported its code has run its command; what hung was its way down.
     end.timed_out = timed_out && end.code.is_none();
     end.stuck = stuck.filter(|_| end.code.is_none());
+    // Taken before the threads are joined: that is not the guest's time any more.
     end.host[2] = Some(host_end);
     end.memory = memory;
     Ok(end)

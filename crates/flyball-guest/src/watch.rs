@@ -67,6 +67,7 @@ pub fn wait(
         if ended.is_some() {
             return Ok(watched);
         }
+        // Asked each time: a zombie has no memory any more.
         watched.memory = peak_memory(pid).or(watched.memory);
         if let Some((stopped, now)) =
             std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|t| usage(&t))
@@ -83,6 +84,7 @@ pub fn wait(
         }
         watched.timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if watched.timed_out || watched.stuck.is_some() {
+            // It may have ended by itself since it was asked; waiting takes it away in any case.
             let _ = child.kill();
             let _ = child.wait();
             return Ok(watched);
@@ -100,6 +102,7 @@ fn usage(stat: &str) -> Option<(bool, Duration)> {
     // The name in brackets may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
+    // utime and stime, fields 14 and 15 of proc(5), counted behind the name.
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some((matches!(*fields.first()?, "T" | "t"), Duration::from_millis(ticks.saturating_mul(1000 / USER_HZ))))
 }
