@@ -289,6 +289,41 @@ mod tests {
         assert!(page.contains(&table), "docs/options.md should have\n{table}");
     }
 
+    /// Rows of `command` and those below it.
+    #[cfg(feature = "lab")]
+    fn rows(command: &Command, path: &str, out: &mut String) {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        *out += &format!("| `{path}` | {} |\n", about.replace('|', "\\|"));
+        for below in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
+            rows(below, &format!("{path} {}", below.get_name()), out);
+        }
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn the_documents_list_every_command() {
+        let top = Cli::command();
+        let mut table = String::new();
+        for (group, names) in GROUPS {
+            table += &format!("## {group}\n\n| command | does |\n|---|---|\n");
+            for command in names.iter().filter_map(|name| top.find_subcommand(name)) {
+                rows(command, command.get_name(), &mut table);
+            }
+            table.push('\n');
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (head, _) = page.split_once("## ").unwrap_or((&page, ""));
+        let wanted = format!("{head}{}", table.trim_end()) + "\n";
+        if std::env::var_os("FLYBALL_BLESS").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        assert!(
+            page == wanted,
+            "FLYBALL_BLESS=1 cargo test -p flyball --features lab --bin flyball writes docs/commands.md"
+        );
+    }
+
     #[test]
     fn every_command_is_in_one_group() {
         let mut named: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();

@@ -257,7 +257,8 @@ mod tests {
         assert_eq!(offered("show --machine=sim:ry"), ["--machine=sim:ryzen-5750g", ":files"]);
         assert_eq!(offered("sim run epyc-5"), ["epyc-512", ":files"]);
         assert_eq!(offered("-M sim:hybrid-laptop get epp -c type:"), ["type:P", "type:E"]);
-        assert_eq!(offered("apply "), [":files"]);
+        assert_eq!(offered("apply stor"), ["storage", ":files"]);
+        assert_eq!(offered("apply my-pro"), [":files"]);
         assert_eq!(offered("quiet --level s"), ["steady"]);
         assert_eq!(offered("show --kernel 6.1"), ["6.1", "6.12", "6.18", ":files"]);
         assert_eq!(offered("man comp"), ["compare", "completions"]);

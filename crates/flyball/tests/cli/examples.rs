@@ -1,10 +1,11 @@
 //! The commands of README.md, of the pages in docs and of every help text. All are parsed by the program itself, so that none
-//! has words behind it that are no part of it; those of a simulated machine are run. A comparison is only planned (`-n`), because
-//! its rounds take minutes; what it plans is read from the machine all the same.
+//! has words behind it that are no part of it. Those of help are run as those of pages are (`book.rs`).
 
 use std::{path::PathBuf, process::Stdio};
 
 use flyball_testing::{Ran, Tree, flyball};
+
+use crate::book;
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -13,15 +14,17 @@ fn root() -> PathBuf {
 /// The lines of code in a page: those between fences, and those indented by four. What is a list of words and no command does
 /// not begin with a program.
 fn code(page: &str) -> Vec<String> {
-    let mut fenced = false;
+    let mut fence = None;
     let mut lines: Vec<String> = Vec::new();
     let mut continued = false;
     for line in page.lines() {
-        if line.starts_with("```") {
-            fenced = !fenced;
+        if let Some(language) = line.strip_prefix("```") {
+            fence = fence.is_none().then_some(language);
             continue;
         }
-        if !fenced && !line.starts_with("    ") {
+        // Output, data and pictures have a language of their own.
+        let is_code = fence.map_or(line.starts_with("    "), |language| matches!(language, "" | "sh"));
+        if !is_code {
             continue;
         }
         let (text, more) = line.trim().strip_suffix('\\').map_or((line.trim(), false), |text| (text, true));
@@ -74,6 +77,33 @@ fn arguments(words: &[String]) -> Option<Vec<String>> {
     Some(rest.iter().map(|word| (*word).to_owned()).collect())
 }
 
+/// The examples of each command's help.
+fn help() -> Vec<(String, Vec<String>)> {
+    let manual = Tree::new();
+    Ran::of(flyball!().args(["man", "--dir", manual.path().to_str().unwrap()]).stdin(Stdio::null()));
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(manual.path()).unwrap() {
+        let page = entry.unwrap().file_name().to_string_lossy().into_owned();
+        let word =
+            page.trim_start_matches("flyball").trim_end_matches(".1").trim_start_matches('-').to_owned();
+        // Subcommands, and the names of commands that hold dashes.
+        if word.is_empty() || word.contains('-') {
+            continue;
+        }
+        let help = Ran::of(flyball!().args([&word, "--help"]).stdin(Stdio::null())).out;
+        let mut in_examples = false;
+        let mut block = String::new();
+        for line in help.lines() {
+            in_examples = line == "Examples:" || (in_examples && !line.is_empty());
+            if in_examples {
+                block.push_str(&format!("  {line}\n"));
+            }
+        }
+        all.push((word, code(&block)));
+    }
+    all
+}
+
 /// Every command of flyball in the pages and in help, with where it is.
 fn examples() -> Vec<(String, Vec<String>)> {
     let mut lines: Vec<(String, String)> = Vec::new();
@@ -84,29 +114,8 @@ fn examples() -> Vec<(String, Vec<String>)> {
         let text = std::fs::read_to_string(page).unwrap();
         lines.extend(code(&text).into_iter().map(|line| (name.clone(), line)));
     }
-    let manual = Tree::new();
-    Ran::of(flyball!().args(["man", "--dir", manual.path().to_str().unwrap()]).stdin(Stdio::null()));
-    for entry in std::fs::read_dir(manual.path()).unwrap() {
-        let page = entry.unwrap().file_name().to_string_lossy().into_owned();
-        let words =
-            page.trim_start_matches("flyball").trim_end_matches(".1").trim_start_matches('-').to_owned();
-        // Names of commands may hold dashes; help says which.
-        let path: Vec<&str> = match words.as_str() {
-            "" => continue,
-            "intel-speed-select" => continue,
-            _ if words.contains('-') => continue,
-            word => vec![word],
-        };
-        let help = Ran::of(flyball!().args(&path).arg("--help").stdin(Stdio::null())).out;
-        let mut in_examples = false;
-        let mut block = String::new();
-        for line in help.lines() {
-            in_examples = line == "Examples:" || (in_examples && !line.is_empty());
-            if in_examples {
-                block.push_str(&format!("  {line}\n"));
-            }
-        }
-        lines.extend(code(&block).into_iter().map(|line| (format!("{words} --help"), line)));
+    for (command, examples) in help() {
+        lines.extend(examples.into_iter().map(|line| (format!("{command} --help"), line)));
     }
     lines
         .into_iter()
@@ -130,27 +139,35 @@ fn every_example_is_a_command_line() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Words of examples that cannot run here, with the reason.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("DIR", "a directory of the reader"),
+    ("t.dat", "a trace of the reader"),
+    ("selftest.", "a sheet of the reader"),
+    ("flyball-compare-", "a run directory of the reader"),
+    ("modprobe", "loads a module"),
+    ("server7", "a recording of the reader"),
+    ("man -l", "needs the program man"),
+    ("/usr/", "writes outside of the test's directory"),
+    ("/etc/", "writes outside of the test's directory"),
+    ("~/", "writes outside of the test's directory"),
+];
+
+/// Words of examples that need a machine of another kind.
+const MACHINES: &[(&str, &str)] = &[("flyball sst", "sim:sst-guide"), ("idle-state=C1", "sim:gold-6138")];
+
 #[test]
-fn examples_of_simulated_machines_run() {
-    let tree = Tree::new();
+fn examples_of_help_run() {
     let (mut count, mut wrong) = (0, Vec::new());
-    for (place, mut words) in examples() {
-        let is_simulated = words.iter().any(|word| word.starts_with("sim:"))
-            && !words.iter().any(|word| word.ends_with(".toml") || word.ends_with(".dat"));
-        if !is_simulated {
-            continue;
+    for (command, lines) in help() {
+        // Each for itself: the examples of a page of help do not follow from each other.
+        for line in lines.iter().filter(|line| NOT_RUN.iter().all(|(word, _)| !line.contains(word))) {
+            let machine = MACHINES.iter().find(|(word, _)| line.contains(word)).map(|(_, machine)| *machine);
+            let block = book::Block::of(line, machine.unwrap_or("sim:hybrid-laptop"));
+            wrong.extend(book::run(&format!("{command} --help"), &[block]));
+            count += 1;
         }
-        if words.iter().any(|word| word == "compare") {
-            words.push("-n".to_owned());
-        }
-        let ran = Ran::of(flyball!().args(&words).current_dir(tree.path()).stdin(Stdio::null()));
-        // A fault that is set up is meant to make the command fail.
-        let may_fail = words.iter().any(|word| word == "--sim-fault");
-        if !matches!(ran.code, 0 | 8 | 9) && !may_fail {
-            wrong.push(format!("{place}: {words:?}: {}", ran.text()));
-        }
-        count += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count > 8, "{count} examples of simulated machines");
+    assert!(count > 60, "{count} examples of help");
 }

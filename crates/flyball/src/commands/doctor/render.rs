@@ -80,6 +80,13 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     if !settings.is_empty() {
         let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", words(&settings));
     }
+    let differs = |finding: &Finding| finding.id.starts_with("storpool.") && finding.verdict >= Verdict::Note;
+    if report.findings.iter().any(differs) {
+        let _ = writeln!(
+            out,
+            "The page's settings are a profile, which saves power for some latency: {BOLD}flyball plan storage{BOLD:#}"
+        );
+    }
     out
 }
 
