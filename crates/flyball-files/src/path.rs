@@ -35,6 +35,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     if bytes.first() == Some(&b'/') {
         return Err(PathError::Outside);
     }
+    // The kernel would end the path there, and it would be another file's.
     if bytes.contains(&0) {
         return Err(PathError::Zero);
     }
@@ -42,6 +43,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let mut parts = 0;
     for part in bytes.split(|&byte| byte == b'/') {
         match part {
+            // They change nothing, and leaving them out gives each file one name: an archive cannot have it twice unnoticed.
             b"" | b"." => continue,
             b".." => return Err(PathError::Outside),
             name if name.len() > MOST_NAME => return Err(PathError::Name),

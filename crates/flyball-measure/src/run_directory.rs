@@ -274,6 +274,7 @@ impl RunDirectory {
             owner: owner.clone(),
             log: None,
         };
+        // The manifest first: rounds without one could not be read.
         directory.save()?;
         directory.open_log()?;
         Ok(directory)
@@ -397,6 +398,7 @@ impl RunDirectory {
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let mut options = File::options();
+        // Appending: each line goes to the end, whatever another process has done to the file.
         options.create(true).read(true).append(true);
         // A log that is a link would put the rounds into another file.
         let mut file = flyball_files::open_regular(&mut options, &path).map_err(fail)?;
@@ -459,6 +461,7 @@ impl Manifest {
                 within("the highest number of rounds", most as f64, 0.0, 1e6)?;
             }
         }
+        // The report compares with the first arm.
         if self.arms.is_empty() {
             return Err("it has no arms".to_owned());
         }
@@ -483,6 +486,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (index, line) in &mut lines {
         let whole = line.last() == Some(&b'\n');
+        // A user may have edited the file by hand, as to take a round out.
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }

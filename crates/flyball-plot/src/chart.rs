@@ -187,6 +187,7 @@ fn place_legend(
     let (mut x, mut y) = (left, top + TEXT);
     for (name, colour) in legend {
         let width = 18.0 + text_width(name, TEXT) + 16.0;
+        // The first of a row stays in it, however long its name is.
         if x > left && x + width > right {
             (x, y) = (left, y + TEXT + 6.0);
         }
@@ -243,6 +244,7 @@ impl Frame {
         for y in self.y.ticks.iter().filter_map(|(value, _)| self.py(*value)) {
             shapes.push(line(vec![(self.left, y), (self.right, y)]));
         }
+        // Between categories there is nothing that a line could mark.
         if !matches!(chart.x.scale, Scale::Categories(_)) {
             for x in self.x.ticks.iter().filter_map(|(value, _)| self.px(*value)) {
                 shapes.push(line(vec![(x, self.top), (x, self.bottom)]));
@@ -259,6 +261,7 @@ impl Frame {
         });
         for (value, label) in &self.y.ticks {
             if let Some(y) = self.py(*value) {
+                // A third of the height of the type below the tick: digits then stand in the middle of it.
                 shapes.push(text(self.left - 6.0, y + TICK * 0.35, label, TICK, Colour::GREY, Anchor::End));
             }
         }
@@ -419,6 +422,7 @@ impl Frame {
             x: x - half,
             y: upper,
             width: 2.0 * half,
+            // A box of equal values is still visible.
             height: (lower - upper).max(0.5),
             colour,
             opacity: 0.18,
@@ -470,6 +474,7 @@ fn cut(name: &str, width: f32) -> String {
 }
 
 fn short(value: f64) -> String {
+    // Five significant digits, more than the picture shows.
     let digits = (5 - value.abs().max(1e-9).log10().ceil() as i32).clamp(0, 9) as usize;
     format!("{value:.digits$}")
 }

@@ -50,6 +50,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn bytes(argument: &[u8]) -> String {
+    // Only the start, where address and level are: structures of levels have hundreds of bytes.
     argument.iter().take(32).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -158,6 +159,7 @@ impl Host for DebugHost<'_> {
         if !self.on.load(Ordering::Relaxed) {
             return self.host.isst(number, argument);
         }
+        // The driver writes its answer into the same bytes.
         let before = argument.to_vec();
         let answer = self.host.isst(number, argument);
         self.add(&describe(number, &before, argument, answer.as_ref().map(|&count| count)));

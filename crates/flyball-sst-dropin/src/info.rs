@@ -19,6 +19,7 @@ pub(super) fn show(session: &mut Session<'_>) -> Result<(), Ended> {
     session.line(&format!("Platform: Driver version : {driver_version}\n"));
     session.line(&format!("Platform: mbox supported : {}\n", u8::from(mailbox)));
     session.line(&format!("Platform: mmio supported : {}\n", u8::from(mmio)));
+    // IO dies have no levels to ask.
     let first = session.power_domains()?.into_iter().find(|id| id.cpu >= 0);
     show_profile_features(session, first)?;
     show_core_power(session, first)

@@ -160,6 +160,7 @@ pub(super) fn read_levels(
         let Ok(control) = session.control(id, number)? else { continue };
         let mut level = LevelInfo::new(number, control);
         if control.features.base_freq {
+            // A failure is passed over here and fails the command for turbo-freq below, as in isst_get_process_ctdp().
             if let Ok(base) = base_freq(session, id, number.into())? {
                 level.base_freq = base;
             }

@@ -58,6 +58,7 @@ fn decimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u32, End
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed(session, name, text));
     }
+    // check_optarg() looks at each digit, so that an empty text passes, and atoi() makes 0 of it.
     Ok(if text.is_empty() { 0 } else { text.parse().unwrap_or(u32::MAX) })
 }
 
@@ -137,6 +138,7 @@ pub(super) fn read(
             }
         }
     }
+    // Only a note, as in the original: the command runs all the same.
     if getopt.index < args.len() {
         session.note("Garbage at the end of command: ignore\n");
     }

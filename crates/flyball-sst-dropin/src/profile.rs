@@ -52,6 +52,7 @@ pub(super) fn single(session: &mut Session<'_>, what: Single) -> Result<(), Ende
     session.each(|session, id| {
         match session.levels(id)? {
             Ok(levels) => session.display.record(id, |lines| lines.value(what.label(), what.value(&levels))),
+            // The original goes on with the next package here; the commands below end.
             Err(_) => session.error("get_tdp_* failed"),
         }
         Ok(())

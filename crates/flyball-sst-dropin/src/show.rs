@@ -41,6 +41,7 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
 
 /// Whether the first turbo kind goes without its name: it was the only one once.
 fn plain_first(session: &Session<'_>) -> bool {
+    // 0xcf: Emerald Rapids, whose five kinds are all numbered (is_emr_platform(), isst-core-mbox.c).
     !session.platform.is_tpmi() && session.model.model != 0xcf
 }
 

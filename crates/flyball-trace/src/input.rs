@@ -150,6 +150,7 @@ impl Trace {
         match sniff(&start) {
             Sniffed::Dat | Sniffed::Binary => {
                 let mut file = tempfile::tempfile().map_err(failed)?;
+                // Half: other programs, and what this one writes, need room too.
                 let most = flyball_files::free_bytes(&file).map_err(failed)? / 2;
                 spool(whole, &mut file, most.min(MOST_SPOOLED), path)?;
                 file.rewind().map_err(failed)?;
@@ -244,6 +245,7 @@ impl Trace {
         let file = match self.content {
             Content::Text(reader) => {
                 return read_batches(reader, &self.name, &options, names, &mut |batch| {
+                    // Sorted by place, and few records have one.
                     let mut details = batch.details.iter().peekable();
                     for (at, record) in batch.records.iter().enumerate() {
                         match details.next_if(|(place, _)| *place == at) {
@@ -262,6 +264,7 @@ impl Trace {
         };
         let decoder = Decoder::new(&file.formats, names);
         let mut summary = summary_of(&file);
+        // Buffer by buffer: instances have clocks of their own, and their times cannot be compared.
         for buffer in &file.buffers {
             let read = merge(&file, buffer, &decoder, Readahead::default(), |record, payload| {
                 sink(buffer.clock, record, decoder.detail(record, payload))
@@ -324,6 +327,7 @@ pub fn read_file(
             }
             Ok(())
         })?;
+        // Also the last, short batch: each buffer ends with its own.
         sink(&batch)?;
         batch.clear();
         summary.add(read);
@@ -335,6 +339,7 @@ pub fn read_file(
 fn summary_of(file: &TraceFile) -> TraceSummary {
     TraceSummary {
         stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
+        // The first is the top buffer, or the only one of a recording by flyball.
         clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
         uname: file.uname.clone(),
         writer: file.writer.clone(),

@@ -154,6 +154,7 @@ impl SeriesSet {
                         event.scaled_busy as f32,
                         event.io_boost as f32,
                         passed as f32 / 1e6,
+                        // Ticks over nanoseconds are GHz; NaN draws nothing.
                         if passed > 0 { event.tsc as f32 / passed as f32 } else { f32::NAN },
                     ]
                 });
@@ -189,6 +190,7 @@ impl SeriesSet {
             |set: &SeriesSet| usize::try_from(x.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX);
         let mut at = place(self);
         loop {
+            // All metrics of a CPU have equally many buckets.
             let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());
             // A CPU's buckets are filled up to the place, so a first record late in the trace costs as many as
             // all before.
@@ -217,6 +219,7 @@ impl SeriesSet {
 
     fn widen(&mut self) {
         self.width *= 2;
+        // Counted again: a CPU's odd last bucket stays one, so that half of the number would be wrong.
         self.used = 0;
         for buckets in self.cpus.iter_mut().flatten().flat_map(|series| &mut series.buckets) {
             let merged: Vec<Bucket> = buckets

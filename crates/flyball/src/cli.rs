@@ -134,6 +134,7 @@ pub enum Command {
     Record(commands::record::Args),
 
     /// A drop-in replacement for intel-speed-select, with its arguments, output and exit codes.
+    // -h and -v are the tool's own.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(commands::intel_speed_select::Args),
 

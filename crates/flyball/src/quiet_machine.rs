@@ -60,6 +60,7 @@ impl QuietPlan {
     pub fn decide(host: &dyn Host, options: &Quiet) -> Result<QuietPlan, Failure> {
         let snapshot = Snapshot::of_knobs(host, KNOBS)?;
         let cpus = cpus(&snapshot, options)?;
+        // Decided for what the machine has: each level leaves out what is not there, with a reason.
         let recipe =
             quiet::decide(host, &snapshot, options.level, &cpus, options.freq).map_err(Failure::failed)?;
         let intent = recipe.intent().map_err(Failure::failed)?;

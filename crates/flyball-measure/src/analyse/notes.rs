@@ -55,13 +55,14 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
                 .filter_map(|round| round.readings.energy.get(place))
                 .filter(|series| series.len() > 1)
                 .peekable();
-            let matters = matches!(source.domain, Domain::Package | Domain::Platform);
+            // Boots have the same meters as a rule: each is named once.
+            let matters = matches!(source.domain, Domain::Package | Domain::Platform)
+                && !names.contains(&source.name.as_str());
             if matters && read.peek().is_some() && read.all(|series| source.stands_still(series)) {
                 names.push(&source.name);
             }
         }
     }
-    names.dedup();
     (!names.is_empty()).then(|| {
         format!(
             "{} did not move in any round (a virtual machine's counters often stand still)",
@@ -116,6 +117,7 @@ fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
 /// busy one's.
 fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     report.arms.iter().find_map(|arm| arm.summary(Quantity::Frequency))?;
+    // Registers are preferred: where a boot has them, its frequencies were counted.
     let boot =
         manifest.boots.iter().find(|b| b.meters.registers.is_empty() && !b.meters.frequency.is_empty())?;
     let (_, path) = boot.meters.frequency.first()?;
@@ -180,6 +182,7 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
     if arm.rounds == 0 && !arm.left_out.is_empty() {
         notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
     }
+    // Only set where most rounds were throttled; single ones are left out.
     if arm.throttled.is_some_and(|count| count > 0) {
         notes.push(format!(
             "{}: throttled in most of its rounds ({} events); they are included, because the settings cause it. \

@@ -75,6 +75,7 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
             values.iter().enumerate().map(|(round, value)| (left + step * round as f64, *value)).collect();
         let stat = BoxStat::of(place as f64, &values);
         chart = chart
+            // Boxes first: dots are drawn over them.
             .with(Series::unnamed(Mark::Boxes(stat.into_iter().collect())).coloured(index))
             .with(Series::unnamed(Mark::Dots(dots)).coloured(index).faint(0.75));
     }
@@ -129,6 +130,7 @@ fn in_order(report: &Report, rounds: &[Round]) -> Option<Chart> {
     for (index, arm) in report.arms.iter().enumerate() {
         let dots: Vec<(f64, f64)> = rounds
             .iter()
+            // Numbered before the arms are separated: the place of a dot is when it ran among all.
             .filter(|round| !round.warm_up)
             .enumerate()
             .filter(|(_, round)| round.arm == index)
@@ -159,6 +161,7 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Option<C
             !round.warm_up && round.arm == index && round.boot == middle.boot && round.block == middle.block
         });
         let Some(round) = round else { continue };
+        // Readings beyond the list would be of no file: a run directory may come from another user.
         let followed = manifest.boots.get(round.boot).map_or(0, |boot| boot.meters.frequency.len());
         let mut at: std::collections::BTreeMap<u64, (f64, f64)> = std::collections::BTreeMap::new();
         for (seconds, khz) in round.readings.frequency.iter().take(followed).flatten() {

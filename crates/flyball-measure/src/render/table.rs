@@ -52,6 +52,7 @@ fn plus_minus(arm: &ArmReport, quantity: Quantity) -> String {
     let median = number(summary.median);
     match summary.interval.filter(|_| Quantity::JUDGED.contains(&quantity) && summary.median != 0.0) {
         Some(interval) => {
+            // The larger side: bootstrap intervals are not symmetric, and a reader must not take them for narrower than they are.
             let side = (interval.high - summary.median).max(summary.median - interval.low);
             format!("{median} ±{}", unsigned(side / summary.median.abs()))
         }
@@ -131,6 +132,7 @@ fn precision(report: &Report) -> String {
 /// Columns as one table, or as several where they are wider than the screen; each begins with the arm.
 fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, screen: Screen<P>) -> String {
     let labels: Vec<String> = (0..count).map(|arm| arms.label(arm)).collect();
+    // 3: the heading `arm`.
     let first = labels.iter().map(|label| label.chars().count()).chain([3]).max().unwrap_or(3);
     let room = screen.width.unwrap_or(usize::MAX);
     let mut out = String::new();
@@ -169,6 +171,7 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
     let mut quantities: Vec<Quantity> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();
     for comparison in comparisons {
+        // In the order of the report, in which performance comes first.
         if !quantities.contains(&comparison.quantity) {
             quantities.push(comparison.quantity);
         }
@@ -191,6 +194,7 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
     let mut out = format!("against {}, with {level} % intervals\n", arms.name(comparisons[0].base));
     out.push_str(&table.render(screen.painter));
     let shown = |one: &&Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    // The weakest of them: what is said holds for each.
     if let Some(p) = comparisons.iter().filter(shown).map(|one| one.p_corrected).max_by(f64::total_cmp) {
         let _ =
             writeln!(out, "better, worse: p = {} or less, corrected for the number of arms", probability(p));
@@ -201,6 +205,7 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
     if let Some(one) = comparisons.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
         let _ = writeln!(out, "too few: {} rounds cannot show a difference of this many arms", one.pairs);
     }
+    // Once for each arm: how arms were compared does not depend on the quantity.
     for one in comparisons.iter().filter(|one| one.quantity == quantities[0]) {
         let how = how(report, one);
         if !how.is_empty() {
@@ -215,6 +220,7 @@ fn in_short(comparison: &Comparison) -> Cell {
     let change = percent(comparison.change);
     let change = match comparison.interval {
         Some(interval) => {
+            // As for medians: the larger side.
             let side = (interval.high - comparison.change).max(comparison.change - interval.low);
             format!("{} ±{}", change.trim_end_matches(" %"), unsigned(side))
         }

@@ -77,6 +77,7 @@ impl Source {
                 let mut got = 0;
                 while got < buffer.len() {
                     match file.read_at(&mut buffer[got..], offset + got as u64) {
+                        // The file became shorter than when it was opened; the caller reports where it ends.
                         Ok(0) => break,
                         Ok(count) => got += count,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -91,6 +92,7 @@ impl Source {
     /// A cursor over the bytes from `offset` to `end`, or to the end of all.
     pub(crate) fn cursor(&self, offset: u64, end: Option<u64>) -> Cursor {
         let end = end.unwrap_or(u64::MAX).min(self.length);
+        // An offset from the file may lie beyond its end: then nothing is left to read.
         Cursor { source: self.clone(), at: offset.min(end), end, window: Vec::new(), window_at: 0 }
     }
 }
@@ -209,6 +211,7 @@ impl Cursor {
         loop {
             match self.u8(what)? {
                 0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                // Text without a NUL would otherwise be read to the end of the file, byte by byte.
                 _ if bytes.len() >= 4096 => return Err(self.error(format!("{what} has no end"))),
                 byte => bytes.push(byte),
             }

@@ -66,6 +66,7 @@ impl<'a> Layout<'a> {
     }
 
     fn text(self, names: &[&str]) -> Option<Field> {
+        // The first name is that of the newest kernels; fields have been renamed, and each layout has one of the names.
         let field = names.iter().find_map(|name| self.format.field(name))?;
         let text = matches!(field.shape, Shape::Text | Shape::Located { .. } | Shape::Relative { .. });
         text.then(|| field.clone())
@@ -189,6 +190,7 @@ integers! {
         from(bits) bits as i32,
         from(bytes, at) {
             let (value, at) = signed(bytes, at)?;
+            // Cut as the kernel's own conversion to int would: %d never prints more.
             Some((value as i32, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
@@ -225,6 +227,7 @@ impl<K: Kind> Kind for Maybe<K> {
     const OPTIONAL: bool = true;
 
     fn place(layout: Layout<'_>, names: &[&str]) -> Option<Self::Place> {
+        // Outer `Some`: without the field the event can still be read.
         Some(K::place(layout, names))
     }
 

@@ -24,7 +24,7 @@ event! {
 }
 
 event! {
-    /// `thermal:thermal_zone_trip`: a zone crossed a trip point.
+    /// `thermal:thermal_zone_trip`: a zone is at or above a trip point; one record for each update of the governor.
     Trip = "thermal": "thermal_zone_trip",
     example "thermal_zone=acpitz id=0 trip=1",
     {

@@ -37,6 +37,7 @@ pub struct CaptureOptions {
 impl CaptureOptions {
     /// The events that report a P-state driver's decisions, if this kernel has them.
     pub fn default_events(tracefs: &Tracefs) -> Vec<String> {
+        // Asked of this kernel: enabling an event that it does not have would fail the recording.
         crate::events::by_default()
             .filter(|event| {
                 event.split_once('/').is_some_and(|(group, event)| tracefs.has_event(group, event))
@@ -74,6 +75,7 @@ pub struct CpuCapture {
 impl CpuCapture {
     /// Whether every record is accounted for: received and lost are what the kernel wrote.
     pub fn balanced(&self) -> bool {
+        // `entries`: records that are still in the buffer, as the last ones of a CPU that went offline.
         self.received + self.stats.lost() + self.stats.entries == self.stats.written()
     }
 }

@@ -99,6 +99,7 @@ impl Analyser {
         }
         let cpu = cpu as usize;
         if self.cpus.len() <= cpu {
+            // Bounded by MOST_CPUS: a number from damage costs no memory.
             self.cpus.resize_with(cpu + 1, || None);
         }
         Some(self.cpus[cpu].get_or_insert_default())
@@ -131,6 +132,7 @@ impl Analyser {
                 let loss = self.losses.entry(record.cpu).or_default();
                 loss.0 = loss.0.saturating_add(count.unwrap_or(0));
                 loss.1 += 1;
+                // A CPU without a record so far has nothing that the loss could end.
                 if let Some(Some(cpu)) = self.cpus.get_mut(record.cpu as usize) {
                     cpu.lost();
                 }
@@ -140,12 +142,14 @@ impl Analyser {
         self.passed(record.time);
         let (time, pid, comm) = (record.time, record.pid, record.comm);
         if let Some(row) = record.event.row() {
+            // A table by row and not a map by name: this runs for every record.
             self.counts[row] += 1;
         }
         match &record.event {
             Event::AmdPerf(event) => {
                 self.passive = true;
                 let load = load(event.mperf, event.tsc);
+                // By the CPU of the request: shared policies are set from any of their CPUs.
                 let known = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(time, event, load));
                 self.tasks.add(pid, comm, Some(event.des), known.then_some((event.khz, load)));
             }
@@ -220,6 +224,7 @@ impl Analyser {
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         Report {
+            // The first of the table that occurred: the passive modes come before the active one (see ActiveMeter).
             driver: TABLE.iter().zip(self.counts).find_map(|(row, count)| row.driver.filter(|_| count > 0)),
             clock,
             start: first as f64 / unit,

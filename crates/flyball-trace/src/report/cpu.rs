@@ -280,6 +280,7 @@ impl CpuSums {
         if active.samples == 0 {
             active.first = time;
         }
+        // A gap with a loss in it may be none.
         if !std::mem::take(&mut active.lost) && active.samples > 0 {
             active.gap = active.gap.max(time.saturating_sub(active.last));
         }
@@ -310,6 +311,7 @@ impl CpuSums {
 
     /// Records of this CPU are missing here: what held before them may have ended in between.
     pub(super) fn lost(&mut self) {
+        // Both, since a loss is not of one kind of event.
         (self.lost, self.active.lost) = (true, true);
         // The exit from the idle state may be among the lost records: the time until the next event is nothing
         // known.

@@ -34,6 +34,7 @@ impl PendingRequest {
     #[inline]
     fn new(time: u64, event: &AmdPerf) -> Option<PendingRequest> {
         let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
+        // One test for three numbers: any bit that does not fit shows in the union.
         if (mperf | tsc | khz) >> 32 != 0 || (min | des | max) >> 16 != 0 {
             return None;
         }
@@ -101,12 +102,14 @@ impl CpuMeter {
         let known = std::mem::replace(&mut self.known, true);
         match PendingRequest::new(time, event) {
             Some(waiting) => {
+                // The remainder changes nothing, and spares the check of the bound.
                 self.numbers.waiting[self.waiting as usize % TOGETHER] = waiting;
                 self.waiting += 1;
                 if self.waiting as usize >= TOGETHER {
                     self.settle();
                 }
             }
+            // After those that wait: the sums take requests in the order of time.
             None => self.settle().requests(std::iter::once(Request::new(time, event, load))),
         }
         known
@@ -136,6 +139,7 @@ impl CpuMeter {
     }
 
     pub(super) fn lost(&mut self) {
+        // Requests before the loss must be added as before it.
         self.settle().lost();
     }
 
@@ -146,6 +150,7 @@ impl CpuMeter {
 
     /// The numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
+        // A copy, so that a report can be asked for in the middle of a trace.
         let mut numbers = self.numbers.clone();
         numbers.settle(self.waiting as usize);
         numbers.sums.report(cpu, clock, end)

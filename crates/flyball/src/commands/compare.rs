@@ -168,6 +168,7 @@ fn conduct(
         .trace
         .then(|| tracer::CaptureEach::new(host, directory.path(), directory.owner()))
         .transpose()?;
+    // Before the first round: its start is not part of a round's time.
     let server = directory
         .manifest
         .workload

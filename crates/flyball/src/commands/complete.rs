@@ -142,6 +142,7 @@ impl Place {
     /// What fits at the cursor, and whether files do.
     fn offers(&self, current: &str) -> (Vec<Offer>, bool) {
         if self.foreign {
+            // What another program takes is not known; a file fits most often.
             return (Vec::new(), true);
         }
         if let Some(arg) = &self.pending {

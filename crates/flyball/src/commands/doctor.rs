@@ -127,6 +127,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     context.output.about(&*host).object(|| &report, || render::render(&report, args.verbose))?;
     Ok(if report.not_visible.is_some() {
+        // Neither a fault nor ok: scripts skip, as for any missing device.
         Exit::NotHere
     } else {
         match report.worst() {

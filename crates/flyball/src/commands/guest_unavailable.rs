@@ -11,6 +11,7 @@ use crate::{
 
 /// Arguments of `guest`.
 #[derive(Debug, clap::Args)]
+// Also for --help the answer is that this build has none.
 #[command(disable_help_flag = true)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

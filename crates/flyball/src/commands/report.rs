@@ -116,6 +116,7 @@ pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path
         || render::text(&report, render::Screen { width: terminal::columns(), painter: Paint::stdout() }),
     )?;
     if !output.is_json() {
+        // Where the page is, for people; in JSON mode the caller knows the directory.
         eprintln!("report: {}", place.join("report.html").display());
     }
     Ok(())

@@ -39,6 +39,7 @@ pub struct Args {
 
 /// Applies the settings.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    // Before the machine is opened: a misspelled knob is the user's whatever the machine is.
     let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref()).map_err(Failure::usage)?;
     let host = context.open()?;
     if args.dry_run {

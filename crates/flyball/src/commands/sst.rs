@@ -253,6 +253,7 @@ impl Session<'_> {
     }
 
     fn layout(&self) -> Result<&Layout, Failure> {
+        // Not reached by `run`, which looks for it first.
         let Some(layout) = self.machine.speed_select() else {
             return Err(Failure::new(Exit::NotHere, "Speed Select was not looked for"));
         };
@@ -267,6 +268,7 @@ impl Session<'_> {
     fn domains(&self) -> Result<Vec<&Domain>, Failure> {
         let layout = self.layout()?;
         let selected = |domain: &&Domain| match &self.cpus {
+            // Any of them: levels and features are of the whole domain.
             Some(cpus) => domain.cpus.iter().any(|cpu| cpus.contains(cpu)),
             None => true,
         };

@@ -63,6 +63,7 @@ fn render(verdict: &Verdict) -> String {
     let lines = verdict.drifted.iter().map(|change| {
         let instance =
             if change.instance.is_empty() { String::new() } else { format!(":{}", change.instance) };
+        // In the knob's terms where there are some, as in the answer of `set`.
         let old = change.was.as_deref().or(change.old.as_deref()).unwrap_or("absent");
         (&change.cpus, format!("{}{} is {old}, should be {}", change.knob, instance, change.value))
     });

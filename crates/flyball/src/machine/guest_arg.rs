@@ -58,6 +58,7 @@ impl GuestArg {
                 Some(("interface", word)) => {
                     request.interface = Some(Interface::parse(word).ok_or_else(bad)?);
                 }
+                // May be repeated; a name with a comma cannot be given here.
                 Some(("file", file)) if !file.is_empty() => request.files.push(JobFile::parse(file)),
                 Some(("root", "host")) => request.root = Root::Directory("/".into()),
                 Some(("root", dir)) => request.root = Root::Directory(dir.into()),

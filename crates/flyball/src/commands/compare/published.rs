@@ -73,6 +73,7 @@ pub(super) fn print_published(
                 Measured::Latency => arm
                     .summary(Quantity::Performance)
                     .filter(|summary| summary.metric.unit.ends_with("/s") && summary.median > 0.0)
+                    // Microseconds, the unit of the published latencies.
                     .map(|summary| 1e6 / summary.median),
                 Measured::WallPower => wall_power.watts(&arm.name),
             };

@@ -94,6 +94,7 @@ impl RoundTracer for CaptureEach {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
+        // Version 6: kernelshark and older trace-cmd read it.
         let summary = capture.stop(&path, DatVersion::Six).map_err(failed)?;
         if let Some(owner) = &self.owner {
             std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
@@ -139,6 +140,7 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     let mut below = 0;
     let lag_ms = lags.iter().find_map(|(lag, count)| {
         below += count;
+        // The first that half of all changes do not exceed.
         (below * 2 >= all).then_some(*lag)
     });
     // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing of the work.

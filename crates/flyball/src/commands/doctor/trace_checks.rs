@@ -59,6 +59,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         for record in records {
             match &record.event {
                 Event::AmdPerf(event) => *decisions.entry(event.cpu).or_default() += 1,
+                // Kernel 5.17: no counters, but a call of the driver all the same.
                 Event::AmdRequest(event) => *decisions.entry(event.cpu).or_default() += 1,
                 // pstate_sample has no field for the CPU: it is recorded on the CPU that it is about.
                 Event::Intel(_) => *decisions.entry(record.cpu).or_default() += 1,

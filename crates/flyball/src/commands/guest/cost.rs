@@ -82,6 +82,7 @@ struct Stamped(Arc<Mutex<Vec<StampedBytes>>>);
 
 impl Write for Stamped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The clock is read when bytes arrive, and lines are made of them later: parsing would delay the next ones.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), bytes.to_vec()));
         Ok(bytes.len())
     }

@@ -136,8 +136,9 @@ fn series(
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);
-    let mut runs = Vec::with_capacity(args.runs);
-    for number in 0..args.warm_up + args.runs {
+    // No room is taken in advance: the number is the user's, and may be larger than memory.
+    let mut runs = Vec::new();
+    for number in 0..args.warm_up.saturating_add(args.runs) {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }

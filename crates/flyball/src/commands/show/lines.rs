@@ -62,6 +62,7 @@ pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
         // Print a name once, above all its values.
         let shown = if name == last { String::new() } else { name.clone() };
         last = name;
+        // A list of all CPUs for what the machine has once would look like a choice.
         let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == snapshot.topology().present;
         let cpus = if everywhere { "machine".to_owned() } else { cpus_within(&row.cpus, 32) };
         let more = if row.places > 1 { format!(" and {} more", row.places - 1) } else { String::new() };

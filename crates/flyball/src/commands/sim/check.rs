@@ -59,6 +59,7 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
         terminal::redraw("running the experiments of all documents: about a minute");
     }
     let report = check::check(document);
+    // Also after a failure: the message must not stand behind the line of progress.
     terminal::redraw("");
     let report = report.map_err(Failure::failed)?;
     let (met, judged) = report.score();

@@ -74,6 +74,7 @@ struct Output<'a> {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
+    // Before the trace is read: what cannot be written should not cost the time to read it.
     let mut formats = formats::chosen(&args.files, &args.input.file)?;
     let mut add = |records: &[Record]| -> Result<(), TraceError> {
         analyser.add_all(records);
