@@ -130,6 +130,7 @@ impl Chip {
 
     /// Moves the machine by `dt_ns`, in which each CPU was busy for so long.
     pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
+        // First: what the guest wrote during the step holds for it, as a register write does.
         self.read_mailbox();
         let (class, silicon) = (self.class, &self.silicon);
         for (cpu, (activity, busy)) in self.activity.iter_mut().zip(busy_ns).enumerate() {
@@ -139,6 +140,8 @@ impl Chip {
                 memory: (class.memory_share(frequency) * 255.0) as u8,
                 ..Activity::partly(
                     busy.min(dt_ns).min(u64::from(u32::MAX)) as u32,
+                    // At least one wake-up of a CPU that also idled; how many there were the scheduler does not
+                    // count.
                     u16::from(busy < dt_ns),
                     0,
                 )
@@ -189,6 +192,7 @@ impl Chip {
             return true;
         }
         let result = self.silicon.write_msr(cpu, register, value);
+        // Registers that only QEMU has, the APIC's for example.
         if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {
             return false;
         }
@@ -256,6 +260,7 @@ impl Chip {
         let _ = cpu;
         self.p_state[owner] = value;
         if let Some(mhz) = self.p_states.get(usize::from(value)).copied() {
+            // PERF_CTL takes a ratio of the bus clock in bits 15:8, AMD's register the number of the P-state.
             let bus = self.silicon.spec().clock.bus_khz.max(1);
             let (register, content) = if self.intel {
                 (msr::PERF_CTL, u64::from(mhz * 1000 / bus) << 8)
@@ -302,6 +307,7 @@ impl Chip {
                 auto_select: word(block::AUTONOMOUS),
                 epp: word(block::PREFERENCE),
             };
+            // Only what is new: each is a request to the silicon and a line of the log.
             if found != self.seen[cpu] {
                 self.seen[cpu] = found;
                 self.silicon.set_shared_cppc(cpu, found);
@@ -332,6 +338,7 @@ impl Chip {
                 if let Ok(value) = self.silicon.read_msr(cpu, register)
                     && let Some(word) = mailbox.get((block::offset(cpu as u32) + at) as usize / 8)
                 {
+                    // One 64-bit store: the guest never reads half a counter.
                     word.store(value, Ordering::Relaxed);
                 }
             }
@@ -353,6 +360,8 @@ impl Chip {
                 // are not places in the file any more.
                 let low = wanted.address < 1 << 31;
                 let at = if low { (wanted.address / 8) as usize } else { usize::MAX };
+                // The kernel ignores a table with the time stamp that it has already, 0 at first
+                // (intel_hfi_process_event, drivers/thermal/intel/intel_hfi.c).
                 let words = wanted.table(self.silicon.now_ns().max(1));
                 let words = words
                     .chunks_exact(8)
@@ -375,6 +384,7 @@ impl Chip {
             *busy += u64::from(activity.busy_ns);
         }
         let now = self.silicon.now_ns();
+        // Steps are slices of 50 us by default: a line for each would be a gigabyte in minutes.
         if now / 1_000_000 == self.traced_ns / 1_000_000 {
             return;
         }
@@ -428,6 +438,7 @@ fn store(mailbox: Mailbox, cpu: usize, at: u32, value: u32) {
     let byte = block::offset(cpu as u32) + at;
     let shift = byte % 8 * 8;
     if let Some(word) = mailbox.get(byte as usize / 8) {
+        // Not atomic as a whole: this runs before the guest does, and later only the guest writes these fields.
         let kept = word.load(Ordering::Relaxed) & !(0xffff_ffff << shift);
         word.store(kept | u64::from(value) << shift, Ordering::Relaxed);
     }

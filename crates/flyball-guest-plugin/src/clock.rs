@@ -132,6 +132,7 @@ impl Clock {
     pub fn deadline(&self) -> Option<u64> {
         // SAFETY: reads the timer lists under their own locks.
         let ns = unsafe { (self.qemu_clock_deadline_ns_all)(VIRTUAL, ALL_TIMERS) };
+        // -1: no timer is set.
         u64::try_from(ns).ok()
     }
 
@@ -141,6 +142,7 @@ impl Clock {
         const FILE: &CStr = c"flyball";
         // SAFETY: the big lock is taken before and released after; what is called in between needs it.
         unsafe {
+            // File and line are for QEMU's own reports of lock contention.
             (self.bql_lock_impl)(FILE.as_ptr(), 1);
             let idle = (self.all_cpu_threads_idle)();
             let deadline = if idle { self.deadline() } else { None };

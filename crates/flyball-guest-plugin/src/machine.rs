@@ -105,6 +105,7 @@ impl Reduction {
                 Interface::PStates => InterfaceSpec::AmdPstate,
             };
         }
+        // Checked again: what was cut away may be named by something that is left.
         spec.check().map_err(|source| MachineError::Reduced { cpus: wanted, source })?;
         Ok((spec, layout))
     }
@@ -112,6 +113,7 @@ impl Reduction {
 
 /// Takes away packages, then threads, then cores, until `wanted` CPUs are left.
 fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
+    // QEMU numbers the threads of a core one after the other, whatever the machine does.
     spec.topology.numbering = Numbering::SiblingsAdjacent;
     let per_package = spec.cpus() as u32 / spec.topology.packages;
     let hybrid = spec.core.len() > 1;
@@ -134,6 +136,7 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     let mut threads = spec.core[0].threads;
     let mut cores = cores_in_package;
     if packages * cores * threads != wanted {
+        // Several cores show more of a governor than several threads of one.
         threads = if wanted <= cores_in_package { 1 } else { threads };
         if !wanted.is_multiple_of(threads) {
             return Err(MachineError::PartOfCore { cpus: wanted, threads });
@@ -144,6 +147,7 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
         if spec.topology.dies_are_power_domains && cores.is_multiple_of(dies) {
             set_cores(spec, &[cores / dies]);
         } else {
+            // One number for all: such a machine has one kind of cores (hybrid ones are cut elsewhere).
             set_cores(spec, &[cores]);
             spec.topology.dies = 1;
         }
@@ -165,6 +169,7 @@ fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineErro
     let mut counts: Vec<u32> =
         spec.core.iter().map(|core| (core.count * wanted / all).clamp(1, core.count)).collect();
     let mut at = 0;
+    // This ends: `wanted` lies between one core of each kind and all of them.
     while counts.iter().sum::<u32>() != wanted {
         let total: u32 = counts.iter().sum();
         let kind = at % counts.len();
@@ -211,6 +216,7 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
             if let Some(bf) = &mut level.bf {
                 bf.cores.retain(|core| *core < largest);
                 if bf.cores.is_empty() {
+                    // SST-BF without a core of high priority would be a feature that does nothing.
                     bf.cores.push(largest - 1);
                 }
             }

@@ -105,6 +105,7 @@ impl Plugin {
     fn read(&self, handles: &Handles, register: *mut c_void) -> u64 {
         // SAFETY: the handles are QEMU's for the CPU whose callback this is; the buffer is ours.
         unsafe {
+            // QEMU appends to the array.
             (self.api.g_byte_array_set_size)(handles.buffer, 0);
             (self.api.qemu_plugin_read_register)(register, handles.buffer);
             let array = &*handles.buffer;
@@ -116,11 +117,12 @@ impl Plugin {
         }
     }
 
-    fn write(&self, handles: &Handles, register: *mut c_void, value: u32) {
+    /// Writes the whole register: the instructions that give 32 bits clear the others.
+    fn write(&self, handles: &Handles, register: *mut c_void, value: impl Into<u64>) {
         // SAFETY: as in `read`; the array has been made eight bytes long before they are written.
         unsafe {
             (self.api.g_byte_array_set_size)(handles.buffer, 8);
-            let bytes = u64::from(value).to_le_bytes();
+            let bytes = value.into().to_le_bytes();
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), (*handles.buffer).data, 8);
             (self.api.qemu_plugin_write_register)(register, handles.buffer);
         }

@@ -95,6 +95,7 @@ const MAILBOX: [usize; 2] = [0xa0, 0xa4];
 
 impl Function {
     pub fn new(place: Place, silicon: &Silicon) -> Function {
+        // Sapphire and Emerald Rapids.
         let later = matches!(silicon.spec().identity.model, 0x8f | 0xcf);
         let (device, memory) = match place.kind {
             Kind::Mailbox => (if later { 0x3259 } else { 0x3459 }, 0),
@@ -139,6 +140,7 @@ impl Function {
     }
 
     fn config_size(&self) -> u64 {
+        // Only PCI Express has extended configuration space.
         if self.place.kind == Kind::Tpmi { 4096 } else { 256 }
     }
 
@@ -180,6 +182,7 @@ impl Function {
         match self.place.kind {
             Kind::Tpmi => silicon.tpmi_memory_read(package, at),
             Kind::Registers => {
+                // All ones is what a read of nothing gives on PCI.
                 let half = |at| u64::from(silicon.mmio_read(package, at).unwrap_or(u32::MAX));
                 half(at) | half(at + 4) << 32
             }

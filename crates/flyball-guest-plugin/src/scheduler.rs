@@ -306,6 +306,7 @@ impl Scheduler {
             }
         } else if self.waking && self.current.is_none() {
             self.waking = false;
+            // The first in number, not the one that asked: who asks first depends on the host.
             self.turn = self.first_awake();
         }
         !(self.waking && self.current.is_none())
@@ -428,6 +429,7 @@ impl Scheduler {
             return;
         }
         self.advanced_to = self.clock;
+        // A CPU may have run beyond the clock, by a block of code: what is too much it owes to the next step.
         for (cpu, busy) in self.cpus.iter_mut().zip(&mut self.busy) {
             *busy = (cpu.owed / PS).min(passed);
             cpu.owed -= *busy * PS;
@@ -441,6 +443,7 @@ impl Scheduler {
             self.account(cpu, counter);
         }
         self.current = None;
+        // It may be ahead of the clock: time must not be jumped to before it.
         self.last = self.cpus[cpu].local;
         self.cpus[cpu].halted = true;
         self.forget(cpu);
@@ -487,6 +490,7 @@ impl Scheduler {
         self.counts.jumps += 1;
         // Time that the last one to halt has already used.
         let to = (self.clock + deadline).max(self.last.div_ceil(PS)).min(self.clock + most);
+        // Always forward: a deadline of 0 would otherwise be asked for again for ever.
         let to = to.max(self.clock + 1);
         self.last = self.last.max(to * PS);
         to

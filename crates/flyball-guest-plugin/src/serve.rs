@@ -33,6 +33,7 @@ pub fn start(
             let mut bytes = vec![0; 16 * 1024];
             // A plain read: descriptors of the guest's memory that come along are closed by the kernel.
             while let Ok(count) = stream.read(&mut bytes) {
+                // 0 bytes: QEMU has closed the connection.
                 let answers =
                     (count > 0).then(|| answer(&mut connection, &bytes[..count], &mut function)).flatten();
                 let Some(answers) = answers else { break };

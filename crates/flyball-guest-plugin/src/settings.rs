@@ -99,6 +99,7 @@ impl Settings {
         for (key, path) in paths {
             out.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }
+        // QEMU's option parser takes a single comma for the end of the argument.
         out.into_iter().map(|arg| arg.replace(',', ",,")).collect()
     }
 
@@ -124,6 +125,8 @@ impl Settings {
                 "class" => settings.class = WorkloadClass::named(value).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
+                        // A longer slice than QEMU's main thread sees the clock behind (`LAG`) would let it run the
+                        // guest's timers.
                         value.parse().ok().filter(|n| (1_000..=1_000_000).contains(n)).ok_or_else(bad)?;
                 }
                 _ => return Err(bad()),

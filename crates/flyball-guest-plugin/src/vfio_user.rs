@@ -80,6 +80,7 @@ impl Connection {
                 answers.extend(body);
             }
         }
+        // What is left is the beginning of a message whose rest is still to come.
         self.pending.drain(..done);
         Ok(answers)
     }
@@ -117,6 +118,7 @@ fn answer(command: u32, body: &[u8], function: &mut impl Function) -> Result<Vec
         9 | 10 => {
             let offset = u64::from(at(0)?) | u64::from(at(4)?) << 32;
             let (region, count) = (at(8)?, at(12)?);
+            // The bounds are checked here, so that a function only ever sees accesses inside its regions.
             let end = offset.checked_add(u64::from(count)).ok_or(EINVAL)?;
             if count > MOST || end > function.size(region) {
                 return Err(EINVAL);

@@ -27,6 +27,7 @@ pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String
             files.insert(format!("{folder}/{name}"), value.to_owned());
         }
     }
+    // A mask in sysfs is a list of 32-bit words; the tests read the list instead, so its bits stay 0.
     let groups = total.div_ceil(32) as usize;
     for cpu in 0..total {
         let folder = format!("{CPUS}/cpu{cpu}");
@@ -46,6 +47,7 @@ pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String
         ] {
             files.insert(format!("{folder}/{name}"), value);
         }
+        // CPU 0 has no such file on x86.
         if cpu != 0 {
             files.insert(format!("{folder}/online"), "1".to_owned());
         }

@@ -145,6 +145,7 @@ impl FakeMachine {
     /// A machine of `(packages, cores, threads)` with these levels; API 1 or 3.
     pub fn new(api: u16, (packages, cores, threads): (u8, u32, u32), levels: Vec<FakeLevel>) -> FakeMachine {
         let files = files::initial(packages, cores, threads);
+        // One ratio a byte, that of the fewest cores first: 3.2 GHz, then 3.1.
         let trl = u64::from_le_bytes(std::array::from_fn(|bucket| if bucket == 0 { 0x20 } else { 0x1f }));
         let state = State {
             level: 0,
@@ -154,6 +155,7 @@ impl FakeMachine {
             lacks_core_power: false,
             qos: false,
             ordered: false,
+            // No minimum and the highest maximum: all classes are the same.
             clos: [0x00ff_0000; 4],
             assoc: [0; 64],
             trl,
@@ -225,6 +227,7 @@ impl FakeMachine {
             for package in 0..self.packages {
                 let state = inner.states[&(package, 0)].clone();
                 for domain in 1..=count {
+                    // They take part in levels and switches as the first does, and have no cores.
                     inner.states.insert((package, domain), state.clone());
                 }
             }
@@ -233,6 +236,7 @@ impl FakeMachine {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A test whose assertion has failed while it held the lock must not hide that behind a second panic.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -259,6 +263,7 @@ impl FakeMachine {
     /// Lets change number `at` (from now, counted from 0) fail.
     pub fn fail_at(&self, at: usize, errno: Errno) {
         let mut inner = self.lock();
+        // Counted from here on, so that a test can prepare the machine first.
         inner.changes = 0;
         inner.fail_at = Some((at, errno));
     }

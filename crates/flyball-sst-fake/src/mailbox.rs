@@ -40,7 +40,9 @@ impl FakeMachine {
         match (register, write) {
             (0x1ad, true) => state.trl = value,
             (0x1ad, false) => put(bytes, 24, state.trl, 8),
+            // MSR_TURBO_RATIO_LIMIT1, which counts cores on servers from Skylake on.
             (0x1ae, false) => put(bytes, 24, u64::from_le_bytes(BUCKETS), 8),
+            // MSR_CONFIG_TDP_CONTROL: the lock is bit 31.
             (0x64b, false) => put(bytes, 24, u64::from(state.locked) << 31, 8),
             _ => return Err(Errno::INVAL),
         }
@@ -56,6 +58,8 @@ impl FakeMachine {
         }
         let state = inner.states.get_mut(&(package, 0)).ok_or(Errno::INVAL)?;
         match register {
+            // PM_CLOS_OFFSET and PQR_ASSOC_OFFSET (tools/power/x86/intel-speed-select/isst.h): four classes, then a
+            // word for every core.
             0x08..=0x14 => {
                 let clos = &mut state.clos[(register as usize - 8) / 4];
                 if write { *clos = value } else { put(bytes, 16, *clos, 4) }
@@ -78,6 +82,7 @@ impl FakeMachine {
         let (parameter, data) = (word(bytes, 8), word(bytes, 12));
         let (command, sub) = (half(bytes, 20), half(bytes, 22));
         let mut inner = self.lock();
+        // Any other command only reads, and does not count as a change.
         let writes = matches!((command, sub), (CONFIG_TDP, 0x02 | 0x08) | (WRITE_PM_CONFIG, 3))
             || command == CONFIG_CLOS && parameter & WRITE != 0;
         if writes {
@@ -128,6 +133,7 @@ impl FakeMachine {
             0x02 => {
                 let now = &self.levels[usize::from(state.level)];
                 let (turbo, base) = (data >> 16 & 1 != 0, data >> 17 & 1 != 0);
+                // Firmware switches SST-TF on only where classes count.
                 if turbo && (now.turbo_freq.is_none() || !state.qos) || base && now.base_freq.is_none() {
                     return Err(Errno::NXIO);
                 }
@@ -139,6 +145,7 @@ impl FakeMachine {
                 if state.locked {
                     return Err(Errno::NXIO);
                 }
+                // A change of level switches both features off, as the firmware does.
                 *state = State { level: number as u8, base_freq: false, turbo_freq: false, ..state.clone() };
                 Ok(0)
             }
@@ -167,6 +174,7 @@ fn class_register(state: &mut State, sub: u16, parameter: u32, data: u32) -> Res
 
 /// The parts of CONFIG_TDP that describe a level.
 fn level_data(level: &FakeLevel, sub: u16, data: u32) -> Result<u32, Errno> {
+    // Ratios and masks of eight bytes are asked for in halves.
     let half_of = 4 * ((data >> 8 & 0xff) as usize).min(1);
     let word_of = |mask: u64| (mask >> (8 * half_of)) as u32;
     let kind = (data >> 16 & 0xff) as usize;

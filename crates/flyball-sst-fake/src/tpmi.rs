@@ -15,6 +15,7 @@ impl FakeMachine {
                 return Err(Errno::INVAL);
             }
             bytes[1] = 1 + self.io_domains;
+            // A bit for each domain from 0 on; the domain with CPUs is the first.
             put(bytes, 2, (2u16 << self.io_domains) - 1, 2);
             return Ok(0);
         }
@@ -31,10 +32,12 @@ impl FakeMachine {
             return Err(Errno::INVAL);
         }
         if set || matches!(call, number::PERF_SET_LEVEL | number::PERF_SET_FEATURE) {
+            // The low byte of an ioctl's number is its index.
             inner.change(format!("call {:#x} of {key:?} <- {bytes:02x?}", call & 0xff))?;
         }
         let switches = matches!(call, number::PERF_SET_FEATURE) || set && call == number::CORE_POWER_STATE;
         if switches && inner.ignores_switches {
+            // No error: the driver writes the register and does not read it again.
             return Ok(0);
         }
         let state = inner.states.get_mut(&key).ok_or(Errno::INVAL)?;
@@ -43,6 +46,7 @@ impl FakeMachine {
             number::CLOS_PARAM => class_of_service(state, bytes, set)?,
             number::PERF_LEVELS => self.perf_levels(state, bytes),
             number::PERF_SET_LEVEL => {
+                // The driver refuses the level that is in force (isst_if_set_perf_level).
                 if state.locked || bytes[2] == state.level || usize::from(bytes[2]) >= self.levels.len() {
                     return Err(Errno::INVAL);
                 }
@@ -50,6 +54,7 @@ impl FakeMachine {
             }
             number::PERF_SET_FEATURE => {
                 let now = &self.levels[usize::from(state.level)];
+                // Bit 0 is SST-BF, bit 1 SST-TF; the driver refuses all others (SST_PP_FEATURE_STATE_VALID_MASK).
                 let (base, turbo) = (bytes[2] & 1 != 0, bytes[2] & 2 != 0);
                 if bytes[2] > 3
                     || base && now.base_freq.is_none()
@@ -92,6 +97,7 @@ impl FakeMachine {
         let (set, key) = (half(bytes, 2) == 1, (bytes[6], bytes[7]));
         let (core, class) = (half(bytes, 8), half(bytes, 10));
         let mut inner = self.lock();
+        // The driver wants PUNIT numbers of cores, not the kernel's (punit_cpu_map).
         if half(bytes, 4) == 0 || core > 63 || class > 3 || !inner.states.contains_key(&key) {
             return Err(Errno::INVAL);
         }
@@ -114,6 +120,7 @@ fn core_power_state(state: &mut State, bytes: &mut [u8], set: bool) -> Result<()
         if bytes[3] > 1 || bytes[5] > 1 {
             return Err(Errno::INVAL);
         }
+        // One switch for both with TPMI; only the mailbox has them apart.
         (state.qos, state.core_power, state.ordered) = (bytes[3] != 0, bytes[3] != 0, bytes[5] != 0);
     } else {
         bytes[3] = u8::from(state.qos);
@@ -126,6 +133,7 @@ fn core_power_state(state: &mut State, bytes: &mut [u8], set: bool) -> Result<()
 fn class_of_service(state: &mut State, bytes: &mut [u8], set: bool) -> Result<(), Errno> {
     let clos = state.clos.get_mut(usize::from(bytes[3])).ok_or(Errno::INVAL)?;
     if set {
+        // Registers hold multiples of 100 MHz in 8 bits.
         let (min, max) = (u32::from(half(bytes, 4)) / 100, u32::from(half(bytes, 6)) / 100);
         if min > 255 || max > 255 || bytes[8] > 15 {
             return Err(Errno::INVAL);
@@ -167,6 +175,7 @@ fn describe_level(level: &FakeLevel, call: u32, bytes: &mut [u8]) -> Result<(), 
         number::GET_BASE_FREQ_CPU_MASK => put(bytes, 8, level.base_freq.ok_or(Errno::INVAL)?.2, 8),
         number::GET_TURBO_FREQ_INFO => {
             let (cores, limits, clip) = level.turbo_freq.ok_or(Errno::INVAL)?;
+            // SST_TF_MAX_LP_CLIP_RATIOS, TRL_MAX_BUCKETS and TRL_MAX_LEVELS, whatever the hardware fills.
             for (at, value) in [(4, 6u16), (6, 8), (8, 6)] {
                 put(bytes, at, value, 2);
             }
@@ -197,12 +206,14 @@ fn put_level_info(level: &FakeLevel, bytes: &mut [u8]) {
         mhz(level.base[3]),
         level.tdp,
         level.tjunction.into(),
+        // Memory's frequency in MHz.
         4800,
         0,
     ];
     for (index, value) in fields.into_iter().enumerate() {
         put(bytes, 4 + 2 * index, value, 2);
     }
+    // Not 34, Pn of the fabric, which the driver does not fill either.
     for (at, ratio) in [(30, MESH[0]), (32, MESH[1]), (36, MESH[2])] {
         put(bytes, at, mhz(ratio), 2);
     }

@@ -75,7 +75,7 @@ impl Plugin {
         // QEMU 11 ends with a failed assertion when leaf 1Fh, or a leaf that it does not know and takes for its
         // highest, is asked with a large subleaf.
         if (0x1f..0x8000_0000).contains(&leaf) && subleaf > 5 {
-            self.write(handles, handles.cx, 5);
+            self.write(handles, handles.cx, 5u32);
         }
         let [ax, bx, cx, dx] = self.state().chip.cpuid(cpu, leaf, subleaf)?;
         for (register, value) in [(handles.ax, ax), (handles.bx, bx), (handles.cx, cx), (handles.dx, dx)] {
@@ -101,7 +101,8 @@ impl Plugin {
             }
         };
         if let Some(value) = read {
-            self.write(handles, handles.ax, (ax as u32) & !0xff | u32::from(value));
+            // IN to AL leaves the rest of the register.
+            self.write(handles, handles.ax, ax & !0xff | u64::from(value));
         }
         Some(self.after(handles, at, 1))
     }

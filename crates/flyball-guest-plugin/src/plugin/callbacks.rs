@@ -63,6 +63,7 @@ pub(super) extern "C" fn on_translation(block: *mut c_void, _: *mut c_void) {
 pub(super) extern "C" fn on_cpu(cpu: c_uint, _: *mut c_void) {
     if let Err(why) = Plugin::get().add_cpu(cpu as usize) {
         eprintln!("flyball: this QEMU cannot be used: {why}");
+        // A callback cannot refuse the CPU, and without its handles the guest would see QEMU's own registers.
         std::process::exit(3);
     }
 }
@@ -80,5 +81,6 @@ pub(super) extern "C" fn on_exit(_: *mut c_void) {
     let mut state = plugin.state();
     state.chip.end();
     let counts = state.off.take().unwrap_or_else(|| plugin.counts(&state));
+    // The launcher reads this line of the emulator's standard error.
     eprintln!("flyball: {counts}");
 }

@@ -86,6 +86,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     if usize::try_from(info.cpus[0]) != Ok(cpus) {
         return Err(PluginError::Cpus { machine: cpus, emulator: info.cpus[0] });
     }
+    // Of the first kind: hybrid machines are reduced to one thread a core, or have threads on none or all.
     let share = (spec.core[0].smt_share * 1024.0) as u64;
     let places = if settings.sockets.is_some() { punit::places(&spec) } else { Vec::new() };
     let silicon = Silicon::new(spec, settings.seed).map_err(MachineError::Spec)?;
@@ -228,6 +229,7 @@ impl Plugin {
             found.buffer = (self.api.g_byte_array_new)();
             found.counter =
                 (self.api.qemu_plugin_scoreboard_find)(self.score as *mut c_void, cpu as c_uint).cast();
+            // At the limit, so that the CPU asks before its first instruction.
             found.counter.write(LIMIT);
         }
         if [found.ax, found.bx, found.cx, found.dx, found.ip].iter().any(|handle| handle.is_null()) {
@@ -257,6 +259,7 @@ impl Plugin {
                 (clock.tcg_cpu_init_cflags)(found.cpu, true);
             }
         }
+        // QEMU makes every CPU once.
         let _ = slot.handles.set(found);
         if !closed {
             let now = self.start.elapsed().as_nanos() as u64;
