@@ -118,6 +118,7 @@ impl ParquetFile {
         };
         self.rows.push(row);
         self.total += 1;
+        // By columns, so that a group's rows must all be there before the first column is written.
         if self.rows.len() >= GROUP { self.group() } else { Ok(()) }
     }
 
@@ -163,6 +164,7 @@ impl ParquetFile {
             Ok(())
         };
         let written = write(&self.rows, &mut self.writer);
+        // Also after a failure, which ends the file: the memory is not needed for the message.
         self.rows.clear();
         written.map_err(|error| failed(&self.path, error))
     }

@@ -6,6 +6,7 @@ use flyball_control::ReadError;
 use flyball_measure::RecordError;
 use flyball_simhost::SimError;
 
+// One list for the type, the help and the manual, which therefore cannot differ.
 macro_rules! exits {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)*) => {
         /// How a command ended.

@@ -71,6 +71,7 @@ impl KernelEvent for Switch {
     }
 
     fn parse(text: &[u8]) -> Option<Switch> {
+        // The kernel's form first: a name in it may look like the other one.
         of_kernel(text).or_else(|| of_trace_cmd(text))
     }
 

@@ -19,6 +19,7 @@ pub(super) struct WholeMeter {
 
 impl Default for WholeMeter {
     fn default() -> WholeMeter {
+        // The first value replaces both ends, without a test for the first in the loop.
         WholeMeter { min: u64::MAX, max: 0, sum: 0 }
     }
 }

@@ -162,6 +162,7 @@ fn synopsis(roff: &mut Roff, path: &[&str], command: &Command) {
 fn value_name(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();
+    // As clap names it in help.
     if names.is_empty() { arg.get_id().as_str().to_uppercase() } else { names.join(" ") }
 }
 

@@ -22,6 +22,7 @@ use crate::{
 /// Arguments of `quiet`.
 #[derive(Debug, clap::Args)]
 #[command(
+    // Otherwise `quiet --level fixed on` would be accepted, and the level ignored.
     args_conflicts_with_subcommands = true,
     after_help = "\
 Levels, each including the one before:

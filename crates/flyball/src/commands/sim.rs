@@ -95,6 +95,7 @@ Examples:
 pub fn files(args: &Args, files: &mut Confinement) -> bool {
     match &args.command {
         What::Show { name, .. } => {
+            // With `sim:` too, as -M takes it; a right to read what is not there does no harm.
             files.read(name.strip_prefix("sim:").unwrap_or(name));
             true
         }
@@ -190,6 +191,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     let mut machine = choice.boot()?;
     let driver = machine
         .read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")
+        // No driver is an answer as well: a kernel may be older than the processor.
         .map_or_else(|_| "none".to_owned(), |text| String::from_utf8_lossy(&text).trim_end().to_owned());
     let first = spec.core.first();
     let sheet = Sheet {

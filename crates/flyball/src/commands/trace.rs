@@ -45,6 +45,7 @@ impl Args {
     pub fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
         match &self.what {
             What::Diagnose(args) => args.files(machine, files),
+            // They write to tracefs and start commands.
             What::Record(_) | What::Run(_) => false,
             What::Report(args) => {
                 args.files(files);

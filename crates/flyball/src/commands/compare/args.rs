@@ -49,6 +49,7 @@ pub struct Args {
     pub(super) matrix: Vec<String>,
 
     /// Number of blocks, each with one round of every arm.
+    // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
     #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: u32,
 
@@ -57,6 +58,7 @@ pub struct Args {
     pub(super) until: Option<f64>,
 
     /// Maximum number of blocks with --until.
+    // A bound for --until: noise may keep an interval wide however many rounds there are.
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_rounds: u32,
 
@@ -99,6 +101,7 @@ pub struct Args {
     pub(super) output: Option<PathBuf>,
 
     /// Continue a comparison that was stopped, or whose other arms needed another boot.
+    // All of these are in the manifest: rounds of another kind could not be compared with those that are there.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "quiet", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 

@@ -85,6 +85,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     }
     let all = read(args)?;
     for series in all.iter().filter(|series| !series.left_out.is_empty()) {
+        // A series without any number in some column would name each of its runs.
         let runs: Vec<String> = series.left_out.iter().take(8).map(ToString::to_string).collect();
         let more = if series.left_out.len() > 8 { " and more" } else { "" };
         eprintln!(

@@ -67,6 +67,7 @@ impl Facts {
             } else {
                 None
             },
+            // CPUID leaf 1, ECX bit 31, which hypervisors set for their guests.
             virtual_machine: topology.flags.contains("hypervisor"),
             present: topology.present.clone(),
             online: topology.online.clone(),

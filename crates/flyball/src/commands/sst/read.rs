@@ -37,6 +37,7 @@ fn list(session: &Session<'_>, cpus: &CpuList) -> String {
 }
 
 fn mhz(value: MegaHertz) -> String {
+    // 0: the firmware says nothing about it.
     if value.0 == 0 { "-".to_owned() } else { value.0.to_string() }
 }
 
@@ -78,6 +79,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
             Via::MailboxAlone => "mailbox (isst_if_mbox_msr)",
             Via::Dump => "read-only, via debugfs (no driver)",
         },
+        // debugfs has no version of an interface.
         platform: (layout.via != Via::Dump).then_some(layout.platform),
         cpu: layout.model.name.clone(),
         perf_profile: domains.iter().any(|domain| domain.levels.enabled),

@@ -82,6 +82,7 @@ fn table(heads: &[&str]) -> Columns {
 
 fn range(range: Option<Range>, digits: usize) -> String {
     range.map_or_else(String::new, |range| {
+        // Least and most with two digits at most: the table is wide, and the mean is what is compared.
         format!("{:.*} {:.*} {:.*}", digits.min(2), range.min, digits, range.mean, digits.min(2), range.max)
     })
 }
@@ -134,6 +135,7 @@ fn cpu_table(report: &Report) -> Columns {
             lag.map_or_else(String::new, |lag| format!("{:.1} ({:.1})", lag.median_ms, lag.p95_ms)),
             optional(cpu.longest_gap_seconds, 3),
         ];
+        // Idle CPUs of a large machine often have the same numbers to the digit.
         match rows.iter_mut().find(|(_, known)| *known == cells) {
             Some((cpus, _)) => cpus.extend([cpu.cpu]),
             None => rows.push(([cpu.cpu].into_iter().collect(), cells)),
