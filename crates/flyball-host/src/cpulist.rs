@@ -61,6 +61,7 @@ impl CpuList {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
+        // No list ends in an empty word: `trimmed` removes them, and nothing else clears bits.
         self.0.is_empty()
     }
 
@@ -72,6 +73,7 @@ impl CpuList {
     /// CPUs in both.
     #[must_use]
     pub fn intersection(&self, other: &CpuList) -> CpuList {
+        // Beyond the shorter one nothing is in both.
         CpuList::trimmed(self.0.iter().zip(&other.0).map(|(one, two)| one & two).collect())
     }
 
@@ -130,6 +132,7 @@ impl Iterator for Bits {
 
     fn next(&mut self) -> Option<u32> {
         let bit = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        // Clears the lowest bit that is set.
         self.0 &= self.0 - 1;
         Some(bit)
     }
@@ -174,6 +177,7 @@ impl Extend<u32> for CpuList {
 
 fn number(text: &str) -> Result<u32, CpuListError> {
     let bad = |why| CpuListError { part: text.to_owned(), why };
+    // Not left to `parse`, which accepts a plus sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad("not a CPU number"));
     }

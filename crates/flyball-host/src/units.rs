@@ -174,6 +174,7 @@ impl fmt::Display for KiloHertz {
 
 /// `value / scale` exactly, without trailing zeros.
 fn decimal(value: u64, scale: u64) -> String {
+    // In integers: a float would not print every value exactly.
     let width = scale.ilog10() as usize;
     let fraction = format!("{:0width$}", value % scale);
     match fraction.trim_end_matches('0') {

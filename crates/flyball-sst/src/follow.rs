@@ -108,6 +108,7 @@ impl Follower {
         for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
             let mut at = domain.clone();
             // Its CPU may have gone offline since.
+            // With none online the next read fails with the driver's own errno.
             at.place.cpu = domain.cpus.iter().find(|&cpu| is_online(host, cpu)).or(domain.place.cpu);
             let levels = access.levels(&at.place)?;
             let key = (at.place.package, at.die, at.place.domain);
@@ -131,6 +132,7 @@ impl Follower {
     fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
         let outside = domain.cpus.difference(inside);
         if self.means == Exclusion::Cgroup {
+            // Ready, not None: the next level may need cpusets again.
             let target = if outside.is_empty() { Partition::Ready } else { Partition::Cpus(outside.clone()) };
             match target.write(host, domain.place.package, domain.place.domain) {
                 Ok(()) => events.push(Event::Isolated(outside)),
@@ -143,6 +145,7 @@ impl Follower {
             let mut done = CpuList::new();
             for cpu in cpus.iter().filter(|&cpu| is_online(host, cpu) != on) {
                 let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                // CPU 0 on most kernels: the level is followed with the others.
                 if !on && !host.exists(&path) {
                     events.push(Event::Refused(Refusal::KeptOnline { cpu }));
                     continue;

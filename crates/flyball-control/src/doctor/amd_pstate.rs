@@ -251,19 +251,11 @@ fn freq(facts: &Facts) -> Option<Answer> {
                 policy.path("amd_pstate_lowest_nonlinear_freq")
             )));
         };
-        let nominal = nominal_khz(facts, policy, cpu);
-        if nominal.is_none() {
+        let Some(nominal) = nominal_khz(facts, policy, cpu) else {
             return Some(unknown(format!("the nominal frequency of CPU {cpu} is unknown")));
-        }
-        let text = format!(
-            "max {max}, nominal {}, lowest non-linear {nonlinear}, min {min} kHz",
-            nominal.map_or_else(|| "unknown".to_owned(), |khz| khz.to_string())
-        );
-        let in_order = max >= nominal.unwrap_or(max)
-            && nominal.is_none_or(|nominal| nominal > nonlinear)
-            && nonlinear >= min
-            && min > 0;
-        if !in_order {
+        };
+        let text = format!("max {max}, nominal {nominal}, lowest non-linear {nonlinear}, min {min} kHz");
+        if !(max >= nominal && nominal > nonlinear && nonlinear >= min && min > 0) {
             return Some(
                 fault(format!("the frequencies of policy {} are out of order", policy.number))
                     .seen(policy.path("cpuinfo_max_freq"), text.clone())
@@ -285,7 +277,7 @@ fn freq(facts: &Facts) -> Option<Answer> {
 
 /// What the module's test of this kernel would report about frequencies that are in order: it also requires the limits
 /// that the driver sets first, and boost.
-fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64>) -> Option<String> {
+fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
             .map(|name| policy.number(name));
@@ -306,7 +298,7 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64
     }
     // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the policy's.
     let top = if since(facts, 6, 13) { highest } else { policy.number("amd_pstate_max_freq") };
-    if Some(max) != top && Some(max) != nominal {
+    if Some(max) != top && max != nominal {
         return Some(format!(
             "cpu{cpu}: scaling_max_freq {max} is neither the highest nor the nominal frequency"
         ));

@@ -104,6 +104,7 @@ fn split_by<'a>(
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
+    // The largest group first: what differs from it is likely the mistake.
     groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
     groups
 }
@@ -140,6 +141,7 @@ fn governors(facts: &Facts) -> Option<Answer> {
     let answer =
         same_within_kind(facts, "governors", |policy| policy.get("scaling_governor").map(str::to_owned))?;
     Some(match (answer.verdict, most_common) {
+        // The most common one changes the fewest CPUs.
         (super::Verdict::Warning, Some(governor)) => answer.set(Id::Governor, governor),
         _ => answer,
     })
@@ -174,6 +176,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     let mut low = CpuList::new();
     let mut evidence = None;
     for policy in &facts.policies {
+        // Only intel_pstate has base_frequency; elsewhere CPPC's nominal frequency says the same.
         let base = policy.number("base_frequency").or_else(|| {
             let cpu = policy.cpus.first()?;
             let mhz: u64 = facts
@@ -181,6 +184,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
                 .ok()?
                 .parse()
                 .ok()?;
+            // CPPC 2 has no frequencies: the kernel prints 0.
             (mhz > 0).then_some(mhz * 1000)
         });
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };

@@ -176,6 +176,7 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
             Err(why) => return Some(unknown(why)),
         }
     }
+    // 0 stands for none (pm_qos_resume_latency_us_show in drivers/base/power/sysfs.c).
     groups.remove("0");
     let place = "/sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us";
     if groups.is_empty() {
@@ -213,6 +214,7 @@ fn contradicts(word: &str, number: u64) -> bool {
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = match facts.vendor {
         Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
+            // Without HWP the processor does not look at the request.
             if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
                 return None;
             }
@@ -234,6 +236,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
             continue;
         }
         let word = policy.get("energy_performance_preference").unwrap_or_default();
+        // Bits 31:24 in both registers.
         let number = value >> 24 & 0xff;
         if contradicts(word, number) {
             preference.insert(cpu);

@@ -193,6 +193,7 @@ impl CorePower {
         visitor.field(at + 1, 0, 2, &mut self.control);
         visitor.field(at + 2, 0, 2, &mut self.status);
         for (index, clos) in self.clos.iter_mut().enumerate() {
+            // SST_CLOS_CONFIG_PRIO, _MIN and _MAX; the first class is at SST_CLOS_CONFIG_0_OFFSET, 24 bytes.
             visitor.field(at + 3 + index, 4, 4, &mut clos.priority);
             visitor.field(at + 3 + index, 8, 8, &mut clos.min);
             visitor.field(at + 3 + index, 16, 8, &mut clos.max);
@@ -208,6 +209,7 @@ impl CorePower {
 impl BaseFreq {
     fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
         visitor.field(at, 12, 1, &mut self.supported);
+        // SST_BF_P1_HIGH, _P1_LOW, _T_PROHOT and _TDP in isst_tpmi_core.c.
         visitor.field(at, 13, 8, &mut self.high);
         visitor.field(at, 21, 8, &mut self.low);
         visitor.field(at, 38, 8, &mut self.tjunction);
@@ -220,6 +222,7 @@ impl TurboFreq {
     fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
         visitor.field(at, 4, 8, &mut self.revision);
         visitor.field(at, 12, 1, &mut self.supported);
+        // From SST_TF_LP_CLIP_RATIO_0 on, eight bits each.
         for (index, clip) in self.clip.iter_mut().enumerate() {
             visitor.field(at, 16 + 8 * index as u32, 8, clip);
         }
@@ -251,6 +254,7 @@ impl Level {
         for (index, base) in self.base.iter_mut().enumerate() {
             visitor.field(own, 8 * index as u32, 8, base);
         }
+        // SST_PP_TDP, _T_PROCHOT, _MAX_MEMORY_FREQ and _COOLING_TYPE.
         visitor.field(own + 1, 32, 15, &mut self.tdp);
         visitor.field(own + 1, 47, 8, &mut self.tjunction);
         visitor.field(own + 1, 55, 7, &mut self.memory);

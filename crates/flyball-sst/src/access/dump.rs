@@ -143,6 +143,7 @@ impl Access for Dump {
             // Three bits of the status register: the cast loses nothing.
             current: profile.status[0] as u8,
             locked: profile.status[1] != 0,
+            // A block has this part only where the header's capability has SST-PP, which is what the driver reports here.
             enabled: true,
         })
     }
