@@ -38,6 +38,7 @@ impl Program {
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();
     let mut take = |known: &Known, pid: Option<u32>| {
+        // Workers of one daemon are one owner; a process counts before the trace in files.
         if !found.iter().any(|owner| owner.name == known.name) {
             found.push(Owner { name: known.name, pid, writes: known.program.writes(), remedy: known.remedy });
         }
@@ -78,6 +79,7 @@ fn cut(name: &str) -> &str {
 /// The file name of the script that an interpreter runs.
 fn script_of(host: &dyn Host, pid: u32) -> Option<String> {
     let line = host.read(&format!("/proc/{pid}/cmdline")).ok()?;
+    // The first argument that is not an option of the interpreter.
     let script = line.split('\0').skip(1).find(|word| !word.starts_with('-'))?;
     Some(script.rsplit('/').next().unwrap_or(script).to_owned())
 }

@@ -167,6 +167,7 @@ impl Wanted {
 /// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the number of a state.
 fn idle_state(text: &str) -> Wanted {
     match (switch(text), text.parse::<Micros>()) {
+        // cpuidle's states have numbers: here 0 and 1 are not a switch.
         (Some(on), _) if !matches!(text, "0" | "1") => Wanted::Exactly(Value::Switch(on)),
         (None, Ok(latency)) => Wanted::WithinLatency(latency),
         _ if text.eq_ignore_ascii_case("all") => Wanted::Exactly(Value::Switch(true)),

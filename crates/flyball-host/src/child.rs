@@ -307,6 +307,7 @@ impl Launch {
             let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
             if raw < 0 {
                 let error = io::Error::last_os_error();
+                // Without a descriptor there is no wait with a limit: it is not left running.
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
                 return Err(error);

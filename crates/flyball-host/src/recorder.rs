@@ -294,6 +294,7 @@ impl<W: Write> Recorder<'_, W> {
                 continue;
             }
             let path = format!("{folder}/{name}");
+            // Before it is read: reading follows a link.
             if let Ok(target) = self.host.link(&path) {
                 // cpuN/cpufreq, nodeN/cpuM: short and relative. A device's link into another tree would dangle.
                 if inside(folder, &target) {
@@ -326,8 +327,8 @@ impl<W: Write> Recorder<'_, W> {
                 self.writer.file(path.trim_start_matches('/'), &bytes, self.host.writable(path))?;
                 self.summary.files += 1;
             }
-            // Seen before: it counts once.
             Ok(()) => {}
+            // read(2) says that it is a folder: no question for each entry.
             Err(error) if error.errno == Errno::ISDIR => return Ok(false),
             Err(error) => self.failed(path, &error),
         }

@@ -84,7 +84,7 @@ fn present(facts: &Facts) -> Option<Answer> {
             answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
         }
         // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC); intel_pstate leaves them to firmware
-            // that controls them itself (intel_pstate_platform_pwr_mgmt_exists).
+        // that controls them itself (intel_pstate_platform_pwr_mgmt_exists).
         None => answer.fix(Fix::Firmware(
             "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to the operating system"
                 .to_owned(),
@@ -134,6 +134,7 @@ fn best(facts: &Facts) -> Option<Answer> {
 
 fn best_intel(facts: &Facts, driver: &str) -> Answer {
     let seen = |answer: Answer| answer.seen(driver_path(facts), driver);
+    // Both are intel_pstate.c: the second is its passive mode.
     if matches!(driver, "intel_pstate" | "intel_cpufreq") {
         return seen(ok(format!("Intel's own driver, {driver}")));
     }
@@ -249,6 +250,7 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
     let answer = seen(warning(format!(
         "{driver} runs although the command line requests {parameter}: the driver refused this machine"
     )));
+    // The prefix of pr_fmt in amd-pstate.c.
     let log = facts.log.as_deref().and_then(|log| log.lines().find(|line| line.contains("amd_pstate:")));
     let answer = match log {
         Some(line) => answer.seen("kernel log", line.trim()),
@@ -284,6 +286,9 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
         Some("0") => Some("an ACPI profile that is not specified".to_owned()),
         Some("4" | "7") | None if facts.family < 0x1a => {
             Some(format!("server profiles before family 1Ah (this is {:X}h)", facts.family))
+        }
+        Some("4" | "7") if !super::amd_pstate::since(facts, 6, 13) => {
+            Some("server profiles before Linux 6.13".to_owned())
         }
         _ => None,
     };

@@ -233,6 +233,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         let value = match facts.read(&path).map(|text| text.parse::<u64>()) {
             Ok(Ok(value)) => value,
             Ok(Err(_)) => return Some(unknown(format!("{path} does not hold a number"))),
+            // Kernels before 5.2 have no file for it.
             Err(_) => match facts.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS) {
                 // Bits 3:0; the rest of the register is reserved.
                 Ok(value) => value & 0xf,
@@ -252,6 +253,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         return Some(answer.set(Id::Epb, most.to_string()));
     }
     let value = *values.keys().next()?;
+    // intel_epb_restore raises 0, which firmware leaves when it does not care.
     let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
     let word =
         u8::try_from(value).ok().and_then(|value| Epb(value).word()).unwrap_or("between the named values");

@@ -88,6 +88,7 @@ pub struct CorePower {
 impl CorePower {
     /// Reads the state.
     pub fn read(host: &dyn Host, domain: Domain) -> Result<CorePower, HostError> {
+        // struct isst_core_power: get_set, socket_id, power_domain_id, enable, supported, priority_type.
         let mut argument = [0, domain.package, domain.id, 0, 0, 0];
         call(host, number::CORE_POWER_STATE, domain, "core-power state", &mut argument)?;
         Ok(CorePower {
@@ -131,6 +132,7 @@ impl Clos {
     /// `EINVAL` for a class above 3 (not sent); the errno of the call.
     pub fn read(host: &dyn Host, domain: Domain, clos: u8) -> Result<Clos, HostError> {
         check_clos(clos)?;
+        // struct isst_clos_param; the frequencies are at 4 and 6, the priority at 8.
         let mut argument = [0, domain.package, domain.id, clos, 0, 0, 0, 0, 0, 0];
         call(host, number::CLOS_PARAM, domain, "class of service", &mut argument)?;
         Ok(Clos {

@@ -67,6 +67,7 @@ impl Instance {
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
         } else if let Some(kib) = options.wished_page_kib {
+            // A wish: where the file or the memory is missing the kernel's own size stays.
             let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
         // Two pages at least, as the kernel itself takes (ring_buffer_resize()).
@@ -155,6 +156,7 @@ impl Instance {
     fn take_away(&mut self) -> Result<(), HostError> {
         let path = std::mem::take(&mut self.path);
         let files = self.tracefs.files();
+        // Removing it stops it as well; where that is refused, nothing more is recorded at least.
         let _ = files.write(&format!("{path}/tracing_on"), "0");
         files.remove_dir(&path)
     }

@@ -23,6 +23,12 @@ fn hwp_off(files: &mut Files) {
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
 }
 
+/// A kernel that leaves every server to acpi-cpufreq (amd_pstate_init).
+fn server_of_6_12(files: &mut Files) {
+    put(files, "proc/sys/kernel/osrelease", "6.12.117");
+    put(files, "sys/firmware/acpi/pm_profile", "4");
+}
+
 /// The kernel skips hardware P-states without energy preferences.
 fn hwp_without_preferences(files: &mut Files) {
     hwp_off(files);
@@ -58,6 +64,7 @@ pub fn rows() -> Vec<Row> {
     vec![
         row("driver.present", intel, no_policies, Fault),
         row("driver.best", acpi, |_| {}, Warning),
+        row("driver.best", acpi, server_of_6_12, Note),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=disable"), Warning),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=active"), Warning),
         row("driver.best", acpi, |f| put(f, format!("{CPU}/cpu0/acpi_cppc/nominal_freq"), "0"), Warning),
