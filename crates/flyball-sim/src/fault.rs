@@ -126,6 +126,7 @@ impl Fault {
         if *watched != op || !matches(pattern.as_bytes(), path.as_bytes()) {
             return None;
         }
+        // Counted whether it fires or not: `nth` is the number of the access, not of the faults.
         *seen = seen.saturating_add(1);
         (*nth == 0 || nth == seen).then(|| self.effect.clone())
     }
@@ -145,6 +146,7 @@ impl Fault {
             match (self.effect.undo(), *lasts, *every) {
                 (Some(undo), 1.., _) => {
                     self.effect = undo;
+                    // The rule becomes its own end; with `lasts` at 0 that is not undone once more.
                     *due = due.saturating_add(std::mem::take(lasts));
                 }
                 (_, _, 1..) => *due = due.saturating_add(*every),
@@ -182,6 +184,7 @@ pub(crate) fn matches(pattern: &[u8], path: &[u8]) -> bool {
         None => path.is_empty(),
         Some((b'*', rest)) => {
             let reach = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
+            // Patterns come from the user's own command line and have few stars, so backtracking costs nothing.
             (0..=reach).any(|taken| matches(rest, &path[taken..]))
         }
         Some((first, rest)) => {

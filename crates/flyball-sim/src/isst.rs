@@ -40,6 +40,7 @@ pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     let many = |count: usize, header: usize, each: usize| {
         if count == 0 || count > MOST { header } else { header + count * each }
     };
+    // The calls of several commands begin with their count, of 32 bits, or of 16 for association.
     let word = u32::from_le_bytes(head) as usize;
     let half = usize::from(u16::from_le_bytes([head[0], head[1]]));
     if number >> 8 & 0xff != MAGIC {
@@ -96,9 +97,11 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
         *to = *from;
     }
     let size = argument_size(number, head);
+    // The driver compares the whole number, so one with another direction or size is unknown too.
     if size == 0 || number != encoded(number & 0xff) {
         return Err(Errno::NOTTY);
     }
+    // What copy_from_user() gives for memory that is not the caller's.
     if argument.len() < size {
         return Err(Errno::FAULT);
     }
@@ -119,6 +122,7 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
         1 => each(argument, 4, 8, |element| {
             let cpu = u32_at(element, 0);
             let known = world.punit_cpu(cpu, tpmi)?;
+            // The driver's own copy of the number, from when the CPU came online.
             put(element, 4, &known.to_le_bytes());
             Ok(())
         }),
@@ -186,12 +190,15 @@ fn register(world: &mut World, element: &mut [u8], caller: Caller) -> Answer {
     if cpu >= world.platform.board.cpus() {
         return Err(Errno::INVAL);
     }
+    // Reading the registers needs no privilege (isst_if_msr_cmd_req).
     if write && caller != Caller::Root {
         return Err(Errno::PERM);
     }
+    // What rdmsrl_safe_on_cpu() gives for a CPU that cannot run it.
     if !world.is_online(cpu) {
         return Err(Errno::NXIO);
     }
+    // An interrupt runs the access on the CPU itself, which wakes it up.
     world.disturb(cpu);
     if write {
         world.platform.chip.write(cpu, register, u64_at(element, 16))

@@ -34,6 +34,7 @@ impl IsstDrivers {
             (Some(SstClass::MailboxMsr), 0x55) => {
                 platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
             }
+            // Where the second range of each generation ends (isst_if_mmio.c, mmio_range_devid_0 and _1).
             (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
             (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),
             (Some(SstClass::Tpmi), 0xad | 0xae | 0xaf | 0xb6 | 0xdd) if platform.since(Kernel::V6_12) => {

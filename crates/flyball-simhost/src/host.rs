@@ -51,6 +51,7 @@ impl SimHost {
     /// Boots the machine that was chosen and leads it to its state.
     pub fn open(setup: &SimSetup) -> Result<SimHost, SimError> {
         let mut machine = setup.boot()?;
+        // Before the state is replayed, which may have taken CPUs and their files away.
         setup.warn_of_idle_faults(&mut machine);
         let journal = match &setup.state {
             Some(path) => Some(state::resume(setup, path, &mut machine)?),
@@ -228,6 +229,7 @@ impl Host for SimHost {
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
+        // Before the call, which writes its answer over it.
         let asked = hex(argument);
         // The user who runs flyball is this machine's root.
         let result = inner.machine.isst(number, argument, Caller::Root);
@@ -259,6 +261,7 @@ impl Host for SimHost {
     }
 
     fn sleep(&self, time: Duration) {
+        // Not metered: only the time of programs counts for the energy at the wall.
         self.lock().machine.advance(time);
     }
 }

@@ -194,6 +194,7 @@ impl SimSetup {
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
+        // The kind of file decides what it is: a recording as one file, a description, or a recording as a directory.
         let path = Path::new(&self.name);
         if path.extension().is_some_and(|extension| extension == "facts") {
             let recorded = Archive::open(&self.name).map_err(|error| SimError::Setup(error.to_string()))?;
@@ -287,6 +288,7 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
         return Err(refuse("not a regular file"));
     }
     let mut text = String::new();
+    // One byte more than allowed, to see that it is longer; the length that the file system states may be 0 (/proc).
     file.take(MOST_TEXT as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MOST_TEXT {
         return Err(refuse("longer than 1 MiB"));

@@ -63,6 +63,7 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
         // Otherwise the next call would be appended to the torn line.
         file.set_len(whole as u64).map_err(fail)?;
     }
+    // The lock is held meanwhile, so that another command does not lead the machine on from the same state.
     replay(machine, &calls, MOST_REPLAY).map_err(not_its)?;
     Ok(file)
 }
@@ -250,6 +251,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     if text == "-" {
         return Some(Vec::new());
     }
+    // ASCII first: the slices below would panic within a character of several bytes.
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }

@@ -57,8 +57,8 @@ impl FakeMachine {
     }
 
     /// Remembers a call that must never be made: two of them fault in kernels (a core mask above the highest level in
-    /// 6.12, an association in a domain without registers in 7.2); 6.12 accepts the others, whose bits then spill into
-    /// other fields.
+    /// 6.12.107, an association in a domain without registers in 7.2); 6.12.107 accepts the others, whose bits then spill
+    /// into other fields.
     pub(crate) fn note_hazard(&self, call: u32, bytes: &[u8]) {
         // The structures of API 2 and later alone are looked at.
         if self.api == 1 {

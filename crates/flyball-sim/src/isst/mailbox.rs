@@ -48,11 +48,13 @@ pub(super) fn command(world: &mut World, element: &mut [u8], backend: Backend, c
     if is_set(command, sub, parameter) && caller != Caller::Root {
         return Err(Errno::PERM);
     }
+    // Layout of the interface register: busy 31, parameter 29:16, part 15:8, command 7:0.
     let word = BUSY | (parameter & 0x3fff) << 16 | u32::from(sub & 0xff) << 8 | u32::from(command & 0xff);
     let answer = match backend {
         Backend::MailboxMsr => by_msr(world, cpu, word, data)?,
         _ => by_pci(world, cpu, word, data)?,
     };
+    // The firmware has acted when the driver reads its answer: what it changed holds before the next step.
     world.platform.chip.silicon_mut().settle();
     put(element, 12, &answer.to_le_bytes());
     Ok(())
@@ -65,6 +67,7 @@ fn by_pci(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
     // No function of that kind on the CPU's bus: no device.
     let status = silicon.mailbox_config_read(package, INTERFACE).ok_or(Errno::INVAL)?;
     if status & BUSY != 0 {
+        // The driver polls for as long and then gives up (OS_MAILBOX_TIMEOUT_MAX_US).
         world.platform.now += WAITS_NS;
         return Err(Errno::BUSY);
     }
@@ -96,6 +99,7 @@ fn by_msr(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
 fn finish(status: u32, answer: u32) -> Answer<u32> {
     match status {
         _ if status & BUSY != 0 => Err(Errno::BUSY),
+        // A completion code other than 0, whichever: the driver has one errno for all.
         _ if status & 0xff != 0 => Err(Errno::NXIO),
         _ => Ok(answer),
     }
@@ -110,6 +114,7 @@ pub(super) fn mmio(world: &mut World, element: &mut [u8], last: u32, caller: Cal
     if write && caller != Caller::Root {
         return Err(Errno::PERM);
     }
+    // From the first range's beginning to the second's end: what lies between is let through (isst_if_mmio_rd_wr).
     if !(4..=last).contains(&register) {
         return Err(Errno::INVAL);
     }

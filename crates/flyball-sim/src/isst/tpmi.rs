@@ -1,8 +1,8 @@
 //! isst_tpmi_core.c: packages and power domains, on the 64-bit registers of each domain.
 //!
-//! Kernel 6.12 looks at next to none of its arguments: a value too large for its field spills into the next one, an index
-//! too large names another register, and two of them take the kernel down. That is modelled, because what runs on top must
-//! not rely on the later kernels' checks.
+//! Kernel 6.12 up to 6.12.107 looks at next to none of its arguments: a value too large for its field spills into the next
+//! one, an index too large names another register, and two of them take the kernel down. That is modelled, because what runs
+//! on top must not rely on the checks of later kernels (6.12.117 has most of them).
 
 use flyball_silicon::msr;
 
@@ -123,6 +123,7 @@ fn instances(world: &World, package: usize) -> Answer<(u8, u16)> {
     let count = silicon.tpmi_domains();
     let usable = |&domain: &usize| {
         let header = silicon.tpmi_read(package, domain, 0).unwrap_or(u64::MAX);
+        // 0xff is a domain that is not there; of the version only the major part, bits 7:5, must be 0.
         header & 0xff != 0xff && of(header, (5, 3)) == 0
     };
     let mask = (0..count.min(16)).filter(usable).fold(0, |mask, domain| mask | 1u16 << domain);
@@ -140,7 +141,7 @@ fn domain(world: &mut World, package: u8, number: u8) -> Answer<Domain<'_>> {
     Ok(Domain { world, package, number, cp, pp })
 }
 
-/// 6.12 asks for no privilege and no sane values.
+/// Whether the driver checks privilege and values: 6.12.107 does not.
 fn checks(world: &World) -> bool {
     world.platform.since(Kernel::V7_2)
 }
@@ -170,6 +171,7 @@ pub(super) fn call(world: &mut World, nr: u32, argument: &mut [u8], caller: Call
     match nr {
         5 => {
             let (count, mask) = instances(world, usize::from(argument[0]))?;
+            // Without one usable domain there is none to count (isst_if_get_tpmi_instance_count).
             argument[1] = if mask == 0 { 0 } else { count };
             put(argument, 2, &mask.to_le_bytes());
             Ok(0)
@@ -206,6 +208,7 @@ fn core_power(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<
         d.set(d.cp + CP_CONTROL, PRIORITY_TYPE, argument[5].into());
         return Ok(0);
     }
+    // The switch in force, which firmware may not have followed yet; control holds what was asked for.
     let status = d.read(d.cp + CP_STATUS);
     argument[3] = of(status, ENABLE) as u8;
     argument[4] = (d.read(0) >> 8 & 1) as u8;
@@ -218,6 +221,7 @@ fn clos(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     if strict && argument[3] > 3 {
         return Err(Errno::INVAL);
     }
+    // Asked here, because the domain borrows the world; refused where the driver asks.
     let allowed = may_write(world, caller);
     let mut d = domain(world, argument[1], argument[2])?;
     let register = d.cp + CLOS + 8 * u32::from(argument[3]);
@@ -306,6 +310,7 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
     }
     allowed?;
     let current = of(d.read(d.pp + PP_STATUS), LEVEL);
+    // allowed_level_mask; the level that is in force is refused too.
     if of(d.header(), (20, 8)) >> level & 1 == 0 || current == level {
         return Err(Errno::INVAL);
     }
@@ -366,6 +371,7 @@ fn level_info(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
         mhz(of(base, (8, 8))),
         mhz(of(base, (16, 8))),
         mhz(of(base, (24, 8))),
+        // The design power is in eighths of a watt.
         (of(limits, (32, 15)) / 8) as u16,
         of(limits, (47, 8)) as u16,
         mhz(of(limits, (55, 7))),
@@ -385,6 +391,7 @@ fn level_info(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     for (index, value) in fields.into_iter().enumerate() {
         put(argument, 4 + 2 * index, &value.to_le_bytes());
     }
+    // TRL_MAX_BUCKETS and TRL_MAX_LEVELS.
     put(argument, 38, &[8, 0, 6, 0]);
     numbers(argument, 42, buckets);
     for (index, register) in trl.into_iter().enumerate() {

@@ -123,12 +123,13 @@ impl Files {
             model.task.iter_mut().filter(|group| group.turns > 0).for_each(|group| group.turns = amount);
         }
         let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
+        // The state before the machine, as everywhere: the other order could deadlock with the waiters' thread (take()).
+        let mut state = lock(&self.state);
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         // Real time passes here: no run is like another.
         let engine = crate::workload::Engine::varied(model, pins.clone(), machine.now().as_nanos() as u64);
         let shared = engine.shared();
-        let mut state = lock(&self.state);
         if !state.running.add(&pins, Box::new(engine), shared.clone()) {
             return Err(Errno::BUSY);
         }
@@ -238,12 +239,14 @@ impl Files {
         }
         let mut paced = lock(&self.machine);
         if path == SETTINGS {
+            // The one command that the file takes; everything else in it is for reading.
             if data.trim_ascii() != b"reset" {
                 return Err(Errno::INVAL);
             }
             paced.reboot();
             let cpus = paced.machine().silicon().cpus() as u32;
             drop(paced);
+            // A machine that has booted has its own files as they were too.
             lock(&self.state).own = StandIns::booted(cpus);
             return Ok(());
         }
@@ -493,6 +496,7 @@ impl Filesystem for Files {
             Err(errno) => return reply.error(error(errno)),
         };
         let fixed = [".", ".."].map(str::to_owned);
+        // The offset is the number of the entry to go on with: a list that changes meanwhile may skip or repeat a name.
         for (index, name) in fixed.into_iter().chain(names).enumerate().skip(offset as usize) {
             let kind = if name == "." || name == ".." {
                 FileType::Directory

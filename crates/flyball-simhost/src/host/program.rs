@@ -25,6 +25,7 @@ struct Request {
 impl Request {
     fn parse(words: &[String]) -> Result<Request, SimError> {
         let mut request = Request { name: String::new(), amount: None, pins: Vec::new() };
+        // Words of a record may be given back as a command.
         let mut words = words.iter().filter(|word| *word != PROGRAM);
         while let Some(word) = words.next() {
             let mut value =
@@ -93,6 +94,7 @@ impl Program {
             None => Engine::new(model.clone(), pins, host.seed()),
         };
         let progress = engine.shared();
+        // A model that still runs is taken off: a machine has one program at a time here.
         host.with(|machine| machine.run(Some(Box::new(engine))));
         let started = host.now();
         Ok(Program { host, launch, model, progress, started })
@@ -107,6 +109,7 @@ impl Program {
         self.host.with(|machine| machine.run(None));
         let progress = self.progress();
         let seconds = progress.ns as f64 * 1e-9;
+        // Where a program's output would go, so that callers that read it find a result.
         self.launch.print(
             &self.model.name,
             &format!("{} {} in {seconds:.6} s, simulated\n", progress.turns, self.model.unit),
