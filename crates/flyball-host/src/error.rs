@@ -104,6 +104,7 @@ errnos!(
 impl Errno {
     /// The system's one-line description, without a number.
     pub fn describe(self) -> String {
+        // The standard library appends the number; here the symbolic name follows.
         let text = std::io::Error::from_raw_os_error(self.0).to_string();
         text.split(" (os error").next().unwrap_or_default().to_owned()
     }
@@ -126,6 +127,7 @@ impl fmt::Display for Errno {
 
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
+        // Errors that the library makes itself (an early end, text that is not UTF-8) have no number.
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
@@ -153,6 +155,7 @@ impl HostError {
 
     /// Whether the kernel said that there is no such thing, as opposed to one that cannot be read.
     pub fn is_absent(&self) -> bool {
+        // ENXIO: a device node without a driver, or without its CPU.
         matches!(self.errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NXIO)
     }
 }

@@ -116,7 +116,9 @@ pub(crate) fn bad_argument(what: impl std::fmt::Display) -> HostError {
 /// (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
 pub fn module_for(model: u32) -> Option<&'static str> {
     match model {
+        // Skylake-X and Cascade Lake: the mailbox is two MSRs (MSR_OS_MAILBOX_INTERFACE and _DATA).
         0x55 => Some("isst_if_mbox_msr"),
+        // Ice Lake to Emerald Rapids: the mailbox is a PCI device, and the classes are in MMIO space.
         0x6a | 0x6c | 0x8f | 0xcf => Some("isst_if_mbox_pci and isst_if_mmio"),
         // Granite Rapids X and D, Sierra Forest, Grand Ridge, Clearwater Forest.
         0xad | 0xae | 0xaf | 0xb6 | 0xdd => Some("intel_vsec, intel_vsec_tpmi and isst_tpmi"),

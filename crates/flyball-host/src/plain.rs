@@ -47,15 +47,16 @@ impl Host for Plain {
             return Err(HostError::new(Op::Write, path, Errno::ACCES));
         }
         // As sysfs: the file is there or it is an error, and a reader sees the old or the new value, never half.
-        let beside = file.with_file_name(format!(".{}.new", std::process::id()));
+        let temporary = file.with_file_name(format!(".{}.new", std::process::id()));
         let mut content = bytes.to_vec();
+        // Attributes are printed with a line end, however they were written.
         if content.last() != Some(&b'\n') {
             content.push(b'\n');
         }
-        let mut new = dir.replace(&beside, 0o600).map_err(fail)?;
+        let mut new = dir.replace(&temporary, 0o600).map_err(fail)?;
         std::io::Write::write_all(&mut new, &content).map_err(fail)?;
         new.set_permissions(std::fs::Permissions::from_mode(mode)).map_err(fail)?;
-        dir.rename(&beside, file).map_err(fail)
+        dir.rename(&temporary, file).map_err(fail)
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {

@@ -117,6 +117,7 @@ pub(super) fn add(
     place: &Place,
     why: Why,
 ) -> Result<(), ReadError> {
+    // One line for all of them: 512 CPUs may lack the same file.
     for absence in absences.iter_mut() {
         if let Absence::AtPlaces { from: other, knob: of, places, why: like, .. } = absence
             && (other.as_str(), *of) == (from, knob)

@@ -254,6 +254,7 @@ impl Snapshot {
                 }
             }
             Err(_) if self.is_offline(place) => absent(Why::Offline),
+            // Firmware may refuse one request and answer the others.
             Err(error) => absent(Why::NotNow(error.to_string())),
         };
         (reading, Some((setting, content)))

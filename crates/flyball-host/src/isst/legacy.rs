@@ -63,6 +63,7 @@ impl PunitCpu {
 pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>, HostError> {
     let mut answers = Vec::with_capacity(cpus.len());
     let mut rest = cpus;
+    let mut interruptions = 0;
     while !rest.is_empty() {
         let count = rest.len().min(MAX_COMMANDS);
         let mut argument = vec![0; cpu_maps_size(count)];
@@ -75,7 +76,11 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
             // The first of the row was refused: then the call itself fails, instead of counting.
             Err(error) if error.errno == Errno::INVAL => 0,
-            Err(error) if error.errno == Errno::INTR => continue,
+            // Before the first one: nothing was asked yet. Bounded, should a host answer nothing else.
+            Err(error) if error.errno == Errno::INTR && interruptions < 16 => {
+                interruptions += 1;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         for index in 0..done {

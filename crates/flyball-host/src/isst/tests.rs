@@ -144,6 +144,26 @@ fn a_refused_cpu_does_not_hide_those_after_it() {
 }
 
 #[test]
+fn a_signal_leaves_no_cpu_out() {
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let host = Calls::new(move |_, argument| {
+        let count = match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => return Err(Errno::INTR),
+            1 => 2,
+            _ => argument[0] as usize,
+        };
+        for index in 0..count {
+            let cpu = u32::from(argument[4 + 8 * index]);
+            argument[8 + 8 * index..12 + 8 * index].copy_from_slice(&(cpu << 1).to_le_bytes());
+        }
+        Ok(count as i32)
+    });
+    let answers = legacy::punit_cpus(&host, &[1, 2, 3, 4]).unwrap();
+    assert_eq!(answers, [2, 4, 6, 8].map(|raw| Some(PunitCpu(raw))));
+    assert!(legacy::punit_cpus(&Calls::new(|_, _| Err(Errno::INTR)), &[1]).is_err());
+}
+
+#[test]
 fn power_unit_numbers_split_as_the_msrs_do() {
     assert_eq!(PunitCpu(0x0930).split(true), (1, 0x26));
     assert_eq!(PunitCpu(0x0215).split(false), (1, 10));

@@ -342,6 +342,7 @@ impl LevelData {
             memory_mhz: at(18),
             cooling_type: at(20),
             core_mhz: [at(22), at(24), at(26), at(28)],
+            // At 34 is Pn of the mesh, which the driver does not fill.
             fabric_mhz: [at(30), at(32), at(36)],
             ..LevelData::default()
         };

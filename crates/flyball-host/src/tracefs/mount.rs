@@ -33,6 +33,7 @@ impl LiveFiles {
         let mut refused = None;
         for root in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
             let root = PathBuf::from(root);
+            // A file in it: the folder is there, and empty, without a mount as well.
             match fs::metadata(root.join("trace_clock")) {
                 Ok(_) => return Ok(LiveFiles { root, _mount: None }),
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -88,6 +89,7 @@ impl TraceFiles for LiveFiles {
     fn write(&self, path: &str, value: &str) -> Result<(), HostError> {
         use std::io::Write;
         let path = self.root.join(path);
+        // Without O_TRUNC, which would switch all events off (ftrace_event_set_open in kernel/trace/trace_events.c).
         let open = fs::OpenOptions::new().write(true).open(&path);
         open.and_then(|mut file| file.write_all(value.as_bytes()))
             .map_err(|error| failed(Op::Write, &path, &error))

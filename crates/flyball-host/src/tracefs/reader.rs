@@ -75,6 +75,7 @@ pub(super) struct LivePages {
 impl LivePages {
     pub(super) fn open(path: &Path) -> io::Result<LivePages> {
         let mut options = File::options();
+        // One thread may read several CPUs: an empty buffer must not hold it.
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
         Ok(LivePages { file: options.open(path)?, path: path.to_owned() })
     }
