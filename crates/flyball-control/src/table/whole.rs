@@ -112,6 +112,9 @@ pub(super) const ONLINE: Knob = Knob {
                 // With the last CPU of a policy its governor exits. The core starts it again when a CPU returns,
                 // without its tunables and without userspace's speed.
                 Disturbs::Here(effects::POLICY),
+                // Those that all policies of a governor share go with the last of them (cpufreq_exit_governor in
+                // __cpufreq_offline of cpufreq.c).
+                Disturbs::Everywhere(effects::SHARED_TUNABLES),
                 Disturbs::PinnedInterrupts,
             ],
             refusals: &[

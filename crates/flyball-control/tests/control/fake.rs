@@ -419,11 +419,16 @@ impl State {
         if governor == "userspace" && old != governor {
             policy.speed = HW_BASE;
         }
-        let used: BTreeSet<String> = self
-            .policies
-            .iter()
-            .filter(|policy| policy.exists)
-            .map(|policy| policy.governor.clone())
+        self.share_tunables();
+    }
+
+    /// A governor's shared tunables are there while a policy with CPUs has it: with the last CPU of a policy its governor exits
+    /// (cpufreq_exit_governor in __cpufreq_offline of drivers/cpufreq/cpufreq.c).
+    fn share_tunables(&mut self) {
+        let in_use = |index: &usize| self.policies[*index].exists && self.is_online(*index);
+        let used: BTreeSet<String> = (0..self.policies.len())
+            .filter(in_use)
+            .map(|index| self.policies[index].governor.clone())
             .collect();
         self.tunables.retain(|governor, _| used.contains(governor));
         for governor in used {
@@ -759,6 +764,7 @@ impl State {
                     self.govern(index, &governor);
                     self.look_again(index, 0);
                 }
+                self.share_tunables();
                 // An interrupt that has no CPU left may be on any (kernel/irq/cpuhotplug.c).
                 let online: CpuList =
                     (0..self.online.len() as u32).filter(|&cpu| self.online[cpu as usize]).collect();

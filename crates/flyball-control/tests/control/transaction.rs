@@ -477,6 +477,28 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     assert!(all(&kernel, &place.state, Scope::All));
 }
 
+/// The tunables that all policies of a governor share go when the last CPU of the last of them goes offline, and come back with
+/// the defaults.
+#[test]
+fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
+    for driver in [Driver::AcpiCpufreq, Driver::IntelPstate, Driver::AmdPstate] {
+        let kernel = Kernel::new(driver, 4, 1, 0);
+        let status = if driver == Driver::AmdPstate { "amd_pstate/status" } else { "intel_pstate/status" };
+        let _ = kernel.poke(status, "passive");
+        for (path, value) in
+            [("cpufreq/policy1/scaling_governor", "ondemand"), ("cpufreq/ondemand/rate", "77")]
+        {
+            kernel.poke(path, value).unwrap();
+        }
+        let (place, first) = (Place::new(), kernel.settings());
+        let intent = Intent::from_arguments(&["online=off"], Some("1")).unwrap();
+        set(&kernel, &place.state, &intent).unwrap();
+        assert!(!kernel.settings()["tunables"].contains("ondemand"));
+        assert!(all(&kernel, &place.state, Scope::All));
+        assert_eq!(kernel.settings(), first);
+    }
+}
+
 /// A CPU that goes offline hides what was set there: it is named, kept for later, and does not keep other commands away.
 #[test]
 fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
