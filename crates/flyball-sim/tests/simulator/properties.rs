@@ -244,6 +244,19 @@ fn a_limit_settles_later() {
     assert_eq!(machine.read(path).unwrap(), b"2000000\n");
 }
 
+/// Turbo that a register has switched off since the driver registered.
+#[test]
+fn turbo_that_firmware_switches_off_stays_off() {
+    const MISC_ENABLE: u32 = 0x1a0;
+    let path = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+    let mut machine = machine("i7-2600", Kernel::V6_12);
+    let value = machine.read_msr(0, MISC_ENABLE).unwrap();
+    machine.write_msr(0, MISC_ENABLE, value | 1 << 38).unwrap();
+    assert_eq!(machine.read(path).unwrap(), b"0\n", "the driver has not looked yet");
+    assert_eq!(machine.write(path, b"0"), Err(Errno::PERM));
+    assert_eq!(machine.read(path).unwrap(), b"1\n");
+}
+
 /// Minimum and maximum of HWP's request as the kernel writes them on the machine that was recorded (adl0).
 #[test]
 fn levels_of_hybrid_processors_are_the_recorded_ones() {

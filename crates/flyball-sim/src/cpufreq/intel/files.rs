@@ -104,10 +104,12 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // Turbo that firmware has switched off cannot be switched on here.
-    if firmware_disables_turbo(platform) && !value && platform.intel.no_turbo {
+    // Turbo that firmware has switched off cannot be switched on here; since 6.12 the attempt sets no_turbo.
+    let refused = firmware_disables_turbo(platform) && !value;
+    if refused && (platform.intel.no_turbo || platform.is(Kernel::V6_1)) {
         return Err(Errno::PERM);
     }
+    let value = value || refused;
     // store_no_turbo() ends here: nothing is refreshed for the value that is set already.
     if value == platform.intel.no_turbo {
         return Ok(());
@@ -127,7 +129,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
         }
     }
     refresh_all(cpufreq, platform);
-    Ok(())
+    if refused { Err(Errno::PERM) } else { Ok(()) }
 }
 
 /// Writes intel_pstate/max_perf_pct or min_perf_pct.
