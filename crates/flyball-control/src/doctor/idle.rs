@@ -49,12 +49,14 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
         return Some(unknown("/proc/cmdline does not exist"));
     };
     let file = "/sys/devices/system/cpu/nohz_full";
-    let isolated = listed(facts, "isolcpus").unwrap_or_default();
-    let requested = match facts.parameter("isolcpus") {
-        // isolcpus=nohz makes its own list tickless (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
-        Some(flags) if flags.split(',').any(|flag| flag == "nohz") => Some(isolated.clone()),
-        _ => listed(facts, "nohz_full"),
-    };
+    let list = listed(facts, "isolcpus").unwrap_or_default();
+    let words: Vec<&str> = facts.parameter("isolcpus").unwrap_or_default().split(',').collect();
+    let has = |flag: &str| words.contains(&flag);
+    // isolcpus=nohz makes its own list tickless; of its flags only `domain`, which is meant where there is none, isolates
+    // (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
+    let requested = if has("nohz") { Some(list.clone()) } else { listed(facts, "nohz_full") };
+    let isolates = has("domain") || !(has("nohz") || has("managed_irq"));
+    let isolated = if isolates { list } else { CpuList::new() };
     // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
     let actual = facts.read(file).ok().map(|text| match text.trim() {
         "" | "(null)" => CpuList::new(),

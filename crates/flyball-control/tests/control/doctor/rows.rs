@@ -64,7 +64,6 @@ pub fn rows() -> Vec<Row> {
     vec![
         row("driver.present", intel, no_policies, Fault),
         row("driver.best", acpi, |_| {}, Warning),
-        row("driver.best", acpi, server_of_6_12, Note),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=disable"), Warning),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=active"), Warning),
         row("driver.best", acpi, |f| put(f, format!("{CPU}/cpu0/acpi_cppc/nominal_freq"), "0"), Warning),
@@ -289,5 +288,7 @@ pub fn rows() -> Vec<Row> {
         row("storpool.autonomous-c-state", intel, |f| msr(f, 0xe2, "8402"), Warning),
         row("storpool.energy-bias", intel, |_| {}, Warning),
         row("storpool.governor", intel, |f| each_policy(f, "scaling_governor", "performance"), Warning),
+        row("driver.best", acpi, server_of_6_12, Note),
+        row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=nohz,2,3"), Note),
     ]
 }
