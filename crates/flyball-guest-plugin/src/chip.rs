@@ -12,7 +12,7 @@ use flyball_silicon::{Activity, Feedback, SharedCppc, Silicon, WorkloadClass, ms
 
 use crate::{
     layout::{PORTS, block},
-    punit::{Function, Reached},
+    punit::{Function, ServedFunction},
     settings::FAULTS,
     vfio_user::{self, Connection},
 };
@@ -217,9 +217,9 @@ impl Chip {
         bytes: &[u8],
         function: &mut Function,
     ) -> Option<Vec<u8>> {
-        let mut reached = Reached { function, silicon: &mut self.silicon, written: Vec::new() };
-        let answers = connection.take(bytes, &mut reached).ok();
-        let written = reached.written;
+        let mut served = ServedFunction { function, silicon: &mut self.silicon, written: Vec::new() };
+        let answers = connection.take(bytes, &mut served).ok();
+        let written = served.written;
         if let Some(log) = &mut self.log {
             let (ns, name) = (self.silicon.now_ns(), function.place().socket());
             for (region, offset, value) in written {

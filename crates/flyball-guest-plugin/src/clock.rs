@@ -80,7 +80,7 @@ extern "C" fn trial_set(ns: i64) {
 
 /// The offset in `mov offset(%rax),%rax` (48 8b 80 and four bytes), the first in a function's code: where it takes a
 /// function pointer out of a class.
-fn slot(function: *const c_void) -> Option<usize> {
+fn hook_offset(function: *const c_void) -> Option<usize> {
     // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot and has a fall-back.
     let code = unsafe { std::slice::from_raw_parts(function.cast::<u8>(), 47) };
     // The hook is loaded before it is called, so its load is among the first instructions of the function.
@@ -96,8 +96,8 @@ impl Clock {
         const CLASS: &CStr = c"tcg-accel-ops";
         // SAFETY: the name is a C string; the function only looks a class up.
         let class = unsafe { (clock.object_class_by_name)(CLASS.as_ptr()) }.cast::<u8>();
-        let get = slot(clock.cpus_get_virtual_clock as *const c_void);
-        let set = slot(clock.cpus_set_virtual_clock as *const c_void);
+        let get = hook_offset(clock.cpus_get_virtual_clock as *const c_void);
+        let set = hook_offset(clock.cpus_set_virtual_clock as *const c_void);
         let (Some(get), Some(set)) = (get, set) else {
             return Err(PluginError::ClockCode);
         };

@@ -213,14 +213,14 @@ impl Function {
 
 /// A function with the silicon behind it, for the time of a message.
 #[derive(Debug)]
-pub struct Reached<'a> {
+pub struct ServedFunction<'a> {
     pub function: &'a mut Function,
     pub silicon: &'a mut Silicon,
     /// What was written, for a log: region, offset, value.
     pub written: Vec<(u32, u64, u64)>,
 }
 
-impl vfio_user::Function for Reached<'_> {
+impl vfio_user::Function for ServedFunction<'_> {
     fn size(&self, region: u32) -> u64 {
         match region {
             0 => u64::from(self.function.memory),
@@ -263,9 +263,9 @@ mod tests {
         (Silicon::new(spec, 0).unwrap(), places)
     }
 
-    fn word(reached: &mut Reached<'_>, region: u32, at: u64) -> u32 {
+    fn word(served: &mut ServedFunction<'_>, region: u32, at: u64) -> u32 {
         let mut bytes = [0; 4];
-        reached.read(region, at, &mut bytes);
+        served.read(region, at, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
@@ -275,14 +275,15 @@ mod tests {
         assert_eq!(places.len(), 2);
         let place = *places.iter().find(|place| place.kind == Kind::Mailbox).unwrap();
         let mut function = Function::new(place, &silicon);
-        let mut reached = Reached { function: &mut function, silicon: &mut silicon, written: Vec::new() };
-        assert_eq!(word(&mut reached, CONFIG, 0), 0x3459_8086);
-        reached.write(CONFIG, 0xa0, &[0; 4]);
-        reached.write(CONFIG, 0xa4, &0x8000_007fu32.to_le_bytes());
-        assert_eq!(word(&mut reached, CONFIG, 0xa4) >> 31, 0, "done");
-        assert_eq!(word(&mut reached, CONFIG, 0xa0), 0x8000_0401, "version 1, levels to 4, level 0, enabled");
-        reached.write(CONFIG, 0, &[9; 4]);
-        assert_eq!(word(&mut reached, CONFIG, 0), 0x3459_8086, "what it is stays");
+        let mut served =
+            ServedFunction { function: &mut function, silicon: &mut silicon, written: Vec::new() };
+        assert_eq!(word(&mut served, CONFIG, 0), 0x3459_8086);
+        served.write(CONFIG, 0xa0, &[0; 4]);
+        served.write(CONFIG, 0xa4, &0x8000_007fu32.to_le_bytes());
+        assert_eq!(word(&mut served, CONFIG, 0xa4) >> 31, 0, "done");
+        assert_eq!(word(&mut served, CONFIG, 0xa0), 0x8000_0401, "version 1, levels to 4, level 0, enabled");
+        served.write(CONFIG, 0, &[9; 4]);
+        assert_eq!(word(&mut served, CONFIG, 0), 0x3459_8086, "what it is stays");
         assert_eq!(silicon.read_msr(0, 0x128).unwrap() & 0xffff, 0x0101);
     }
 
@@ -290,32 +291,34 @@ mod tests {
     fn the_registers_are_where_two_words_say() {
         let (mut silicon, places) = made("sst-guide", 4);
         let mut function = Function::new(places[0], &silicon);
-        let mut reached = Reached { function: &mut function, silicon: &mut silicon, written: Vec::new() };
-        reached.write(CONFIG, 0x10, &0xfea3_5000u32.to_le_bytes());
-        let base = u64::from(word(&mut reached, CONFIG, 0xd0)) << 23
-            | u64::from(word(&mut reached, CONFIG, 0xfc) & 0x7ff) << 12;
+        let mut served =
+            ServedFunction { function: &mut function, silicon: &mut silicon, written: Vec::new() };
+        served.write(CONFIG, 0x10, &0xfea3_5000u32.to_le_bytes());
+        let base = u64::from(word(&mut served, CONFIG, 0xd0)) << 23
+            | u64::from(word(&mut served, CONFIG, 0xfc) & 0x7ff) << 12;
         assert_eq!(base, 0xfea3_5000);
-        reached.write(0, 0x0c, &0x00ff_1a50u32.to_le_bytes());
-        assert_eq!(word(&mut reached, 0, 0x0c), 0x00ff_1a50);
-        assert_eq!(word(&mut reached, 0, 0x08) & 0x00ff_0000, 0x00ff_0000, "the neighbour is as it was");
+        served.write(0, 0x0c, &0x00ff_1a50u32.to_le_bytes());
+        assert_eq!(word(&mut served, 0, 0x0c), 0x00ff_1a50);
+        assert_eq!(word(&mut served, 0, 0x08) & 0x00ff_0000, 0x00ff_0000, "the neighbour is as it was");
     }
 
     #[test]
     fn tpmi_is_found_and_written_by_halves() {
         let (mut silicon, places) = made("tpmi-small", 8);
         let mut function = Function::new(places[0], &silicon);
-        let mut reached = Reached { function: &mut function, silicon: &mut silicon, written: Vec::new() };
-        assert_eq!(word(&mut reached, CONFIG, 0), 0x09a7_8086);
-        let capability = word(&mut reached, CONFIG, 0x108);
+        let mut served =
+            ServedFunction { function: &mut function, silicon: &mut silicon, written: Vec::new() };
+        assert_eq!(word(&mut served, CONFIG, 0), 0x09a7_8086);
+        let capability = word(&mut served, CONFIG, 0x108);
         let entries = u64::from(capability >> 16 & 0xff);
-        let sst = (0..entries).find(|n| word(&mut reached, 0, 8 * n) & 0xff == 5).unwrap();
-        let at = u64::from(word(&mut reached, 0, 8 * sst + 4) & 0xffff) * 1024;
-        assert_eq!(word(&mut reached, 0, 8 * sst) >> 8 & 0xff, 4, "two dies and two IO dies");
+        let sst = (0..entries).find(|n| word(&mut served, 0, 8 * n) & 0xff == 5).unwrap();
+        let at = u64::from(word(&mut served, 0, 8 * sst + 4) & 0xffff) * 1024;
+        assert_eq!(word(&mut served, 0, 8 * sst) >> 8 & 0xff, 4, "two dies and two IO dies");
         // A class of the second domain, by two writes of 32 bits.
-        let size = u64::from(word(&mut reached, 0, 8 * sst) >> 16) * 4;
-        reached.write(0, at + size + 0x28, &0x0019_0a50u32.to_le_bytes());
-        reached.write(0, at + size + 0x2c, &0u32.to_le_bytes());
-        assert_eq!(word(&mut reached, 0, at + size + 0x28), 0x0019_0a50);
-        assert_eq!(reached.written.len(), 2);
+        let size = u64::from(word(&mut served, 0, 8 * sst) >> 16) * 4;
+        served.write(0, at + size + 0x28, &0x0019_0a50u32.to_le_bytes());
+        served.write(0, at + size + 0x2c, &0u32.to_le_bytes());
+        assert_eq!(word(&mut served, 0, at + size + 0x28), 0x0019_0a50);
+        assert_eq!(served.written.len(), 2);
     }
 }

@@ -287,7 +287,7 @@ impl Scheduler {
 
     /// Takes note that a CPU which was halted or in reset runs again. False: it has to wait, since all were halted and
     /// others may wake up at the same time.
-    fn is_awake(&mut self, cpu: usize, clock: u64) -> bool {
+    fn note_awake(&mut self, cpu: usize, clock: u64) -> bool {
         if self.cpus[cpu].halted || !self.cpus[cpu].started {
             // It wakes up no earlier than what woke it: a timer at the clock's time, or another CPU. Its turn may come later,
             // but from now on it has one.
@@ -322,7 +322,7 @@ impl Scheduler {
         other: impl Fn(usize) -> u64,
     ) -> Next {
         let clock = self.clock * PS;
-        if !self.is_awake(cpu, clock) {
+        if !self.note_awake(cpu, clock) {
             self.forget(cpu);
             return Next::Leave;
         }

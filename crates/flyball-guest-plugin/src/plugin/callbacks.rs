@@ -49,11 +49,11 @@ pub(super) extern "C" fn on_apic(cpu: c_uint, _: *mut c_void) {
 }
 
 pub(super) extern "C" fn on_idle(cpu: c_uint, _: *mut c_void) {
-    Plugin::get().waits(cpu as usize, true);
+    Plugin::get().set_waiting(cpu as usize, true);
 }
 
 pub(super) extern "C" fn on_resume(cpu: c_uint, _: *mut c_void) {
-    Plugin::get().waits(cpu as usize, false);
+    Plugin::get().set_waiting(cpu as usize, false);
 }
 
 pub(super) extern "C" fn on_translation(block: *mut c_void, _: *mut c_void) {

@@ -179,7 +179,7 @@ impl Plugin {
     }
 
     /// Ends the emulator because the guest never does anything again.
-    fn is_dead(&self) {
+    fn end_dead_guest(&self) {
         let mut state = self.state();
         state.chip.end();
         eprintln!("flyball: every CPU is halted and no timer is set: the guest is dead");
@@ -214,7 +214,7 @@ impl Plugin {
                 let since = asleep.filter(|_| idle && !armed).unwrap_or_else(Instant::now);
                 asleep = (idle && !armed).then_some(since);
                 if since.elapsed() > DEAD {
-                    self.is_dead();
+                    self.end_dead_guest();
                 }
                 if !armed {
                     thread::sleep(Duration::from_micros(if idle { 500 } else { 20 }));
@@ -224,7 +224,7 @@ impl Plugin {
     }
 
     /// Open loop: a CPU begins or ends to wait.
-    pub(super) fn waits(&self, cpu: usize, waits: bool) {
+    pub(super) fn set_waiting(&self, cpu: usize, waits: bool) {
         let now = self.start.elapsed().as_nanos() as u64;
         let open = &mut self.state().open;
         let advanced_to = open.advanced_to;

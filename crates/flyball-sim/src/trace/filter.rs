@@ -8,14 +8,14 @@ use crate::kernel::Kernel;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filter {
     pub(crate) text: String,
-    tree: Tree,
+    condition: Condition,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Tree {
-    All(Vec<Tree>),
-    Any(Vec<Tree>),
-    Not(Box<Tree>),
+enum Condition {
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
     Number(Place, Op, i128),
     /// The task's name: equal to a text, or like a pattern.
     Comm(bool, String),
@@ -59,9 +59,9 @@ impl Filter {
     /// Reads a filter for an event; none where the kernel would refuse it.
     pub(crate) fn parse(text: &str, kind: Kind, kernel: Kernel) -> Option<Filter> {
         let mut parser = Parser { rest: text, kind, kernel, depth: 0 };
-        let tree = parser.any()?;
+        let condition = parser.any()?;
         parser.blank();
-        parser.rest.is_empty().then(|| Filter { text: text.trim().to_owned(), tree })
+        parser.rest.is_empty().then(|| Filter { text: text.trim().to_owned(), condition })
     }
 
     /// Whether a record of this task on this CPU passes.
@@ -73,24 +73,24 @@ impl Filter {
         bytes[2] = record.flags;
         bytes[3] = record.preempt;
         bytes[4..8].copy_from_slice(&record.pid.to_le_bytes());
-        self.tree.holds(&Seen { bytes: &bytes, pid: record.pid, cpu, comm })
+        self.condition.holds(&RecordView { bytes: &bytes, pid: record.pid, cpu, comm })
     }
 }
 
-struct Seen<'a> {
+struct RecordView<'a> {
     bytes: &'a [u8],
     pid: i32,
     cpu: u32,
     comm: &'a str,
 }
 
-impl Tree {
-    fn holds(&self, seen: &Seen<'_>) -> bool {
+impl Condition {
+    fn holds(&self, seen: &RecordView<'_>) -> bool {
         match self {
-            Tree::All(parts) => parts.iter().all(|part| part.holds(seen)),
-            Tree::Any(parts) => parts.iter().any(|part| part.holds(seen)),
-            Tree::Not(part) => !part.holds(seen),
-            Tree::Number(place, op, wanted) => {
+            Condition::All(parts) => parts.iter().all(|part| part.holds(seen)),
+            Condition::Any(parts) => parts.iter().any(|part| part.holds(seen)),
+            Condition::Not(part) => !part.holds(seen),
+            Condition::Number(place, op, wanted) => {
                 let value = match place {
                     Place::Pid => i128::from(seen.pid),
                     Place::Cpu => i128::from(seen.cpu),
@@ -106,7 +106,7 @@ impl Tree {
                     Op::Bits => value & *wanted != 0,
                 }
             }
-            Tree::Comm(equal, pattern) => is_like(pattern, seen.comm) == *equal,
+            Condition::Comm(equal, pattern) => is_like(pattern, seen.comm) == *equal,
         }
     }
 }
@@ -146,35 +146,35 @@ impl Parser<'_> {
         true
     }
 
-    fn any(&mut self) -> Option<Tree> {
+    fn any(&mut self) -> Option<Condition> {
         let mut parts = vec![self.all()?];
         while self.takes("||") {
             parts.push(self.all()?);
         }
-        Some(Tree::Any(parts))
+        Some(Condition::Any(parts))
     }
 
-    fn all(&mut self) -> Option<Tree> {
+    fn all(&mut self) -> Option<Condition> {
         let mut parts = vec![self.one()?];
         while self.takes("&&") {
             parts.push(self.one()?);
         }
-        Some(Tree::All(parts))
+        Some(Condition::All(parts))
     }
 
-    fn one(&mut self) -> Option<Tree> {
+    fn one(&mut self) -> Option<Condition> {
         self.depth += 1;
-        let tree = if self.depth > DEEPEST {
+        let condition = if self.depth > DEEPEST {
             None
         } else if self.takes("!") {
-            self.one().map(|tree| Tree::Not(Box::new(tree)))
+            self.one().map(|condition| Condition::Not(Box::new(condition)))
         } else if self.takes("(") {
             self.any().filter(|_| self.takes(")"))
         } else {
             self.comparison()
         };
         self.depth -= 1;
-        tree
+        condition
     }
 
     fn word(&mut self) -> String {
@@ -185,7 +185,7 @@ impl Parser<'_> {
         word.to_owned()
     }
 
-    fn comparison(&mut self) -> Option<Tree> {
+    fn comparison(&mut self) -> Option<Condition> {
         let name = self.word();
         if matches!(name.as_str(), "comm" | "COMM") {
             let (equal, like) = match () {
@@ -196,7 +196,7 @@ impl Parser<'_> {
             };
             let text = self.string()?;
             // An exact name has no star that means anything; task names have none.
-            return (like || !text.contains('*')).then_some(Tree::Comm(equal, text));
+            return (like || !text.contains('*')).then_some(Condition::Comm(equal, text));
         }
         let place = match name.as_str() {
             "common_pid" => Place::Pid,
@@ -214,7 +214,7 @@ impl Parser<'_> {
             Some(hex) => i128::from(u64::from_str_radix(hex, 16).ok()?),
             None => i128::from(digits.parse::<u64>().ok()?),
         };
-        Some(Tree::Number(place, op, if negative { -value } else { value }))
+        Some(Condition::Number(place, op, if negative { -value } else { value }))
     }
 
     fn string(&mut self) -> Option<String> {

@@ -15,7 +15,7 @@ fn push(out: &mut Vec<u8>, text: impl std::fmt::Display) {
     out.extend_from_slice(format!("{text}\n").as_bytes());
 }
 
-fn truth(on: bool) -> char {
+fn switch_digit(on: bool) -> char {
     if on { '1' } else { '0' }
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn read(world: &World, file: TraceFile, out: &mut Vec<u8>) -> Answer 
     match file.what {
         What::Top(name) => return top(world, instance, name, out),
         What::Cpu(cpu, name) => return per_cpu(world, instance, cpu as usize, name, out),
-        What::Option(index) => push(out, truth(instance.option(index as usize))),
+        What::Option(index) => push(out, switch_digit(instance.option(index as usize))),
         What::Events("enable") => push(out, switch(instance, kinds(kernel))),
         What::Events("header_page") => out.extend_from_slice(format::page(kernel).as_bytes()),
         What::Events(_) => out.extend_from_slice(format::EVENT.as_bytes()),
@@ -80,7 +80,7 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
         // SAVED_CMDLINES_DEFAULT (kernel/trace/trace_sched_switch.c).
         "saved_cmdlines_size" => push(out, 128),
         "timestamp_mode" => push(out, "[delta] absolute"),
-        "tracing_on" => push(out, truth(instance.on)),
+        "tracing_on" => push(out, switch_digit(instance.on)),
         "error_log" | "printk_formats" | "saved_tgids" => {}
         "tracing_cpumask" => {
             let open = (0..cpus as u32).filter(|&cpu| !instance.masked[cpu as usize]);
