@@ -172,7 +172,14 @@ fn render_applied(applied: &Applied) -> String {
     for setting in
         applied.intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from)))
     {
-        let _ = writeln!(out, "{}: already in effect", setting.from);
+        // An argument names its knob, a line of a profile does not.
+        let name = setting.name.to_string();
+        let from = if setting.from.starts_with(&name) {
+            setting.from.clone()
+        } else {
+            format!("{name}={} ({})", setting.wanted, setting.from)
+        };
+        let _ = writeln!(out, "{from}: already in effect");
     }
     out
 }
