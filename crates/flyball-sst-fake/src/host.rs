@@ -78,7 +78,7 @@ impl Host for FakeMachine {
             let now = inner.files.get(path).cloned().unwrap_or_default();
             let mut words: Vec<&str> = now.split_whitespace().collect();
             for word in text.split_whitespace() {
-                // Adding a controller twice is no error and lists it once.
+                // Adding a controller twice is not an error and lists it once.
                 words.retain(|known| *known != &word[1..]);
                 if let Some(name) = word.strip_prefix('+') {
                     words.push(name);
