@@ -39,7 +39,8 @@ fn row(knob: &Knob, out: &mut String) {
         capital(knob.title),
         knob.scope
     );
-    let _ = writeln!(out, "{}\n", knob.about);
+    // What stands between angle brackets would be taken for HTML and not be shown.
+    let _ = writeln!(out, "{}\n", knob.about.replace('<', "\\<"));
     if knob.access() == Access::ReadWrite {
         let _ = writeln!(out, "- takes: {}", knob.accepts());
     }
