@@ -365,7 +365,9 @@ impl<'a> Rounds<'a> {
             let found = now(self.host, location);
             // A limit that was announced may have been written a moment ago and not have settled: the file still shows
             // the old value, and would change after we have looked away. Written again, the request is the old one.
-            let unsettled = first && goal.is_pending();
+            // Nor does a file that answers with the same errno as before show that a write of flyball's is undone.
+            let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
+            let unsettled = first && (goal.is_pending() || unseen);
             // Turbo that flyball switched on and off again, when base frequencies moved. They have moved back by now, and
             // the driver looks only when the switch changes; the write below is the second half.
             let outdated = first
@@ -461,7 +463,8 @@ impl<'a> Rounds<'a> {
         if let Content::Unreadable(_) = found {
             // The kernel's answer is the same as before; the location does not exist any more, and need not; or it was
             // compared before its CPU went offline.
-            let is_same = goal.was == *found;
+            let restored = || self.outcome.written.iter().any(|written| written.location == *location);
+            let is_same = goal.was == *found && (goal.first_old.is_none() || restored());
             let is_hidden = Goal::is_hidden(location, found);
             let has_gone = goal.has_gone(found) && !is_hidden;
             let was_seen = is_hidden && self.seen_back.contains(location);

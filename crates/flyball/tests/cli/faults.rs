@@ -219,6 +219,27 @@ fn run(machine: &str, random: &mut Random, counts: &mut Counts) {
     }
 }
 
+/// The same errno before and after says nothing of what was written in between.
+#[test]
+fn a_preference_that_is_never_readable_is_restored() {
+    for machine in ["tpmi-small", "tpmi-small,kernel=7.2"] {
+        let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        let first = settings(&host);
+        let rule = "read cpufreq/policy*/energy_performance_preference fails EINVAL";
+        host.with(|machine| machine.inject(rule.parse().unwrap()));
+        let intent = Intent::from_arguments(&["epp=power"], None).unwrap();
+        let mut hold = Hold::begin(&host, &state, Purpose::Set, "set", None).unwrap();
+        let _ = hold.apply(&intent, &|| false);
+        drop(hold.keep());
+        let restored = hold::restore(&host, &state, "restore", Scope::All).unwrap().restoration;
+        let mut counts = Counts::default();
+        counts.claim(restored.is_exact(), machine, &first, &host);
+        assert!(counts.wrong.is_empty(), "{:?}", counts.wrong);
+    }
+}
+
 #[test]
 fn what_a_restore_claims_is_so() {
     let number = |name: &str, default| {
