@@ -19,7 +19,7 @@ use self::{
 };
 pub use self::{
     quantity::Quantity,
-    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Summary, Verdict},
+    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Steadiness, Summary, Verdict},
 };
 use crate::{
     run_directory::{Manifest, Round},

@@ -1,9 +1,12 @@
 //! The comparison as it runs: block after block, arm after arm, with settings restored at the end.
 
+mod background;
+
 use std::time::Duration;
 
 use flyball_host::Host;
 
+use self::background::Background;
 use crate::{
     analyse::half_width,
     arm::Arm,
@@ -11,7 +14,7 @@ use crate::{
     run_directory::{Boot, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
     watch::{Conditions, Counting, Moment},
-    workload::{Outcome, Stop, Workload, WorkloadError},
+    workload::{Command, Outcome, Stop, Workload, WorkloadError},
 };
 
 /// Applies the settings of an arm to a machine, and restores them.
@@ -192,6 +195,8 @@ pub struct Conductor<'a> {
     pub ignore_failure: bool,
     /// Run before each round, unmetered.
     pub prepare: Option<&'a mut dyn Workload>,
+    /// Loads that run during each round.
+    pub background: &'a [Command],
     /// Records the driver's decisions in each round that counts.
     pub tracer: Option<&'a mut dyn RoundTracer>,
     /// When this session began, in seconds since 1970: noted in the manifest.
@@ -363,16 +368,8 @@ impl Conductor<'_> {
         let notes =
             self.settings.apply(arm).map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?;
         self.pause(schedule.pause())?;
-        if let Some(prepare) = &mut self.prepare {
-            let outcome = prepare.run(self.host, schedule.tick(), &mut || (), self.stop)?;
-            if let Some(failure) = outcome.failure {
-                return Err(MeasureError::Failed {
-                    arm: arm.name.clone(),
-                    failure: format!("in --prepare: {failure}"),
-                    output: outcome.output,
-                });
-            }
-        }
+        self.prepare(arm, schedule)?;
+        let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
         // From here to the workload's start nothing may be slow: tracer, then counters, then meters, and they end in the
         // opposite order, so that each covers those within.
@@ -387,7 +384,9 @@ impl Conductor<'_> {
         // with the settings in effect.
         let mut attended = Ok(());
         let mut tick = || {
-            recording.tick();
+            if !schedule.unobserved {
+                recording.tick();
+            }
             if let (Some((tracer, _)), Ok(())) = (&mut tracer, &attended) {
                 attended = tracer.attend();
             }
@@ -405,6 +404,8 @@ impl Conductor<'_> {
                 return Err(error.into());
             }
         };
+        background.check(&arm.name)?;
+        drop(background);
         attended.map_err(failed)?;
         let trace = tracer
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
@@ -426,6 +427,20 @@ impl Conductor<'_> {
             }
         }
         Ok(Ran { notes, outcome, readings, trace, conditions })
+    }
+
+    /// Runs what goes before a round, unmetered.
+    fn prepare(&mut self, arm: &Arm, schedule: &crate::schedule::Schedule) -> Result<(), MeasureError> {
+        let Some(prepare) = &mut self.prepare else { return Ok(()) };
+        let outcome = prepare.run(self.host, schedule.tick(), &mut || (), self.stop)?;
+        match outcome.failure {
+            None => Ok(()),
+            Some(failure) => Err(MeasureError::Failed {
+                arm: arm.name.clone(),
+                failure: format!("in --prepare: {failure}"),
+                output: outcome.output,
+            }),
+        }
     }
 
     /// Lets time pass, in steps short enough to notice a request to stop.

@@ -23,16 +23,16 @@ pub mod watch;
 mod workload;
 
 pub use analyse::{
-    ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Summary, Verdict, analyse,
-    half_width,
+    ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Steadiness, Summary, Verdict,
+    analyse, half_width,
 };
 pub use arm::{Arm, ArmError, ArmSetting};
 pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError};
 pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
 pub use metric::{Better, Metric};
 pub use run_directory::{
-    Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory, TraceNote, VERSION,
-    WorkloadNote,
+    BackgroundNote, Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory,
+    Sampled, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};

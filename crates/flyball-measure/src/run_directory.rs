@@ -88,12 +88,36 @@ pub struct WorkloadNote {
     /// The command line of a server that ran meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Vec<String>>,
+    /// Loads that ran during every round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundNote>,
     /// A shell command that ran before each round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
     /// Whether failing rounds were passed over.
     #[serde(default)]
     pub ignore_failure: bool,
+}
+
+/// A load that ran during every round.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct BackgroundNote {
+    /// As it was named.
+    pub name: String,
+    pub argv: Vec<String>,
+    /// The CPUs that it was kept on, in list form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+}
+
+impl BackgroundNote {
+    /// Its name and where it ran.
+    pub fn title(&self) -> String {
+        match &self.cpus {
+            Some(cpus) => format!("{} on CPUs {cpus}", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// That the machine was kept quiet around all rounds, and how.
@@ -170,10 +194,22 @@ pub struct TraceNote {
     /// Frequency while running, weighted by that time, all CPUs together, GHz; if the events show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
+    /// Means over the driver's records, as the kernel's selftest takes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Milliseconds from a changed request until the frequency has gone half the way, the median; where the events
     /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<f64>,
+}
+
+/// Plain means over all records of a driver's decisions, of all CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Sampled {
+    pub des_perf: f64,
+    pub ghz: Option<f64>,
+    /// Percent.
+    pub load: Option<f64>,
 }
 
 /// One round: one run of the workload under one arm.
@@ -533,6 +569,7 @@ pub(crate) mod tests {
                 cpus: None,
                 directory: None,
                 server: None,
+                background: Vec::new(),
                 prepare: None,
                 ignore_failure: false,
             },
@@ -545,6 +582,7 @@ pub(crate) mod tests {
                 cool_down: 0.0,
                 interval: 0.25,
                 confidence: 0.99,
+                unobserved: false,
             },
             quiet: None,
             boots: Vec::new(),

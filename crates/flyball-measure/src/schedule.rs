@@ -42,6 +42,9 @@ pub struct Schedule {
     pub interval: f64,
     /// The confidence of intervals and verdicts: 0.99.
     pub confidence: f64,
+    /// Meters are read before and after a round, never during it: a reading can wake the CPUs that are measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unobserved: bool,
 }
 
 impl Schedule {
@@ -57,6 +60,10 @@ impl Schedule {
 
     /// Time between two readings of the meters.
     pub fn tick(&self) -> Duration {
+        // Ctrl-C ends a wait too.
+        if self.unobserved {
+            return Duration::from_secs_f64(Schedule::LONGEST_INTERVAL);
+        }
         // A millisecond at least: reading the meters takes tens of microseconds and must not become the workload.
         Duration::from_secs_f64(self.interval.clamp(0.001, Schedule::LONGEST_INTERVAL))
     }
@@ -99,6 +106,7 @@ mod tests {
             cool_down: 0.0,
             interval: 0.25,
             confidence: 0.99,
+            unobserved: false,
         }
     }
 

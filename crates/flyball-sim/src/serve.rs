@@ -9,7 +9,6 @@ mod files;
 mod namespace;
 mod open;
 mod own;
-mod several;
 mod supervise;
 mod wait;
 

@@ -6,7 +6,9 @@
 mod engine;
 mod model;
 mod noise;
+mod several;
 
 pub use engine::{Engine, Progress, Shared};
 pub use model::{Group, Place, Variation, Workload, WorkloadError};
 pub use noise::Noise;
+pub use several::Several;

@@ -40,7 +40,7 @@ impl Boot {
         values.into_iter().find(|value| words.contains(value))
     }
 
-    fn value<'a>(&'a self, key: &str) -> Option<&'a str> {
+    pub(crate) fn value<'a>(&'a self, key: &str) -> Option<&'a str> {
         self.options.iter().rev().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
     }
 }

@@ -14,7 +14,10 @@ use std::{
 use flyball_host::{
     Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, terminal, tracefs::Tracefs,
 };
-use flyball_sim::{Caller, SimMachine};
+use flyball_sim::{
+    Caller, SimMachine,
+    workload::{Engine, Several, Shared},
+};
 
 pub use self::program::PROGRAM;
 use self::{program::Program, tracing::SimTracing};
@@ -43,6 +46,8 @@ struct Inner {
     failed: bool,
     /// The number of the run, if runs are to differ by chance.
     run: Option<u64>,
+    /// The models that run.
+    running: Several,
     /// Joules that the whole machine has drawn while programs were waited for, and seconds of that.
     wall_energy: (f64, f64),
 }
@@ -67,6 +72,7 @@ impl SimHost {
             notes_reads,
             failed: false,
             run: None,
+            running: Several::default(),
             wall_energy: (0.0, 0.0),
         };
         Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
@@ -97,6 +103,25 @@ impl SimHost {
     /// Does something with the machine itself.
     pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
         work(&mut self.lock().machine)
+    }
+
+    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` where one of them is taken.
+    fn begin(&self, cpus: &[u32], load: Engine) -> bool {
+        let mut inner = self.lock();
+        let shared = load.shared();
+        let free = inner.running.add(cpus, Box::new(load), shared);
+        let all = inner.running.clone();
+        inner.machine.run(Some(Box::new(all)));
+        free
+    }
+
+    /// Ends the load with this progress.
+    fn finish(&self, load: &Shared) {
+        let mut inner = self.lock();
+        inner.running.end(load);
+        if inner.running.is_empty() {
+            inner.machine.run(None);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -144,6 +169,7 @@ impl Software for SimHost {
         // The clock of the host goes on over a reboot, as a wall clock does; the machine's own begins at 0.
         inner.before += ran;
         inner.machine = machine;
+        inner.running = Several::default();
         Ok(())
     }
 

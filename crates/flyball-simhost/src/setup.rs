@@ -166,6 +166,14 @@ impl SimSetup {
                         })?);
                 }
                 Some(("fault", value)) => choice.faults.push(value.replace(';', ",").parse()?),
+                // A list on the kernel's command line: boot=nohz_full=3,7.
+                _ if part.starts_with(|c: char| c.is_ascii_digit()) && !choice.boot.is_empty() => {
+                    let mut words = part.split_whitespace();
+                    if let (Some(last), Some(more)) = (choice.boot.last_mut(), words.next()) {
+                        *last += &format!(",{more}");
+                    }
+                    choice.boot.extend(words.map(str::to_owned));
+                }
                 _ => {
                     return Err(format!(
                         "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \

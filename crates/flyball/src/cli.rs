@@ -138,6 +138,14 @@ pub enum Command {
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(commands::intel_speed_select::Args),
 
+    /// A drop-in replacement for the kernel's tracer of amd-pstate: its options, and the CSV files that it leaves.
+    #[command(name = "amd_pstate_trace.py")]
+    AmdPstateTrace(commands::tracer_dropin::Args),
+
+    /// The same for the tracer of intel_pstate.
+    #[command(name = "intel_pstate_tracer.py")]
+    IntelPstateTracer(commands::tracer_dropin::Args),
+
     /// Print the manual.
     Man(commands::man::Args),
 

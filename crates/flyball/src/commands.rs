@@ -30,4 +30,5 @@ pub mod sim;
 pub mod sst;
 pub mod task;
 pub mod trace;
+pub mod tracer_dropin;
 pub mod verify;

@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "save"]),
     ("Measure", &["compare", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
-    ("Trace the driver", &["trace"]),
+    ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
     ("Other machines", &["sim", "guest", "record"]),
     ("flyball itself", &["man", "completions", "help"]),
 ];
@@ -261,8 +261,8 @@ mod tests {
                 letters.entry(short).or_default().entry(format!("--{long}")).or_default().push(path.clone());
             }
             for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-                // That tool's letters are the kernel's.
-                if below.get_name() != "intel-speed-select" {
+                // The letters of drop-ins are the kernel's.
+                if below.get_name() != "intel-speed-select" && !below.get_name().ends_with(".py") {
                     all.push((format!("{path} {}", below.get_name()).trim().to_owned(), below.clone()));
                 }
             }

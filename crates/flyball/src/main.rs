@@ -25,6 +25,7 @@ mod knob_arguments;
 mod machine;
 mod output;
 mod paint;
+mod pin;
 mod process;
 mod profiles;
 mod quiet_machine;
@@ -34,9 +35,9 @@ mod terminal;
 mod time;
 mod workloads;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _, error::ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _, error::ErrorKind};
 use flyball_control::plan::PlanError;
 use flyball_host::{Host, Live, bounds::NotingAllocator};
 
@@ -45,7 +46,7 @@ use crate::{
     commands::{
         apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
         man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
-        save, set, show, sim, sst, task, trace, verify,
+        save, set, show, sim, sst, task, trace, tracer_dropin, verify,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -73,7 +74,8 @@ fn main() -> ExitCode {
     }
     let color = ColorWhen::of_process();
     terminal::use_colours(color.choice());
-    if std::env::args_os().len() == 1 {
+    let words = words();
+    if words.len() == 1 {
         // Without a command it says what there are. `flyball | less` shows it, too.
         // Neither an error nor clap's list: a user who types the name alone asks what it is.
         return match output::line(help::first_screen(help_width())) {
@@ -81,7 +83,7 @@ fn main() -> ExitCode {
             Err(failure) => failure.exit.into(),
         };
     }
-    let cli = match parse(color) {
+    let cli = match parse(color, &words) {
         Ok(cli) => cli,
         Err(error) => return rejected(&error),
     };
@@ -107,14 +109,23 @@ fn help_width() -> usize {
     terminal::columns().unwrap_or(100).min(120)
 }
 
+/// The words of this process. Called through a link with the name of a kernel's tracer, that is the command.
+fn words() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(name) = words.first().and_then(|program| tracer_dropin::of_link(program)) {
+        words.insert(1, name.into());
+    }
+    words
+}
+
 /// Parses the command line.
-fn parse(color: ColorWhen) -> Result<Cli, clap::Error> {
-    let parsed = Cli::command().color(color.choice()).try_get_matches();
+fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
+    let parsed = Cli::command().color(color.choice()).try_get_matches_from(words);
     let matches = parsed.map_err(|error| match error.kind() {
         // Help is made to fit the terminal, which costs time that other commands need not spend.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let command = help::command(Cli::command(), help_width()).color(color.choice());
-            command.try_get_matches().err().unwrap_or(error)
+            command.try_get_matches_from(words).err().unwrap_or(error)
         }
         _ => error,
     })?;
@@ -192,5 +203,10 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
         Command::Guardian(_) => guardian::run(context),
         Command::IntelSpeedSelect(args) => intel_speed_select::run(context, args),
+        Command::AmdPstateTrace(args) | Command::IntelPstateTracer(args) => {
+            tracer_dropin::run(context, args, |words| {
+                run_command(Cli::try_parse_from(words).map_err(Failure::usage)?)
+            })
+        }
     }
 }

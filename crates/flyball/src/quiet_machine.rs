@@ -14,6 +14,13 @@ use crate::{
     exit::{Exit, Failure},
 };
 
+/// Whether meters are read during a round or run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Observer {
+    /// Only before and after it.
+    None,
+}
+
 /// The options that say how quiet, and for which CPUs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Quiet {

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum as _;
 use flyball_host::{CpuList, Host, Kind, Software};
 use flyball_measure::{
-    Better, Command, Metric,
+    BackgroundNote, Better, Command, Metric,
     preset::{Preset, Reader},
+    task,
 };
 
 use flyball_simhost::PROGRAM;
 
-use crate::exit::Failure;
+use crate::{exit::Failure, pin::Pin};
 
 /// Built-in workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -26,13 +28,34 @@ pub enum Known {
     Tbench,
     /// A model of a browser benchmark: bursts of work and pauses (simulated machines only).
     Speedometer,
+    /// A model of an interpreter that calls functions, as pyperformance's bm_call_simple (simulated machines only).
+    CallSimple,
     /// A model of an idle system (simulated machines only).
     Idle,
     /// User time of `make test` (or --target) in the source tree --source, as in the kernel's gitsource test.
     Gitsource,
 }
 
-#[derive(Debug, clap::Args)]
+/// The loads of `--beside`, by the names of the simulator's models of them.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Load {
+    Spin,
+    Memory,
+    Bursts,
+}
+
+impl Load {
+    /// What runs it.
+    pub fn of_measure(self) -> task::Load {
+        match self {
+            Load::Spin => task::Load::Spin,
+            Load::Memory => task::Load::Memory,
+            Load::Bursts => task::Load::Bursts,
+        }
+    }
+}
+
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
     /// A built-in workload instead of a command.
@@ -63,9 +86,18 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "TARGET", default_value = "test")]
     pub target: String,
 
-    /// CPUs that the workload may use.
+    /// CPUs that the workload may use; best:N for those of the cores that firmware ranks highest (preferred cores).
     #[arg(long, value_name = "CPUS")]
-    pub pin: Option<CpuList>,
+    pub pin: Option<Pin>,
+
+    /// A load that runs during every round of every arm: spin, memory, bursts, or a shell command; on a simulated machine any
+    /// model. Can be given several times.
+    #[arg(long, value_name = "LOAD")]
+    pub beside: Vec<String>,
+
+    /// CPUs of the load that --beside names; the second belongs to the second, and so on.
+    #[arg(long, value_name = "CPUS")]
+    pub beside_pin: Vec<CpuList>,
 
     /// What measures performance: 'time', a benchmark whose output flyball can parse, or a regular expression with one
     /// group. Known benchmarks are recognised by their command line; other commands are measured by wall time.
@@ -89,6 +121,13 @@ pub struct WorkloadArgs {
     pub command: Vec<String>,
 }
 
+impl WorkloadArgs {
+    /// The CPUs that the workload may use, if not all.
+    pub fn cpus(&self, host: &dyn Host) -> Result<Option<CpuList>, Failure> {
+        self.pin.as_ref().map(|pin| pin.cpus(host)).transpose()
+    }
+}
+
 /// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Direction {
@@ -101,8 +140,16 @@ pub struct PreparedWorkload {
     pub command: Command,
     /// A server that must run meanwhile.
     pub server: Option<Vec<String>>,
+    /// Loads that run during each round.
+    pub background: Vec<BackgroundNote>,
     /// A shell command to run before each round.
     pub prepare: Option<String>,
+}
+
+impl PreparedWorkload {
+    fn of(command: Command) -> PreparedWorkload {
+        PreparedWorkload { command, server: None, background: Vec::new(), prepare: None }
+    }
 }
 
 /// The workload that the arguments describe, for this machine.
@@ -128,16 +175,35 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Fa
             let mut command = Command::new(args.command.clone());
             // Before --metric, which overrides it.
             command.reader = Reader::of_command(&args.command);
-            PreparedWorkload { command, server: None, prepare: None }
+            PreparedWorkload::of(command)
         }
         (Some(known), true) => known.make(host, args)?,
     };
     if let Some(reader) = reader(args)? {
         made.command.reader = reader;
     }
-    made.command.cpus.clone_from(&args.pin);
+    made.command.cpus = args.cpus(host)?;
     made.prepare.clone_from(&args.prepare);
+    made.background = background(args, |load| match Load::from_str(load, false) {
+        Ok(_) => own_task(&["load", load]),
+        Err(_) => Ok(["/bin/sh", "-c", load].map(str::to_owned).to_vec()),
+    })?;
     Ok(made)
+}
+
+/// The loads that run during each round, with the command line of each.
+fn background(
+    args: &WorkloadArgs,
+    argv: impl Fn(&str) -> Result<Vec<String>, Failure>,
+) -> Result<Vec<BackgroundNote>, Failure> {
+    if args.beside_pin.len() > args.beside.len() {
+        return Err(Failure::usage("there are more --beside-pin than --beside"));
+    }
+    let loads = args.beside.iter().enumerate().map(|(place, name)| {
+        let cpus = args.beside_pin.get(place).map(ToString::to_string);
+        Ok(BackgroundNote { name: name.clone(), argv: argv(name)?, cpus })
+    });
+    loads.collect()
 }
 
 /// The model of a workload, for a machine in software.
@@ -151,9 +217,9 @@ fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Resul
     }
     let name = match (&args.model, args.workload) {
         (Some(path), _) => path.display().to_string(),
-        (None, Some(known)) => clap::ValueEnum::to_possible_value(&known)
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default(),
+        (None, Some(known)) => {
+            known.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        }
         (None, None) => return Err(Failure::usage("nothing to run: give --workload NAME or --model FILE")),
     };
     // The first word marks the record of a comparison as one of a model.
@@ -168,8 +234,13 @@ fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Resul
         None => Metric::wall_time(),
     };
     command.reader = Reader::Model { metric };
-    command.cpus.clone_from(&args.pin);
-    Ok(PreparedWorkload { command, server: None, prepare: None })
+    command.cpus = args.cpus(host)?;
+    let background = background(args, |load| {
+        let argv = [PROGRAM, load, "--endless"].map(str::to_owned).to_vec();
+        software.model(&argv).map_err(|error| Failure::usage(format!("--beside: {error}")))?;
+        Ok(argv)
+    })?;
+    Ok(PreparedWorkload { background, ..PreparedWorkload::of(command) })
 }
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
@@ -206,7 +277,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
 }
 
 /// The command line of one of flyball's own tasks.
-fn task(words: &[&str]) -> Result<Vec<String>, Failure> {
+fn own_task(words: &[&str]) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
     // The words of a workload are kept in the manifest, which is JSON.
@@ -225,12 +296,12 @@ impl Known {
                 // As many as perf bench makes.
                 let amount = amount(1_000_000);
                 let title = format!("sched-pipe, {amount} round trips");
-                (task(&["sched-pipe", &amount])?, preset(Preset::SchedPipe), title, None)
+                (own_task(&["sched-pipe", &amount])?, preset(Preset::SchedPipe), title, None)
             }
             Known::Spin => {
                 let amount = amount(1000);
                 let title = format!("spin, {amount} million steps");
-                (task(&["spin", &amount])?, preset(Preset::Spin), title, None)
+                (own_task(&["spin", &amount])?, preset(Preset::Spin), title, None)
             }
             Known::Io4k => {
                 let file = args
@@ -240,7 +311,7 @@ impl Known {
                 let name = file.to_str().ok_or_else(|| Failure::usage("--file: the path is not UTF-8"))?;
                 let amount = amount(20_000);
                 let title = format!("io-4k, {amount} reads of {name}");
-                (task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
+                (own_task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
             }
             Known::Tbench => {
                 // tools/testing/selftests/amd-pstate/run.sh: 100 s and 128 clients.
@@ -250,7 +321,7 @@ impl Known {
                 let title = format!("tbench, {jobs} clients, {seconds} s");
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
             }
-            Known::Speedometer | Known::Idle => {
+            Known::Speedometer | Known::CallSimple | Known::Idle => {
                 return Err(Failure::usage(
                     "this workload is a model and runs only on a simulated machine: -M sim:NAME",
                 ));
@@ -285,6 +356,6 @@ impl Known {
             }
             command.directory = Some(tree.clone());
         }
-        Ok(PreparedWorkload { command, server, prepare: None })
+        Ok(PreparedWorkload { server, ..PreparedWorkload::of(command) })
     }
 }

@@ -18,6 +18,14 @@ pub(super) const CHECKS: &[Check] = &[
         run: nohz_full,
     },
     Check {
+        id: "conflict.observer",
+        group: Group::Conflicts,
+        why: "Reading a register of a tickless CPU interrupts it, so that a benchmark there can measure its observer.",
+        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, the packages, the kernel's release",
+        covers: &[],
+        run: observer,
+    },
+    Check {
         id: "conflict.cpuidle",
         group: Group::Conflicts,
         why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
@@ -41,6 +49,74 @@ fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
     Some(cpus)
 }
 
+const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
+
+/// CPUs that the kernel keeps free of other work.
+struct CpusApart {
+    isolated: CpuList,
+    /// The tickless CPUs, as the kernel reports them.
+    actual: Option<CpuList>,
+    /// The tickless CPUs that the command line asks for.
+    requested: Option<CpuList>,
+}
+
+impl CpusApart {
+    fn of(facts: &Facts) -> CpusApart {
+        let list = listed(facts, "isolcpus").unwrap_or_default();
+        let words: Vec<&str> = facts.parameter("isolcpus").unwrap_or_default().split(',').collect();
+        let has = |flag: &str| words.contains(&flag);
+        // isolcpus=nohz makes its own list tickless; of its flags only `domain`, which is meant where there is none, isolates
+        // (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
+        let requested = if has("nohz") { Some(list.clone()) } else { listed(facts, "nohz_full") };
+        let isolates = has("domain") || !(has("nohz") || has("managed_irq"));
+        let isolated = if isolates { list } else { CpuList::new() };
+        // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
+        let actual = facts.read(NOHZ_FULL).ok().map(|text| match text.trim() {
+            "" | "(null)" => CpuList::new(),
+            list => list.parse().unwrap_or_default(),
+        });
+        CpusApart { isolated, actual, requested }
+    }
+}
+
+/// Which of flyball's readings interrupt CPUs that are to be left alone. Counters of /proc and of thermal_throttle do not.
+fn observer(facts: &Facts) -> Option<Answer> {
+    let Some(cmdline) = facts.cmdline.as_deref() else {
+        return Some(unknown("/proc/cmdline does not exist"));
+    };
+    let CpusApart { isolated, actual, requested } = CpusApart::of(facts);
+    let apart = actual.or(requested).unwrap_or_default().union(&isolated).intersection(&facts.present);
+    if apart.is_empty() {
+        let what = "no CPU is isolated or tickless, so that reading meters interrupts none that must not be";
+        return Some(ok(what).seen("/proc/cmdline", shorten(cmdline)));
+    }
+    // arch/x86/lib/msr-smp.c: rdmsr_safe_on_cpu() sends an interrupt to the CPU for each register.
+    let mut readings = vec![format!("registers (APERF, MPERF) of CPUs {apart}")];
+    // One CPU of a package answers for it: rapl_msr_read_raw(), and coretemp's rdmsr_on_cpu().
+    let leads: CpuList = facts
+        .first_of_packages()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(_, cpu)| cpu)
+        .filter(|cpu| apart.contains(*cpu))
+        .collect();
+    if !leads.is_empty() {
+        readings.push(format!("energy and temperature of a package by CPU {leads}"));
+    }
+    // arch_freq_get_on_cpu() interrupted the CPU until the tick took over the counting.
+    if facts.kernel_version().is_some_and(|version| ((4, 13)..(5, 18)).contains(&version)) {
+        readings.push(format!("scaling_cur_freq of CPUs {apart}"));
+    }
+    Some(
+        note(format!("isolated or tickless CPUs are interrupted by reading {}", readings.join("; ")))
+            .seen("isolated or tickless", apart.to_string())
+            .fix(Fix::Person(
+                "measure with --observer none (compare, quiet bench), which reads nothing during a round"
+                    .to_owned(),
+            )),
+    )
+}
+
 /// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick, and
 /// with RCU callbacks offloaded, nothing calls it while one task runs, and the CPU keeps whatever speed it had; which of
 /// these conditions hold decides between fault and note.
@@ -48,20 +124,8 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
     };
-    let file = "/sys/devices/system/cpu/nohz_full";
-    let list = listed(facts, "isolcpus").unwrap_or_default();
-    let words: Vec<&str> = facts.parameter("isolcpus").unwrap_or_default().split(',').collect();
-    let has = |flag: &str| words.contains(&flag);
-    // isolcpus=nohz makes its own list tickless; of its flags only `domain`, which is meant where there is none, isolates
-    // (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
-    let requested = if has("nohz") { Some(list.clone()) } else { listed(facts, "nohz_full") };
-    let isolates = has("domain") || !(has("nohz") || has("managed_irq"));
-    let isolated = if isolates { list } else { CpuList::new() };
-    // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
-    let actual = facts.read(file).ok().map(|text| match text.trim() {
-        "" | "(null)" => CpuList::new(),
-        list => list.parse().unwrap_or_default(),
-    });
+    let file = NOHZ_FULL;
+    let CpusApart { isolated, actual, requested } = CpusApart::of(facts);
     let tickless = actual.clone().or(requested.clone()).unwrap_or_default();
     let place = |answer: Answer| match &actual {
         Some(cpus) if cpus.is_empty() => answer.seen(file, "none"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     quantity::Quantity,
-    report::{ArmReport, Comparison, Summary, Verdict},
+    report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
 };
 use crate::{
     metric::Better,
@@ -14,22 +14,70 @@ use crate::{
 
 /// The logarithms of `other` over `base`, block by block, in the order of blocks.
 pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {
+    log_pairs(base, other).into_iter().map(|(base, other)| other - base).collect()
+}
+
+/// The logarithms of both, block by block, in the order of blocks.
+fn log_pairs(base: &Summary, other: &Summary) -> Vec<(f64, f64)> {
     let known: BTreeMap<(usize, usize), f64> =
         base.points.iter().map(|point| ((point.boot, point.block), point.value)).collect();
-    let mut ratios: Vec<((usize, usize), f64)> = other
+    let mut pairs: Vec<((usize, usize), (f64, f64))> = other
         .points
         .iter()
         .filter_map(|point| {
             let key = (point.boot, point.block);
-            let other = *known.get(&key)?;
+            let base = *known.get(&key)?;
             // Of two negative numbers the ratio would be a number, and say the opposite.
-            let ratio = (point.value / other).ln();
-            (point.value > 0.0 && other > 0.0 && ratio.is_finite()).then_some((key, ratio))
+            let positive = point.value > 0.0 && base > 0.0;
+            let logs = (base.ln(), point.value.ln());
+            (positive && logs.0.is_finite() && logs.1.is_finite()).then_some((key, logs))
         })
         .collect();
     // Rounds of a resumed comparison are not in the order of blocks, and the bootstrap depends on the order.
-    ratios.sort_by_key(|(key, _)| *key);
-    ratios.into_iter().map(|(_, ratio)| ratio).collect()
+    pairs.sort_by_key(|(key, _)| *key);
+    pairs.into_iter().map(|(_, pair)| pair).collect()
+}
+
+/// How the scatter of two arms compares; `verdict` and correction are the caller's.
+fn steadiness(base: &Summary, other: &Summary) -> Option<Steadiness> {
+    let relative = |summary: &Summary| Some(summary.deviation? / summary.mean);
+    let away = |logs: Vec<f64>| -> Option<Vec<f64>> {
+        let middle = stats::median(&logs)?;
+        Some(logs.into_iter().map(|log| (log - middle).abs()).collect())
+    };
+    let pairs = log_pairs(base, other);
+    let p = if pairs.is_empty() {
+        let logs = |summary: &Summary| summary.points.iter().map(|point| point.value.ln()).collect();
+        stats::rank_sum(&away(logs(base))?, &away(logs(other))?)?
+    } else {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        let differences: Vec<f64> = away(a)?.iter().zip(away(b)?).map(|(a, b)| b - a).collect();
+        stats::signed_rank(&differences).p
+    };
+    Some(Steadiness {
+        deviations: (relative(base)?, relative(other)?),
+        p,
+        p_corrected: p,
+        verdict: Verdict::NoDifferenceShown,
+    })
+}
+
+/// Gives the verdicts on steadiness, corrected as those on the medians are.
+fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64) {
+    let p: Vec<f64> = comparisons.iter().filter_map(|one| Some(one.steadiness?.p)).collect();
+    let mut corrected = stats::holm(&p).into_iter();
+    for comparison in comparisons {
+        let decided = !matches!(comparison.verdict, Verdict::TooFewRounds);
+        let Some(found) = &mut comparison.steadiness else { continue };
+        found.p_corrected = corrected.next().unwrap_or(found.p);
+        found.verdict = match found.p_corrected <= alpha {
+            true if found.deviations.1 > found.deviations.0 => Verdict::Worse,
+            true => Verdict::Better,
+            false if decided => Verdict::NoDifferenceShown,
+            // As many rounds are needed as for the medians: both tests have the same smallest p.
+            false => Verdict::TooFewRounds,
+        };
+    }
 }
 
 /// Compares every arm with the first in one quantity.
@@ -71,6 +119,9 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
         } else {
             Verdict::NoDifferenceShown
         };
+    }
+    if quantity == Quantity::Performance {
+        judge_steadiness(&mut found, alpha);
     }
     found
 }
@@ -134,6 +185,7 @@ fn compare_two(
         p_corrected: p,
         delta,
         verdict: Verdict::NoDifferenceShown,
+        steadiness: (base.quantity == Quantity::Performance).then(|| steadiness(base, other)).flatten(),
         shows: spread.and_then(|spread| stats::mean_shift_shown(pairs, spread, alpha, 0.9)).map(f64::exp_m1),
         // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed difference costs another run.
         rounds_for_one_percent: spread.map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),

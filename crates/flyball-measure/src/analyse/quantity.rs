@@ -12,6 +12,8 @@ use crate::{
 pub enum Quantity {
     /// The workload's own metric.
     Performance,
+    /// How long each operation takes, of a workload that makes one after the other (io-4k).
+    Latency,
     /// Energy of the packages.
     Energy,
     /// Performance per watt.
@@ -41,14 +43,21 @@ pub enum Quantity {
     TraceFrequency,
     /// From request to frequency, by the driver's trace.
     Lag,
+    /// Desired performance, the mean over the driver's records.
+    DesiredPerformance,
+    /// Frequency, likewise.
+    SampledFrequency,
+    /// Load, likewise.
+    SampledLoad,
 }
 
 impl Quantity {
     /// Those that verdicts are given for.
     pub const JUDGED: [Quantity; 3] = [Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
 
-    pub(super) const ALL: [Quantity; 16] = [
+    pub(super) const ALL: [Quantity; 20] = [
         Quantity::Performance,
+        Quantity::Latency,
         Quantity::Energy,
         Quantity::PerWatt,
         Quantity::Dram,
@@ -64,6 +73,9 @@ impl Quantity {
         Quantity::Decisions,
         Quantity::TraceFrequency,
         Quantity::Lag,
+        Quantity::DesiredPerformance,
+        Quantity::SampledFrequency,
+        Quantity::SampledLoad,
     ];
 
     /// Its name, unit and direction for a workload with this metric.
@@ -71,6 +83,7 @@ impl Quantity {
         let lower = |name: &str, unit: &str| Metric::new(name, unit, Better::Lower);
         match self {
             Quantity::Performance => workload.clone(),
+            Quantity::Latency => lower("latency", "us"),
             Quantity::Energy => lower("energy", "J"),
             Quantity::PerWatt => workload.per_watt(),
             Quantity::Dram => lower("DRAM energy", "J"),
@@ -86,6 +99,9 @@ impl Quantity {
             Quantity::Decisions => lower("decisions", "/s"),
             Quantity::TraceFrequency => Metric::new("traced frequency", "GHz", Better::Higher),
             Quantity::Lag => lower("lag", "ms"),
+            Quantity::DesiredPerformance => lower("desired performance", ""),
+            Quantity::SampledFrequency => Metric::new("frequency of the records", "GHz", Better::Higher),
+            Quantity::SampledLoad => lower("load of the records", "%"),
         }
     }
 
@@ -96,6 +112,12 @@ impl Quantity {
         let outcome = &round.outcome;
         match self {
             Quantity::Performance => outcome.value,
+            // A rate of operations one after the other is the inverse of the time that each takes.
+            Quantity::Latency => {
+                let one_by_one =
+                    manifest.workload.name.starts_with("io-4k") && manifest.workload.metric.is_rate();
+                one_by_one.then(|| Some(1e6 / outcome.value?)).flatten()
+            }
             Quantity::Energy => joules(Domain::Package),
             Quantity::PerWatt => {
                 // Where only the platform is metered, that is the energy to count; in no round the one here and the
@@ -133,6 +155,9 @@ impl Quantity {
             }
             Quantity::TraceFrequency => round.trace.as_ref()?.ghz,
             Quantity::Lag => round.trace.as_ref()?.lag_ms,
+            Quantity::DesiredPerformance => Some(round.trace.as_ref()?.sampled?.des_perf),
+            Quantity::SampledFrequency => round.trace.as_ref()?.sampled?.ghz,
+            Quantity::SampledLoad => round.trace.as_ref()?.sampled?.load,
         }
     }
 }

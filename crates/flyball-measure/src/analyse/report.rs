@@ -117,6 +117,19 @@ pub enum Verdict {
     TooFewRounds,
 }
 
+/// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe),
+/// by ranks and pair by pair.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Steadiness {
+    /// Standard deviations as fractions of the means: the base's, then the arm's.
+    pub deviations: (f64, f64),
+    pub p: f64,
+    /// The same, corrected for the number of arms.
+    pub p_corrected: f64,
+    /// Whether the arm is steadier (better) or less steady (worse) than the base.
+    pub verdict: Verdict,
+}
+
 /// Two arms compared in one quantity.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
@@ -141,6 +154,9 @@ pub struct Comparison {
     pub delta: f64,
     /// What is said.
     pub verdict: Verdict,
+    /// Whether the arm's rounds scatter more or less than the base's; of performance only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadiness: Option<Steadiness>,
     /// The smallest change that this many rounds with this noise show in 9 of 10 cases.
     pub shows: Option<f64>,
     /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.

@@ -88,6 +88,42 @@ fn a_setting_does_not_differ_from_itself() {
     }
 }
 
+/// Rounds of two arms that share drift and disturbances, whose own noise differs by a factor; `skewed` makes it lognormal.
+fn unsteady(seed: u64, factor: f64, blocks: usize, skewed: bool) -> Steadiness {
+    let mut random = Noise::new(seed);
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut rounds = Vec::new();
+    for block in 0..blocks {
+        for arm in 0..2 {
+            let noise = 0.01 * if arm == 1 { factor } else { 1.0 } * random.draw();
+            let noise = if skewed { noise.abs().sqrt() * 0.1 } else { noise };
+            rounds.push(round(block, arm, 10.0 * (1.0 + block as f64 * 1e-4) * noise.exp()));
+        }
+    }
+    // Without the medians' intervals, which take most of the time of a report.
+    let counted: Vec<&Round> = rounds.iter().collect();
+    let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
+    compare(&manifest, &arms, Quantity::Performance)[0].steadiness.expect("performance has one")
+}
+
+#[test]
+fn a_less_steady_arm_is_found_and_seldom_invented() {
+    for (blocks, skewed) in [(10, false), (15, false), (30, false), (15, true), (30, true)] {
+        let is_wrong = |seed: &u64| {
+            let verdict = unsteady(*seed, 1.0, blocks, skewed).verdict;
+            matches!(verdict, Verdict::Better | Verdict::Worse)
+        };
+        let wrong = (0..1000).filter(is_wrong).count();
+        println!("steadiness: {wrong} of 1000 called different, {blocks} blocks, skewed {skewed}");
+        // 1 % is the level; the deviations are from medians that the rounds give themselves.
+        assert!(wrong <= 20, "{wrong} of 1000, {blocks} blocks, skewed {skewed}");
+    }
+    let found = (0..200).filter(|seed| unsteady(*seed, 3.0, 30, false).verdict == Verdict::Worse).count();
+    println!("steadiness: {found} of 200 found at three times the deviation, 30 blocks");
+    assert!(found >= 180, "{found} of 200");
+}
+
 #[test]
 fn a_planted_slowdown_is_found() {
     // 2 % on a quiet workload (0.5 % from round to round), and on one that is disturbed now and then.

@@ -175,6 +175,7 @@ impl Session {
         let meters = Meters::find(&self.host, None);
         let mut settings = &self.settings;
         Conductor {
+            background: &[],
             host: &self.host,
             settings: &mut settings,
             workload: &mut self.workload,

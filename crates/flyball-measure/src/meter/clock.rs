@@ -92,11 +92,13 @@ impl Clocks {
             .unwrap_or_default();
         let wanted: Vec<u32> =
             online.iter().filter(|cpu| cpus.is_none_or(|only| only.contains(*cpu))).collect();
-        // Some hypervisors let the registers be read and return 0 for good.
+        // Some hypervisors let the registers be read and return 0 for good. On a machine in software 0 is a count: it has just
+        // been booted, and a CPU that has been idle since then has not counted.
+        let counts = |mperf: u64| mperf > 0 || host.software().is_some();
         let registers: Vec<u32> = wanted
             .iter()
             .copied()
-            .filter(|cpu| read_registers(host, *cpu).is_some_and(|registers| registers.mperf > 0))
+            .filter(|cpu| read_registers(host, *cpu).is_some_and(|registers| counts(registers.mperf)))
             .collect();
         // Spread over the list, so that all packages and kinds of core are among them.
         let step = wanted.len().div_ceil(FILES).max(1);

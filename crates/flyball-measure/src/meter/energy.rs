@@ -118,7 +118,12 @@ impl EnergyMeters {
         // files only root may read. Meters are never mixed: the same package would count twice.
         for find in [powercap, event, hwmon] {
             match find(host) {
-                Ok(meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
+                Ok(mut meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
+                    // The whole machine's power is another quantity than the packages' energy: of ACPI's power meter, in addition.
+                    if meters.iter().all(|(source, _)| source.domain != Domain::Platform) {
+                        let whole = hwmon(host).unwrap_or_default().into_iter();
+                        meters.extend(whole.filter(|(source, _)| source.domain == Domain::Platform));
+                    }
                     return (EnergyMeters { meters }, None);
                 }
                 Ok(_) => {}

@@ -91,6 +91,19 @@ fn the_platform_is_counted_once() {
 }
 
 #[test]
+fn the_whole_machine_is_metered_in_addition() {
+    let tree = Tree::new(&[
+        ("sys/class/powercap/intel-rapl:0/name", "package-0\n"),
+        ("sys/class/powercap/intel-rapl:0/energy_uj", "7000000\n"),
+        ("sys/class/hwmon/hwmon0/name", "power_meter\n"),
+        ("sys/class/hwmon/hwmon0/power1_average", "150000000\n"),
+    ]);
+    let meters = Meters::find(&tree.host(), None);
+    let domains: Vec<Domain> = meters.list().energy.iter().map(|source| source.domain).collect();
+    assert_eq!(domains, [Domain::Package, Domain::Platform]);
+}
+
+#[test]
 fn a_zone_that_goes_away_makes_no_number() {
     let tree = Tree::new(ZONES);
     let host = tree.host();

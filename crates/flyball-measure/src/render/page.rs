@@ -241,6 +241,7 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     if let Some(cpus) = &report.workload.cpus {
         facts.push(fact("pinned to", format!("CPUs {cpus}")));
     }
+    facts.extend(report.workload.background.iter().map(|load| fact("meanwhile", load.title())));
     let schedule = &report.schedule;
     facts.push(fact(
         "schedule",

@@ -17,6 +17,7 @@ pub struct Screen<P> {
 pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     [
         Quantity::Performance,
+        Quantity::Latency,
         Quantity::Time,
         Quantity::Energy,
         Quantity::Dram,

@@ -76,6 +76,9 @@ pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: S
             head: short(quantity, report),
             cells: report.arms.iter().map(|arm| plus_minus(arm, quantity).into()).collect(),
         });
+        if quantity == Quantity::Performance {
+            all.push(deviation(report));
+        }
         if quantity == Quantity::PerWatt {
             all.push(relative(report, quantity));
         }
@@ -103,6 +106,18 @@ fn in_words(column: &Column) -> String {
     let [name, unit] = &column.head;
     let value = column.cells.first().map_or("-", Cell::text);
     if unit.is_empty() { format!("{value} {name}") } else { format!("{name} {value} {unit}") }
+}
+
+/// The standard deviation of performance, in percent of the mean.
+fn deviation(report: &Report) -> Column {
+    let share = |arm: &ArmReport| {
+        let summary = arm.summary(Quantity::Performance)?;
+        Some(summary.deviation? / summary.mean).filter(|share| share.is_finite())
+    };
+    let cell = |arm: &ArmReport| {
+        share(arm).map_or_else(|| "-".into(), |share| format!("{:.2}", share * 100.0).into())
+    };
+    Column { head: ["std dev".to_owned(), "%".to_owned()], cells: report.arms.iter().map(cell).collect() }
 }
 
 /// A quantity in percent of the first arm's.

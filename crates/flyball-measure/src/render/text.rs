@@ -12,7 +12,7 @@ use super::{
     table::{differences, medians},
 };
 use crate::{
-    analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
+    analyse::{ArmReport, Comparison, Quantity, Report, Steadiness, Verdict},
     metric::Better,
     numbers::{level, number, percent, probability},
     schedule::Length,
@@ -30,6 +30,9 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     out.push_str(&medians(report, &arms, screen));
     out.push('\n');
     out.push_str(&judgement(report, &arms, screen));
+    for line in steadiness(report) {
+        let _ = writeln!(out, "{line}");
+    }
     if !report.notes.is_empty() {
         out.push('\n');
     }
@@ -52,6 +55,9 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     writeln!(out, "workload  {}", one_line(report.workload.name.clone()))?;
     if let Some(cpus) = &report.workload.cpus {
         writeln!(out, "pinned    to CPUs {cpus}")?;
+    }
+    for load in &report.workload.background {
+        writeln!(out, "meanwhile {}", one_line(load.title()))?;
     }
     writeln!(out, "metric    {}, {way}", one_line(format!("{} in {}", metric.name, metric.unit)))?;
     let machine = &report.machine;
@@ -120,6 +126,39 @@ fn judgement<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>)
         }
     };
     comparisons.iter().map(painted).collect()
+}
+
+/// Which arms scatter more or less than the first, or that none is shown to.
+pub(super) fn steadiness(report: &Report) -> Vec<String> {
+    let all: Vec<(&Comparison, Steadiness)> =
+        report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
+    let Some((first, _)) = all.first() else { return Vec::new() };
+    let base = &report.arms[first.base].name;
+    let said = |(one, found): &(&Comparison, Steadiness)| {
+        let word = match found.verdict {
+            Verdict::Better => "steadier",
+            Verdict::Worse => "less steady",
+            Verdict::NoDifferenceShown | Verdict::TooFewRounds => return None,
+        };
+        let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
+        Some(format!(
+            "{}: standard deviation {} against {} of {base} (p = {}): {word}.",
+            report.arms[one.arm].name,
+            share(found.deviations.1),
+            share(found.deviations.0),
+            probability(found.p_corrected)
+        ))
+    };
+    let shown: Vec<String> = all.iter().filter_map(said).collect();
+    let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
+    if shown.is_empty() && judged {
+        let least = all.iter().map(|(_, found)| found.p_corrected).fold(1.0, f64::min);
+        return vec![format!(
+            "steadiness: no difference from {base} shown (p = {} or more).",
+            probability(least)
+        )];
+    }
+    shown
 }
 
 /// One sentence for each comparison.

@@ -8,15 +8,27 @@ use crate::{
     stats,
 };
 
-/// The values of one row: freq, load, performance, energy, performance per watt.
-type Row = [Option<f64>; 5];
+/// The cells of one row: desired performance, freq, load, performance, energy, performance per watt.
+type Row = [Option<f64>; 6];
 
-const COLUMNS: [Quantity; 5] =
-    [Quantity::Frequency, Quantity::Busy, Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
+/// What a column has of an arm: the first quantity that its rounds have.
+const COLUMNS: [&[Quantity]; 6] = [
+    &[Quantity::DesiredPerformance],
+    // As the script takes them, over the driver's records; without a trace, what the processor counted.
+    &[Quantity::SampledFrequency, Quantity::Frequency],
+    &[Quantity::SampledLoad, Quantity::Busy],
+    &[Quantity::Performance],
+    &[Quantity::Energy],
+    &[Quantity::PerWatt],
+];
 
-/// The report as a sheet. Desired performance is not measured here and stays empty. Averages are means, as in the
-/// selftest; percentages are cut after four digits. Of a simulated or emulated machine the first two lines have one cell more that
-/// says so.
+/// The place of a column.
+const PERFORMANCE: usize = 3;
+const ENERGY: usize = 4;
+const PER_WATT: usize = 5;
+
+/// The report as a sheet. Averages are means, as in the selftest; percentages are cut after four digits. Of a simulated or
+/// emulated machine the first two lines have one cell more that says so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
@@ -35,47 +47,100 @@ pub fn write(report: &Report) -> String {
         clean(&metric.unit),
         clean(&metric.per_watt().unit)
     );
-    let mut averages: Vec<(String, [String; 5])> = Vec::new();
+    let mut averages: Vec<Option<[String; 6]>> = Vec::new();
     for arm in &report.arms {
         let arm_name = clean(&arm.name);
-        for (index, row) in rounds(arm).iter().enumerate() {
-            let cells = row.map(|value| value.map_or_else(String::new, plain));
-            let _ = writeln!(out, "{arm_name}, {}, , {}", index + 1, cells.join(", "));
+        let rows = rounds(arm);
+        for (index, row) in rows.iter().enumerate() {
+            let _ = writeln!(out, "{arm_name}, {}, {}", index + 1, cells(row, metric.is_rate()).join(", "));
         }
-        if arm.rounds > 0 {
-            let cells = COLUMNS.map(|quantity| {
-                let values: Vec<f64> = arm
-                    .summary(quantity)
-                    .map_or_else(Vec::new, |s| s.points.iter().map(|p| p.value).collect());
-                stats::mean(&values).map_or_else(String::new, plain)
-            });
-            let _ = writeln!(out, "{arm_name}, Average, , {}", cells.join(", "));
-            averages.push((arm_name, cells));
+        // Of the cells as they are printed, as awk takes them from the script's files.
+        let printed = |row: &Row, column: usize| plain(row[column]?).parse::<f64>().ok();
+        let mean = |column: usize| {
+            stats::mean(&rows.iter().filter_map(|row| printed(row, column)).collect::<Vec<_>>())
+        };
+        let row: Row = std::array::from_fn(mean);
+        let average = (arm.rounds > 0).then(|| cells(&row, metric.is_rate()));
+        if let Some(cells) = &average {
+            let _ = writeln!(out, "{arm_name}, Average, {}", cells.join(", "));
         }
+        averages.push(average);
     }
-    if let Some(((base, first), others)) = averages.split_first() {
-        for (name, cells) in others {
-            let percent: Vec<String> = first
-                .iter()
-                .zip(cells)
-                .map(|(a, b)| {
-                    let (a, b) = (Decimal::parse(a)?, Decimal::parse(b)?);
-                    Some(b.minus(a).times(100)?.over(a, 4)?.to_string())
-                })
-                .map(Option::unwrap_or_default)
-                .collect();
-            // Spelled as the script spells it, for those who look for it.
-            let _ = writeln!(out, "{base} VS {name}, Comprison(%), , {}", percent.join(", "));
-        }
+    for (base, other) in pairs(&report.arms) {
+        let (Some(first), Some(second)) = (&averages[base], &averages[other]) else { continue };
+        let percent: Vec<String> = first
+            .iter()
+            .zip(second)
+            .map(|(a, b)| {
+                let (a, b) = (Decimal::parse(a)?, Decimal::parse(b)?);
+                Some(b.minus(a).times(100)?.over(a, 4)?.to_string())
+            })
+            .map(Option::unwrap_or_default)
+            .collect();
+        // Spelled as the script spells it, for those who look for it.
+        let (base, other) = (clean(&report.arms[base].name), clean(&report.arms[other].name));
+        let _ = writeln!(out, "{base} VS {other}, Comprison(%), {}", percent.join(", "));
     }
     out
 }
 
-/// Rounds by boot and block, with what each quantity has of them.
+/// The pairs of arms that are compared. Of a cross product, as the selftest's two governors with two drivers: those that differ
+/// in one setting, in its order (calc_comp_tbench: first the last setting). Of other arms: each with the first.
+fn pairs(arms: &[ArmReport]) -> Vec<(usize, usize)> {
+    let knob = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
+    let knobs = |arm: &ArmReport| arm.settings.iter().map(knob).collect::<Vec<_>>();
+    let first = arms.first().map(knobs).unwrap_or_default();
+    if first.len() < 2 || arms.iter().any(|arm| knobs(arm) != first) {
+        return (1..arms.len()).map(|other| (0, other)).collect();
+    }
+    let mut pairs = Vec::new();
+    for place in (0..first.len()).rev() {
+        for (base, a) in arms.iter().enumerate() {
+            for (other, b) in arms.iter().enumerate().skip(base + 1) {
+                let differ: Vec<usize> =
+                    (0..first.len()).filter(|at| a.settings[*at] != b.settings[*at]).collect();
+                if differ == [place] {
+                    pairs.push((base, other));
+                }
+            }
+        }
+    }
+    pairs
+}
+
+/// A row's cells as text. Performance per watt is made of the other cells, as the script does it.
+fn cells(row: &Row, is_rate: bool) -> [String; 6] {
+    let mut cells = row.map(|value| value.map_or_else(String::new, plain));
+    if let Some(text) = per_watt(row, &cells, is_rate) {
+        cells[PER_WATT] = text;
+    }
+    cells
+}
+
+/// `(TIME_LIMIT-1) * throughput / energy` to four digits, or `1 / energy` to nine, cut off as bc does. None where the rate was
+/// not taken over a whole number of seconds.
+fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
+    let value = row[PER_WATT]?;
+    let energy = Decimal::parse(&cells[ENERGY])?;
+    if !is_rate {
+        // Of a latency, performance per watt is something else.
+        let close = (value * row[ENERGY]? - 1.0).abs() < 1e-3;
+        return close.then(|| Some(Decimal::parse("1")?.over(energy, 9)?.to_string()))?;
+    }
+    let seconds = value * row[ENERGY]? / row[PERFORMANCE]?;
+    // A simulated round ends with a step of a millisecond.
+    if seconds < 0.5 || (seconds / seconds.round() - 1.0).abs() > 2e-3 {
+        return None;
+    }
+    Some(Decimal::parse(&cells[PERFORMANCE])?.times(seconds.round() as i64)?.over(energy, 4)?.to_string())
+}
+
+/// Rounds by boot and block, with what each column has of them.
 fn rounds(arm: &ArmReport) -> Vec<Row> {
     let mut rows: std::collections::BTreeMap<(usize, usize), Row> = std::collections::BTreeMap::new();
-    for (place, quantity) in COLUMNS.into_iter().enumerate() {
-        for point in arm.summary(quantity).map_or(&[][..], |summary| &summary.points) {
+    for (place, quantities) in COLUMNS.into_iter().enumerate() {
+        let summary = quantities.iter().find_map(|quantity| arm.summary(*quantity));
+        for point in summary.map_or(&[][..], |summary| &summary.points) {
             rows.entry((point.boot, point.block)).or_default()[place] = Some(point.value);
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Host, Launch, User};
+use flyball_host::{CpuList, Host, Launch, Process, User};
 
 use super::{
     Outcome, Stop, Workload, WorkloadError,
@@ -56,11 +56,31 @@ impl Command {
         }
     }
 
-    fn launch(&self, stdout: File, stderr: File) -> Launch {
+    /// Starts it, discards what it prints, and does not wait for it.
+    pub(crate) fn start_silently(&self, host: &dyn Host) -> Result<Box<dyn Process>, WorkloadError> {
+        host.spawn(self.launch().silent()).map_err(|cause| self.not_started(cause))
+    }
+
+    fn not_started(&self, cause: std::io::Error) -> WorkloadError {
+        let program = self.argv.first().cloned().unwrap_or_default();
+        let hint = match cause.kind() {
+            // The whole of a line in one word is how other tools take it.
+            std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
+                "; a line for a shell is given as: -- sh -c 'LINE'".to_owned()
+            }
+            std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
+            std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
+                "; are the CPUs of --pin online?".to_owned()
+            }
+            _ => String::new(),
+        };
+        WorkloadError::Start { program, cause, hint }
+    }
+
+    fn launch(&self) -> Launch {
         let program = self.argv.first().map_or("", String::as_str);
-        let mut launch = Launch::new(program, self.argv.get(1..).unwrap_or_default())
-            .as_user(self.user.as_ref())
-            .output_to(stdout, stderr);
+        let mut launch =
+            Launch::new(program, self.argv.get(1..).unwrap_or_default()).as_user(self.user.as_ref());
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);
         }
@@ -98,21 +118,8 @@ impl Workload for Command {
         let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
         let (mut stdout, mut stderr) = (capture()?, capture()?);
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
-        let mut running = host.spawn(self.launch(clone(&stdout)?, clone(&stderr)?)).map_err(|cause| {
-            let program = self.argv.first().cloned().unwrap_or_default();
-            let hint = match cause.kind() {
-                // The whole of a line in one word is how other tools take it.
-                std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
-                    "; a line for a shell is given as: -- sh -c 'LINE'".to_owned()
-                }
-                std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
-                std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
-                    "; are the CPUs of --pin online?".to_owned()
-                }
-                _ => String::new(),
-            };
-            WorkloadError::Start { program, cause, hint }
-        })?;
+        let launch = self.launch().output_to(clone(&stdout)?, clone(&stderr)?);
+        let mut running = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
         let ended = loop {
             match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
                 // The end comes before the stop flag: a command that has ended by itself needs no signal.

@@ -69,6 +69,47 @@ pub fn spin(rounds: u64) -> Duration {
     start.elapsed()
 }
 
+/// What keeps CPUs busy while something else is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Arithmetic without pause.
+    Spin,
+    /// Reads and writes of more memory than caches hold.
+    Memory,
+    /// Arithmetic for 10 ms, then 10 ms of sleep.
+    Bursts,
+}
+
+/// Runs a load on each CPU that this process may use, until it is killed.
+pub fn load(kind: Load) -> ! {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    for _ in 1..threads {
+        std::thread::spawn(move || load_one(kind));
+    }
+    load_one(kind)
+}
+
+fn load_one(kind: Load) -> ! {
+    // Some milliseconds of work at any frequency.
+    const STEPS: u64 = 1_000_000;
+    const BURST: Duration = Duration::from_millis(10);
+    // More than the part of the last cache that a core has: 4 Mi words are 32 MiB.
+    let mut words = vec![1_u64; if kind == Load::Memory { 4 << 20 } else { 0 }];
+    loop {
+        match kind {
+            Load::Spin => drop(spin(STEPS)),
+            Load::Memory => words.iter_mut().for_each(|word| *word = black_box(word.wrapping_mul(3))),
+            Load::Bursts => {
+                let start = Instant::now();
+                while start.elapsed() < BURST {
+                    spin(STEPS / 10);
+                }
+                std::thread::sleep(BURST);
+            }
+        }
+    }
+}
+
 /// What [`random_reads`] found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reads {

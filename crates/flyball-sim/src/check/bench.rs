@@ -25,6 +25,17 @@ pub(super) struct Span {
     pub(super) joules: f64,
     pub(super) seconds: f64,
     pub(super) wall_watts: f64,
+    /// Time not idle, over CPUs and time, percent.
+    pub(super) load: f64,
+    /// Mean level asked for (AMD).
+    pub(super) des_perf: Option<f64>,
+}
+
+impl Span {
+    /// Mean of turbostat's Bzy_MHz, GHz.
+    pub(super) fn ghz(&self) -> f64 {
+        self.bzy_mhz.iter().sum::<f64>() / self.bzy_mhz.len() as f64 / 1000.0
+    }
 }
 
 /// A machine and what runs on it.
@@ -32,6 +43,8 @@ pub(super) struct Bench {
     pub(super) machine: SimMachine,
     wall: f64,
     mhz: f64,
+    /// Levels asked for: their sum and how many were read.
+    asked: (f64, u64),
 }
 
 impl Bench {
@@ -46,7 +59,7 @@ impl Bench {
         let mhz = f64::from(spec.clock.tsc_khz) / 1000.0;
         let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect(), ..Boot::default() };
         let machine = SimMachine::boot(spec, kernel, boot, 0)?;
-        Ok(Bench { machine, wall: 0.0, mhz })
+        Ok(Bench { machine, wall: 0.0, mhz, asked: (0.0, 0) })
     }
 
     /// Writes a file under /sys/devices/system/cpu.
@@ -74,6 +87,21 @@ impl Bench {
             self.machine.advance(Duration::from_millis(part));
             self.wall += self.machine.silicon().platform_power().0 * part as f64 * 0.001;
             left -= part;
+            self.read_requests();
+        }
+    }
+
+    /// Desired performance of each CPU, as amd-pstate has it in the request register (bits 23:16).
+    fn read_requests(&mut self) {
+        let silicon = self.machine.silicon();
+        for cpu in 0..silicon.cpus() {
+            if let Ok(request) = silicon.read_msr(cpu, flyball_silicon::msr::AMD_CPPC_REQ) {
+                let desired = request >> 16 & 0xff;
+                // 0: the driver is not bound, or leaves the choice to the processor.
+                if desired > 0 {
+                    self.asked = (self.asked.0 + desired as f64, self.asked.1 + 1);
+                }
+            }
         }
     }
 
@@ -89,6 +117,7 @@ impl Bench {
     pub(super) fn run(&mut self, workload: &Workload, cpus: &[u32]) -> (Progress, Span) {
         let shared = self.start(workload, cpus);
         let from = self.mark();
+        self.asked = (0.0, 0);
         let mut guard = 0;
         while !self.machine.is_idle() && guard < 1_000_000 {
             self.wait(0.01);
@@ -114,6 +143,9 @@ impl Bench {
     pub(super) fn since(&mut self, from: &Mark) -> Span {
         let now = self.mark();
         let seconds = now.seconds - from.seconds;
+        let mperf = |mark: &Mark| mark.counters.iter().map(|both| both.1 as f64).sum::<f64>();
+        let whole = seconds * self.mhz * 1e6 * now.counters.len() as f64;
+        let load = (mperf(&now) - mperf(from)) / whole.max(1.0) * 100.0;
         let bzy_mhz = now
             .counters
             .iter()
@@ -127,6 +159,8 @@ impl Bench {
             bzy_mhz,
             joules: now.joules - from.joules,
             seconds,
+            load,
+            des_perf: (self.asked.1 > 0).then(|| self.asked.0 / self.asked.1 as f64),
             wall_watts: (now.wall_joules - from.wall_joules) / seconds.max(1e-9),
         }
     }

@@ -20,12 +20,12 @@ use fuser::{
 use super::{
     open::{Open, Paced, State, error, lock, take},
     own::{SETTINGS, StandIns, WORK},
-    several::Several,
     wait::{Waiters, Waiting},
 };
 use crate::{
     errno::{Answer, Errno},
     machine::Kind,
+    workload::Several,
 };
 
 /// How long the kernel may keep what a directory's name stands for. Files and links are asked for each time, because a

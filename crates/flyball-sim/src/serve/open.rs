@@ -6,10 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{own::StandIns, several::Several};
+use super::own::StandIns;
 use crate::{
     errno::{Answer, Errno},
     machine::SimMachine,
+    workload::Several,
 };
 
 /// A machine whose clock follows the real one.

@@ -25,6 +25,14 @@ fn all(world: &World) -> String {
     cpu_list(0..world.platform.board.cpus())
 }
 
+/// The CPUs of a list on the kernel's command line; flags may come before it (`isolcpus=domain,3-5`).
+fn asked_for(world: &World, name: &str) -> Vec<u32> {
+    let text = world.boot.value(name).unwrap_or_default();
+    let lists = text.split(',').filter(|part| part.starts_with(|c: char| c.is_ascii_digit()));
+    let cpus = crate::text::read_cpu_list(&lists.collect::<Vec<_>>().join(",")).unwrap_or_default();
+    cpus.into_iter().filter(|&cpu| cpu < world.platform.board.cpus()).collect()
+}
+
 pub(super) static CPUS: &[Attribute] = &[
     ro("online", |world, _, out| line(out, cpu_list(world.online()))),
     ro("offline", |world, _, out| {
@@ -34,10 +42,14 @@ pub(super) static CPUS: &[Attribute] = &[
     ro("present", |world, _, out| line(out, all(world))),
     // CONFIG_NR_CPUS of Debian's kernels, less one (drivers/base/cpu.c).
     ro("kernel_max", |_, _, out| line(out, 8191)),
-    ro("isolated", |_, _, out| line(out, "")),
-    // Without nohz_full= the mask was never allocated, and older kernels print the null pointer with %*pbl.
+    ro("isolated", |world, _, out| line(out, cpu_list(asked_for(world, "isolcpus").into_iter()))),
     ro("nohz_full", |world, _, out| {
-        line(out, if world.platform.since(Kernel::V6_18) { "" } else { "(null)" })
+        let cpus = asked_for(world, "nohz_full");
+        // Without nohz_full= the mask was never allocated, and older kernels print the null pointer with %*pbl.
+        if cpus.is_empty() && !world.platform.since(Kernel::V6_18) {
+            return line(out, "(null)");
+        }
+        line(out, cpu_list(cpus.into_iter()))
     }),
     ro("modalias", |world, _, out| {
         let board = &world.platform.board;

@@ -17,6 +17,9 @@ pub struct Workload {
     /// Ends after this time, s; 0: when all turns are done.
     #[serde(default)]
     pub seconds: f64,
+    /// The unit of a result, if it is not turns per second.
+    #[serde(default)]
+    pub result: Option<String>,
     /// A result is turns per second times this.
     #[serde(default = "one")]
     pub scale: f64,
@@ -139,6 +142,8 @@ const FILES: &[(&str, &str)] = &[
     ("gitsource", include_str!("../../workloads/gitsource.toml")),
     ("tbench", include_str!("../../workloads/tbench.toml")),
     ("speedometer", include_str!("../../workloads/speedometer.toml")),
+    ("memory", include_str!("../../workloads/memory.toml")),
+    ("bursts", include_str!("../../workloads/bursts.toml")),
     ("io-4k", include_str!("../../workloads/io-4k.toml")),
 ];
 

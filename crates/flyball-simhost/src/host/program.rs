@@ -14,17 +14,19 @@ pub const PROGRAM: &str = "sim:workload";
 /// A model that does not end would run for ever: all that end do so within this much of the machine's time.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What is run, as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS]`.
+/// What is run, as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS] [--endless]`.
 #[derive(Debug)]
 struct Request {
     name: String,
     amount: Option<u64>,
     pins: Vec<u32>,
+    /// It has no end of its own: a background load.
+    endless: bool,
 }
 
 impl Request {
     fn parse(words: &[String]) -> Result<Request, SimError> {
-        let mut request = Request { name: String::new(), amount: None, pins: Vec::new() };
+        let mut request = Request { name: String::new(), amount: None, pins: Vec::new(), endless: false };
         // Words of a record may be given back as a command.
         let mut words = words.iter().filter(|word| *word != PROGRAM);
         while let Some(word) = words.next() {
@@ -38,6 +40,7 @@ impl Request {
                         amount.ok_or_else(|| SimError::Setup(format!("amount '{text}' is not a count")))?,
                     );
                 }
+                "--endless" => request.endless = true,
                 "--pin" => {
                     let list: Result<CpuList, _> = value("--pin")?.parse();
                     let list = list.map_err(|error| SimError::Setup(format!("--pin: {error}")))?;
@@ -67,7 +70,8 @@ pub(crate) fn invalid(error: SimError) -> io::Error {
 pub(crate) fn model(words: &[String]) -> Result<flyball_host::Model, SimError> {
     let request = Request::parse(words)?;
     let model = workload_model(&request.name, request.amount)?;
-    let rate_unit = (model.seconds > 0.0).then(|| format!("{}/s", model.unit));
+    let rate_unit =
+        (model.seconds > 0.0).then(|| model.result.unwrap_or_else(|| format!("{}/s", model.unit)));
     Ok(flyball_host::Model { name: model.name, rate_unit })
 }
 
@@ -85,17 +89,25 @@ impl Program {
     /// Puts the model that `launch` names to work. `run` is the number of the run, if runs are to differ.
     pub(crate) fn start(host: SimHost, launch: Launch, run: Option<u64>) -> Result<Program, SimError> {
         let request = Request::parse(&launch.words())?;
-        let model = workload_model(&request.name, request.amount)?;
+        let mut model = workload_model(&request.name, request.amount)?;
+        if request.endless {
+            model.seconds = 0.0;
+            model.task.iter_mut().for_each(|group| group.turns = 0);
+        }
         // What the caller pins has precedence over --pin among the model's words, as taskset around a program.
         let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
         let engine = match run {
             // The run's number makes rounds differ as on a real machine; the seed makes them repeat.
-            Some(run) => Engine::varied(model.clone(), pins, host.seed() ^ run),
-            None => Engine::new(model.clone(), pins, host.seed()),
+            Some(run) => Engine::varied(model.clone(), pins.clone(), host.seed() ^ run),
+            None => Engine::new(model.clone(), pins.clone(), host.seed()),
         };
         let progress = engine.shared();
-        // A model that still runs is taken off: a machine has one program at a time here.
-        host.with(|machine| machine.run(Some(Box::new(engine))));
+        if !host.begin(&pins, engine) {
+            return Err(SimError::Setup(
+                "another workload runs on CPUs that this one may use: give each of them CPUs of its own (--pin, --beside-pin)"
+                    .to_owned(),
+            ));
+        }
         let started = host.now();
         Ok(Program { host, launch, model, progress, started })
     }
@@ -106,7 +118,7 @@ impl Program {
 
     /// Takes the model off the machine and prints its result.
     fn end(&mut self) -> Ended {
-        self.host.with(|machine| machine.run(None));
+        self.host.finish(&self.progress);
         let progress = self.progress();
         let seconds = progress.ns as f64 * 1e-9;
         // Where a program's output would go, so that callers that read it find a result.
@@ -121,6 +133,13 @@ impl Program {
             wall: Duration::from_nanos(progress.ns),
             rate: (self.model.seconds > 0.0).then(|| progress.rate() * self.model.scale),
         }
+    }
+}
+
+impl Drop for Program {
+    /// A program that was not waited for leaves its CPUs to the next.
+    fn drop(&mut self) {
+        self.host.finish(&self.progress);
     }
 }
 

@@ -21,7 +21,7 @@ use flyball_measure::{
 
 pub use self::args::Args;
 use self::{
-    manifest::{check_same_machine, command_of, manifest},
+    manifest::{background_of, check_same_machine, command_of, manifest},
     progress::Progress,
     published::WallPower,
 };
@@ -57,6 +57,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         directory.give_to(args.run_as.user(&*host)?);
         return resume(context, &*host, directory, wall_power);
     }
+    let args = &args.expanded();
     let workload = workloads::make(&*host, &args.workload)?;
     let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
@@ -65,7 +66,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let quiet = args
         .quiet
         .map(|level| {
-            let cpus = args.workload.pin.clone();
+            let cpus = workload.command.cpus.clone();
             // Random addresses stay: their effect belongs to the spread between rounds, one fixed layout could favour an arm.
             let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
             quiet_during_arms(&*host, quiet, &mut manifest)
@@ -160,6 +161,8 @@ fn conduct(
         command.user = directory.owner().cloned();
         command
     });
+    let mut background = background_of(&directory.manifest.workload);
+    background.iter_mut().for_each(|load| load.user = directory.owner().cloned());
     // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
@@ -185,6 +188,7 @@ fn conduct(
         stop: &stop,
         ignore_failure: directory.manifest.workload.ignore_failure,
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
+        background: &background,
         tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
         began_at: time::seconds_since_1970(),
     }

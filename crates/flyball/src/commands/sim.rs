@@ -57,7 +57,7 @@ ordinary users) user namespaces.")]
     },
     /// Inside `run`: run a workload model on the machine; prints what the real tool prints.
     Work {
-        /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, call-simple or idle.
+        /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, memory, bursts, call-simple or idle.
         name: String,
         /// Turns of the workload, or seconds if it is limited by time.
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]

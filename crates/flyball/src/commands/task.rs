@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use flyball_measure::task::{pipe_peer, random_reads, sched_pipe, spin};
+use flyball_measure::task::{load, pipe_peer, random_reads, sched_pipe, spin};
 
 use crate::{
     exit::{Exit, Failure},
     output::line,
     process::own_program,
+    workloads::Load,
 };
 
 /// Arguments of `task`.
@@ -34,6 +35,8 @@ enum Task {
         #[arg(default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         millions: u64,
     },
+    /// Keep the CPUs that it may use busy until it is killed (compare --beside).
+    Load { kind: Load },
     /// Random 4 KiB reads, one after the other.
     #[command(name = "io-4k")]
     Io4k {
@@ -65,6 +68,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             // `compare` reads these lines back: nanoseconds, because differences of a thousandth count.
             line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
         }
+        Task::Load { kind } => load(kind.of_measure()),
         Task::Io4k { reads, file, seed } => {
             let done = random_reads(file, *reads, *seed)
                 .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;

@@ -133,7 +133,7 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn every_command_of_the_documents_table_runs() {
     let table = include_str!("../../../../docs/documents.md");
-    let mut ran = 0;
+    let (mut ran, mut values) = (0, 0);
     for line in table.lines().filter(|line| line.starts_with("| ")) {
         let Some(command) = line.split('`').find(|part| part.starts_with("flyball ")) else { continue };
         let folder = tempfile::tempdir().unwrap();
@@ -149,10 +149,143 @@ fn every_command_of_the_documents_table_runs() {
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         let done = Ran::of(&mut program);
-        // 8: a check of the doctor, or of a trace, has a warning.
-        assert!([0, 8].contains(&done.code), "{command}: {} {}{}", done.code, done.out, done.err);
+        // 8, 9: a check of the doctor, or of a trace, has a warning or a fault.
+        assert!([0, 8, 9].contains(&done.code), "{command}: {} {}{}", done.code, done.out, done.err);
+        // The last cell: what the output must have, the drop-in's on stderr as the original's.
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
+        assert_eq!(cells.len(), 5, "{line}");
+        let output = format!("{}{}", done.out, done.err);
+        for here in cells[4].split('`').skip(1).step_by(2) {
+            assert!(output.contains(here), "{command}: no '{here}' in\n{output}");
+            values += 1;
+        }
         assert!(!done.out.is_empty(), "{command}");
         ran += 1;
     }
-    assert_eq!(ran, 31);
+    assert!(ran >= 36 && values >= 40, "{ran} commands, {values} values");
+}
+
+/// The kernel's selftest: its CSV has all columns, its four comparisons, and every cell follows from the others.
+#[test]
+fn the_selftest_is_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let mut command: Command = flyball!();
+    command
+        .args(["compare", "-M", "sim:ryzen-5750g", "--selftest", "tbench", "--amount", "2", "-o"])
+        .arg(&out);
+    let ran = Ran::of(command.env("FLYBALL_STATE", folder.path()));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let sheet = std::fs::read_to_string(out.join("report.csv")).unwrap();
+    for line in
+        ["Unit, , , GHz, %, MB/s, J, MB/J", "amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), "]
+    {
+        assert!(sheet.contains(line), "{sheet}");
+    }
+    assert_eq!(sheet.matches(" VS ").count(), 4, "{sheet}");
+    let row = sheet.lines().find(|line| line.starts_with("amd-pstate-schedutil, 1, ")).unwrap();
+    assert!(row.split(", ").all(|cell| !cell.is_empty()), "{row}");
+    let checked = Ran::of(flyball!().arg("report").arg(out.join("report.csv")));
+    assert!(checked.out.contains("55 of 55 cells follow"), "{}", checked.out);
+}
+
+/// The kernel's tracer as a drop-in: by its name as a command and as a link.
+#[test]
+fn the_tracers_are_drop_ins() {
+    let folder = tempfile::tempdir().unwrap();
+    let with_counters: String = (0..6)
+        .map(|number| {
+            format!(
+                "<idle>-0 [00{}] d.h.. 10.{:06}: amd_pstate_perf: amd_min_perf=39 amd_des_perf=85 amd_max_perf=166 freq=1200000 \
+                 mperf=1000 aperf=900 tsc=9000 cpu_id={} changed=false fast_switch=true\n",
+                number % 2,
+                number * 1000,
+                number % 2
+            )
+        })
+        .collect();
+    std::fs::write(folder.path().join("trace.txt"), with_counters).unwrap();
+    let program = flyball!().get_program().to_owned();
+    let link = folder.path().join("amd_pstate_trace.py");
+    std::os::unix::fs::symlink(&program, &link).unwrap();
+    let run = |program: &std::ffi::OsStr, words: &[&str]| {
+        Ran::of(Command::new(program).args(words).current_dir(folder.path()).stdin(Stdio::null()))
+    };
+    let ran = run(&program, &["amd_pstate_trace.py", "-t", "trace.txt", "-n", "one", "-c", "1"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let made = folder.path().join("results/one");
+    let all = std::fs::read_to_string(made.join("cpu.csv")).unwrap();
+    assert!(all.starts_with("common_cpu, common_secs, ") && all.lines().count() == 3, "{all}");
+    assert!(made.join("cpu001.csv").exists() && !made.join("cpu000.csv").exists());
+    let ran = run(link.as_os_str(), &["--trace_file", "trace.txt", "--name", "two"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(folder.path().join("results/two/cpu000.csv").exists());
+    // Not a second time into the same directory, and not without a source.
+    assert_eq!(run(link.as_os_str(), &["-t", "trace.txt", "-n", "two"]).code, 2);
+    assert_eq!(run(link.as_os_str(), &["-n", "three"]).code, 2);
+    let ran = run(
+        &program,
+        &["-M", "sim:ryzen-5750g,boot=amd_pstate=passive", "intel_pstate_tracer.py", "-i", "1", "-n", "four"],
+    );
+    assert!(folder.path().join("results/four/trace.dat").exists(), "{}", ran.err);
+}
+
+#[test]
+fn workloads_run_on_the_best_cores_and_next_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let compare = |machine: &str, words: &[&str]| {
+        let out = folder.path().join("run");
+        let _ = std::fs::remove_dir_all(&out);
+        let mut command: Command = flyball!();
+        command.args([
+            "compare",
+            "-M",
+            machine,
+            "--arm",
+            "a:",
+            "--arm",
+            "b:",
+            "--rounds",
+            "1",
+            "--warm-up",
+            "0",
+            "-o",
+        ]);
+        command.arg(&out).args(words).env("FLYBALL_STATE", folder.path());
+        let ran = Ran::of(&mut command);
+        let manifest = std::fs::read_to_string(out.join("manifest.json")).unwrap_or_default();
+        (ran, serde_json::from_str::<serde_json::Value>(&manifest).unwrap_or_default())
+    };
+    let spin = ["--workload", "spin", "--amount", "1"];
+    let (ran, manifest) = compare("sim:ryzen-preferred", &[&spin[..], &["--pin", "best:2"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(manifest["workload"]["cpus"], "1,4");
+    let (ran, _) = compare("sim:ryzen-5750g", &[&spin[..], &["--pin", "best:2"]].concat());
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    // Nothing is read during a round, and the background load has CPUs of its own.
+    let words = [&spin[..], &["--pin", "0", "--beside", "bursts", "--beside-pin", "2", "--observer", "none"]]
+        .concat();
+    let (ran, manifest) = compare("sim:i7-2600", &words);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("meanwhile bursts on CPUs 2"), "{}", ran.out);
+    assert_eq!(manifest["schedule"]["unobserved"], true);
+    let rounds = std::fs::read_to_string(folder.path().join("run/rounds.jsonl")).unwrap();
+    let round: serde_json::Value = serde_json::from_str(rounds.lines().next().unwrap()).unwrap();
+    assert_eq!(round["readings"]["energy"][0].as_array().map(Vec::len), Some(2), "{round}");
+    let taken = compare(
+        "sim:i7-2600",
+        &[&spin[..], &["--pin", "0", "--beside", "spin", "--beside-pin", "0-3"]].concat(),
+    );
+    assert_ne!(taken.0.code, 0, "two models cannot share a CPU");
+    assert_eq!(compare("sim:i7-2600", &[&spin[..], &["--beside-pin", "1"]].concat()).0.code, 2);
+}
+
+/// Tickless CPUs on a simulated machine: the kernel's files have them, and the doctor names the fault.
+#[test]
+fn tickless_cpus_are_seen_on_simulated_machines() {
+    let machine = "sim:i7-2600,boot=intel_pstate=active nohz_full=3,7 isolcpus=3,7";
+    let ran = Ran::of(flyball!().args(["-M", machine, "doctor"]).env("NO_COLOR", "1"));
+    for part in ["CPUs 3,7 are isolated and tickless without rcu_nocbs", "--observer none"] {
+        assert!(ran.out.contains(part), "{}", ran.out);
+    }
 }

@@ -246,13 +246,9 @@ fn the_guides_experiments_are_one_command_each() {
     near(level_0 * 10.0, 6.102);
     let share = 8213.0 * (1.0 / 2.6 - 1.0 / 2.8) / 6102.0;
     assert!((level_4 / level_0 - (1.0 - share)).abs() < 0.015, "{level_0} {level_4}");
-    // With twelve busy CPUs beside it.
-    let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("busy-pipe.toml");
-    let text =
-        include_str!("../../../../docs/busy-pipe.toml").replace("turns = 1_000_000", "turns = 100_000");
-    std::fs::write(&model, text).unwrap();
-    let busy = ["--model", model.to_str().unwrap(), "--pin", "0-13"];
+    // With twelve busy CPUs.
+    let busy = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "12,13", "--beside", "spin"];
+    let busy = [&busy[..], &["--beside-pin", "0-11"]].concat();
     let [before, after] = compare(["turbo:", "turbo-freq: sst-tf=on clos=3 clos@12,13=0"], &busy);
     near(before * 10.0, 5.705);
     near(after * 10.0, 5.510);

@@ -192,6 +192,7 @@ pub fn rows() -> Vec<Row> {
             Note,
         ),
         row("conflict.nohz-full", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Note),
+        row("conflict.observer", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3"), Note),
         row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpuidle/current_driver"), "none"), Warning),
         row(
             "now.throttled",

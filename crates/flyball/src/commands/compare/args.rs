@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
-use crate::{run_as::RunAs, workloads};
+use crate::{quiet_machine::Observer, run_as::RunAs, workloads};
 
 /// Arguments of `compare`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Arms run in turn: every block has one round of each arm, in random order. Only rounds of the same block are compared with \
 each other, so slow drift cancels out. The first arm is the baseline. Settings are restored at the end, also after Ctrl-C \
@@ -30,9 +30,11 @@ Examples:
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
-  flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: amd-mode=active' -- ./bench
+  flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: driver-mode=active' -- ./bench
   flyball compare --arm now --arm slow:max-freq=2GHz --metric 'score: ([0-9.]+)' --unit points/s -- ./bench
   flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench
+  flyball compare --arm now --arm off:turbo=off --pin 0 --beside spin --beside-pin 2 -- ./bench
+  flyball compare --selftest tbench -M sim:ryzen-5750g
   flyball compare --resume DIR             after the boot that the second arm needs: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
@@ -48,10 +50,15 @@ pub struct Args {
     #[arg(long, value_name = "KNOB=V1,V2")]
     pub(super) matrix: Vec<String>,
 
-    /// Number of blocks, each with one round of every arm.
+    /// The kernel's amd-pstate selftest: arms of both drivers and both of its governors, its workload and its three rounds,
+    /// traced; report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command"])]
+    pub(super) selftest: Option<Selftest>,
+
+    /// Number of blocks, each with one round of every arm [default: 15; with --selftest 3].
     // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
-    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(super) rounds: u32,
+    #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) rounds: Option<u32>,
 
     /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "rounds")]
@@ -82,6 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     pub(super) seed: Option<u64>,
 
+    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs that they are about, and a
+    /// tickless CPU notices. Energy of rounds of more than a minute can be wrong then, because counters wrap around.
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["trace", "selftest"])]
+    pub(super) observer: Option<Observer>,
+
     /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
     /// running and lag become columns of the report; `flyball trace report` shows a round in full.
     #[arg(long)]
@@ -102,7 +114,7 @@ pub struct Args {
 
     /// Continue a comparison that was stopped, or whose other arms needed another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those that are there.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "quiet", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Print the arms' writes, the order and the duration; run nothing.
@@ -120,7 +132,37 @@ pub struct Args {
     pub(super) workload: workloads::WorkloadArgs,
 }
 
+/// The parts of the kernel's selftest that measure (tools/testing/selftests/amd-pstate/run.sh, -c).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Selftest {
+    Tbench,
+    Gitsource,
+}
+
 impl Args {
+    /// With what --selftest stands for.
+    pub(super) fn expanded(&self) -> Args {
+        let mut args = self.clone();
+        let Some(test) = self.selftest else { return args };
+        // all_scaling_names and tbench_governors, in the order of the script's comparisons.
+        for driver in ["acpi-cpufreq", "amd-pstate"] {
+            for governor in ["ondemand", "schedutil"] {
+                args.arm.push(format!("{driver}-{governor}: driver={driver} governor={governor}"));
+            }
+        }
+        args.trace = true;
+        // LOOP_TIMES and TIME_LIMIT.
+        args.rounds.get_or_insert(3);
+        args.workload.workload = Some(match test {
+            Selftest::Tbench => {
+                args.workload.amount.get_or_insert(100);
+                workloads::Known::Tbench
+            }
+            Selftest::Gitsource => workloads::Known::Gitsource,
+        });
+        args
+    }
+
     /// The run directory, for a caller that must know it before the comparison runs.
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {

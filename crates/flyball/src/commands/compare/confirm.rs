@@ -20,6 +20,9 @@ pub(super) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure
     if let Some(script) = &workload.prepare {
         eprintln!("note: before each round: sh -c {}", quote(std::slice::from_ref(script)));
     }
+    for load in &workload.background {
+        eprintln!("note: during each round: {}", quote(&load.argv));
+    }
     let path = directory.path();
     // Of the directory and not of the manifest: who owns the directory can replace the files in it.
     let owner = std::fs::metadata(path)

@@ -85,6 +85,9 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
         "workload: {} ({}, {})",
         manifest.workload.name, manifest.workload.metric.name, manifest.workload.metric.unit
     );
+    for load in &manifest.workload.background {
+        let _ = writeln!(out, "during each round: {}", load.title());
+    }
     for arm in arms {
         let _ = writeln!(out, "\narm '{}'", arm.name);
         if !arm.booted_with.is_empty() {

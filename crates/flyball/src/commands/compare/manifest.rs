@@ -3,12 +3,12 @@
 use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
-    preset::Reader, render, stats,
+    Arm, BackgroundNote, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload,
+    WorkloadNote, preset::Reader, render, stats,
 };
 
 use super::args::Args;
-use crate::{exit::Failure, time, workloads};
+use crate::{exit::Failure, quiet_machine::Observer, time, workloads};
 
 /// Stands in a manifest where /proc/cpuinfo names no model.
 const UNKNOWN_PROCESSOR: &str = "unknown processor";
@@ -22,6 +22,18 @@ pub(super) fn command_of(note: &WorkloadNote) -> Command {
     command.cpus = note.cpus.as_ref().and_then(|text| text.parse().ok());
     command.directory.clone_from(&note.directory);
     command
+}
+
+/// The commands of the loads that a manifest describes.
+pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
+    let command = |load: &BackgroundNote| {
+        let mut command = Command::new(load.argv.clone());
+        command.title = Some(load.name.clone());
+        command.cpus = load.cpus.as_ref().and_then(|text| text.parse().ok());
+        command.directory.clone_from(&note.directory);
+        command
+    };
+    note.background.iter().map(command).collect()
 }
 
 /// Describes a comparison that has not started.
@@ -38,7 +50,7 @@ pub(super) fn manifest(
             let least = stats::pairs_needed(alpha, 1);
             Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) }
         }
-        None => Length::Rounds(args.rounds as usize),
+        None => Length::Rounds(args.rounds.unwrap_or(15) as usize),
     };
     // Holm's correction asks the best of the comparisons for alpha over their number.
     let needed = stats::pairs_needed(alpha, arms.len() - 1);
@@ -77,6 +89,7 @@ pub(super) fn manifest(
             cpus: made.command.cpus.as_ref().map(ToString::to_string),
             directory: made.command.directory.clone(),
             server: made.server.clone(),
+            background: made.background.clone(),
             prepare: made.prepare.clone(),
             ignore_failure: args.ignore_failure,
         },
@@ -91,6 +104,7 @@ pub(super) fn manifest(
             cool_down: args.cool_down,
             interval: args.interval,
             confidence: args.confidence,
+            unobserved: args.observer == Some(Observer::None),
         },
         boots: Vec::new(),
         trace: args.trace,

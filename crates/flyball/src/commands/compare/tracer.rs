@@ -6,12 +6,12 @@ use flyball_host::{
     Errno, Host, User,
     tracefs::{LOCKED_DOWN, is_locked_down},
 };
-use flyball_measure::{RoundTracer, SettingsError, TraceNote};
+use flyball_measure::{RoundTracer, Sampled, SettingsError, TraceNote};
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
     dat::DatVersion,
     live::{Capture, CaptureOptions},
-    report::{Analyser, Report},
+    report::{Analyser, CpuReport, Range, Report},
 };
 
 use crate::{commands::trace::writer, exit::Failure, time};
@@ -148,12 +148,26 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     let ghz = (running > 0.0).then(|| {
         cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running
     });
-    TraceNote { file, records, lost, decisions, ghz, lag_ms }
+    TraceNote { file, records, lost, decisions, ghz, sampled: sampled(cpus), lag_ms }
+}
+
+/// What the kernel's selftest makes of the trace: means over all rows of cpu.csv (tools/testing/selftests/amd-pstate/tbench.sh,
+/// parse_tbench).
+fn sampled(cpus: &[CpuReport]) -> Option<Sampled> {
+    let mean = |of: fn(&CpuReport) -> Option<Range>| {
+        let (sum, count) = cpus
+            .iter()
+            .filter_map(|cpu| Some((of(cpu)?.mean, cpu.samples as f64)))
+            .fold((0.0, 0.0), |sums, (mean, count)| (sums.0 + mean * count, sums.1 + count));
+        (count > 0.0).then(|| sum / count)
+    };
+    let des_perf = mean(|cpu| cpu.des_perf)?;
+    Some(Sampled { des_perf, ghz: mean(|cpu| cpu.ghz), load: mean(|cpu| cpu.load) })
 }
 
 #[cfg(test)]
 mod tests {
-    use flyball_trace::report::{CpuReport, Lag};
+    use flyball_trace::report::Lag;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    quiet_machine::{self, Quiet},
+    quiet_machine::{self, Observer, Quiet},
     run_as::RunAs,
     seeds::RunSeeds,
 };
@@ -48,6 +48,10 @@ pub struct Args {
     /// Seed of what differs by chance between the runs of a simulated machine.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+
+    /// Read nothing during a run, only before and after it (see compare --observer).
+    #[arg(long, value_enum, value_name = "WHICH")]
+    observer: Option<Observer>,
 
     #[command(flatten)]
     run_as: RunAs,
@@ -150,11 +154,16 @@ fn series(
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
-            // Ten readings per second: a throttle or a burst of load is seen, and the command is hardly disturbed.
-            if let Some(ended) = running.wait(Duration::from_millis(100)).map_err(fail)? {
+            // Ten readings per second: a throttle or a burst of load is seen, and the command is hardly disturbed. A signal
+            // ends the wait in any case.
+            let interval =
+                if args.observer.is_none() { Duration::from_millis(100) } else { Duration::from_mins(1) };
+            if let Some(ended) = running.wait(interval).map_err(fail)? {
                 break Some(ended);
             }
-            watch.tick();
+            if args.observer.is_none() {
+                watch.tick();
+            }
             if interrupted.load(Ordering::Relaxed) {
                 running.stop(Duration::from_secs(2)).map_err(fail)?;
                 break None;

@@ -105,7 +105,7 @@ fn render(report: &Report) -> String {
 }
 
 fn line(row: &Row, wide: usize) -> String {
-    let simulated = row.simulated.map_or_else(|| "not run".to_owned(), number);
+    let simulated = row.simulated.map_or_else(|| "not run".to_owned(), |value| number(value, row.unit));
     let error = match (row.aim, row.simulated) {
         // A difference between two percentages is in points.
         (Aim::Sign(_), Some(simulated)) => format!("{:+.1} pp", simulated - row.published),
@@ -135,11 +135,17 @@ fn line(row: &Row, wide: usize) -> String {
         row.row,
         row.quantity,
         row.unit,
-        number(row.published),
+        number(row.published, row.unit),
     );
     text.trim_end().to_owned()
 }
 
-fn number(value: f64) -> String {
-    if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+/// A value in its unit, or as an error.
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        // Of a minute's energy.
+        "1/J" => format!("{value:.7}"),
+        _ if value.abs() >= 1000.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
 }

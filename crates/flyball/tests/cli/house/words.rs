@@ -39,7 +39,8 @@ const AFTER_NO: &[&str] = &["longer", "more", "less", "such"];
 /// The words of a text in lower case, each with its line.
 fn words(text: &str) -> Vec<(usize, String)> {
     // In a string literal `\n` is two characters, and would be part of the word after it.
-    let text = text.replace("\\n", "  ");
+    // `--beside` is an option of `compare`, not prose.
+    let text = text.replace("\\n", "  ").replace("--beside", "--");
     let of_line = |(number, line): (usize, &str)| -> Vec<(usize, String)> {
         let parts = line.split(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '\''));
         parts.filter(|part| !part.is_empty()).map(|part| (number + 1, part.to_lowercase())).collect()

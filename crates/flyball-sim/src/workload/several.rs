@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{
-    load::{CpuWork, Load, Step},
-    workload::Shared,
-};
+use super::Shared;
+use crate::load::{CpuWork, Load, Step};
 
 /// One of them.
 struct Running {
@@ -17,7 +15,7 @@ struct Running {
 
 /// Loads that run at the same time. Clones share the list.
 #[derive(Clone, Default)]
-pub(super) struct Several {
+pub struct Several {
     name: String,
     list: Arc<Mutex<Vec<Running>>>,
     scratch: Vec<CpuWork>,
@@ -37,7 +35,7 @@ impl Several {
     /// Adds a load on some CPUs (none: all). `false`, and nothing is added, where one of them has a load already: a model has
     /// its CPUs to itself, and two on one would both run at full speed.
     #[must_use]
-    pub(super) fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {
+    pub fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {
         let name = load.name().to_owned();
         let added = self.each(|list| {
             // A load that has ended gives its CPUs back.
@@ -57,8 +55,13 @@ impl Several {
         added
     }
 
+    /// Whether nothing is left of what was added.
+    pub fn is_empty(&self) -> bool {
+        self.each(|list| list.is_empty())
+    }
+
     /// Ends the load with this progress.
-    pub(super) fn end(&self, shared: &Shared) {
+    pub fn end(&self, shared: &Shared) {
         self.each(|list| list.retain(|running| !Arc::ptr_eq(&running.shared, shared)));
     }
 }
@@ -66,7 +69,6 @@ impl Several {
 impl Load for Several {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|running| !running.load.is_done());
         for (index, running) in list.iter_mut().enumerate() {
             // The first writes straight into the result, so that one load alone costs nothing extra.
             if index == 0 {
