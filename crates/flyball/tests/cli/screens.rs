@@ -169,7 +169,8 @@ fn the_table_of_a_comparison_fits_and_ends_with_the_best() {
     let text = run(0, &words).out;
     // Sentences are broken at the terminal's width, tables have to fit it.
     let sentence = |line: &&str| ["machine", "lowest", "fastest"].iter().any(|word| line.starts_with(word));
-    assert!(text.lines().filter(|line| !sentence(line)).all(|line| line.chars().count() <= 80), "{text}");
+    // Into a pipe the table is one; a narrower terminal gets it in two parts.
+    assert!(text.lines().filter(|line| !sentence(line)).all(|line| line.chars().count() <= 104), "{text}");
     assert!(text.contains("  4  amd-pstate    performance\n"), "{text}");
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert!(last.iter().any(|line| line.starts_with("fastest: ")), "{text}");
