@@ -348,7 +348,8 @@ impl Events {
         // The length is written after the lines.
         let path = self.journal.as_ref().map(|path| path.with_extension("length"));
         let length = path.and_then(|path| std::fs::read_to_string(path).ok()?.trim_end().parse().ok());
-        self.length = kept.min(length.unwrap_or(0));
+        let length = length.unwrap_or(0);
+        self.length = if kept < bytes.len() { kept.min(length) } else { length };
         self.image = self.journal.as_ref().filter(|path| path.exists()).map(|_| bytes[..kept].to_vec());
     }
 }
