@@ -42,14 +42,14 @@ pub(super) static CPUS: &[Attribute] = &[
     ro("present", |world, _, out| line(out, all(world))),
     // CONFIG_NR_CPUS of Debian's kernels, less one (drivers/base/cpu.c).
     ro("kernel_max", |_, _, out| line(out, 8191)),
-    ro("isolated", |world, _, out| line(out, cpu_list(asked_for(world, "isolcpus").into_iter()))),
+    ro("isolated", |world, _, out| line(out, cpu_list(asked_for(world, "isolcpus")))),
     ro("nohz_full", |world, _, out| {
         let cpus = asked_for(world, "nohz_full");
         // Without nohz_full= the mask was never allocated, and older kernels print the null pointer with %*pbl.
         if cpus.is_empty() && !world.platform.since(Kernel::V6_18) {
             return line(out, "(null)");
         }
-        line(out, cpu_list(cpus.into_iter()))
+        line(out, cpu_list(cpus))
     }),
     ro("modalias", |world, _, out| {
         let board = &world.platform.board;

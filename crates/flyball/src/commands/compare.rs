@@ -162,7 +162,9 @@ fn conduct(
         command
     });
     let mut background = background_of(&directory.manifest.workload);
-    background.iter_mut().for_each(|load| load.user = directory.owner().cloned());
+    for load in &mut background {
+        load.user = directory.owner().cloned();
+    }
     // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);

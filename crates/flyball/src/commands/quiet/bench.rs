@@ -157,7 +157,7 @@ fn series(
             // Ten readings per second: a throttle or a burst of load is seen, and the command is hardly disturbed. A signal
             // ends the wait in any case.
             let interval =
-                if args.observer.is_none() { Duration::from_millis(100) } else { Duration::from_mins(1) };
+                if args.observer.is_none() { Duration::from_millis(100) } else { Duration::from_secs(60) };
             if let Some(ended) = running.wait(interval).map_err(fail)? {
                 break Some(ended);
             }
