@@ -167,10 +167,10 @@ impl Place {
     }
 
     /// The CPUs that are its own: none of an I/O die's.
-    pub fn own_cpus(&self) -> CpuList {
+    pub fn own_cpus(&self) -> &CpuList {
         match self.belongs {
-            Belongs::ToEach | Belongs::ToAll => self.cpus.clone(),
-            Belongs::ToPackage => CpuList::new(),
+            Belongs::ToEach | Belongs::ToAll => &self.cpus,
+            Belongs::ToPackage => const { &CpuList::new() },
         }
     }
 }

@@ -133,7 +133,7 @@ fn one(
             source: None,
         };
         for place in snapshot.places(knob)?.iter().filter(|place| is_meant(place)) {
-            row.cpus.add(&place.own_cpus());
+            row.cpus.add(place.own_cpus());
             row.places += 1;
         }
         rows.push(row);
@@ -145,13 +145,13 @@ fn one(
         // From the back: neighbouring places mostly have the same value, and a machine has hundreds of them.
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !options.apart => {
-                row.cpus.add(&place.own_cpus());
+                row.cpus.add(place.own_cpus());
                 row.places += 1;
             }
             _ => rows.push(Row {
                 knob,
                 name: place.name.clone(),
-                cpus: place.own_cpus(),
+                cpus: place.own_cpus().clone(),
                 places: 1,
                 outcome,
                 source: source.cloned(),

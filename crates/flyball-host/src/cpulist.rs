@@ -22,8 +22,8 @@ pub struct CpuListError {
 }
 
 impl CpuList {
-    pub fn new() -> CpuList {
-        CpuList::default()
+    pub const fn new() -> CpuList {
+        CpuList(Vec::new())
     }
 
     /// Whether `cpu` is in the set.

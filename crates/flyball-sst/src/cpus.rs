@@ -42,9 +42,13 @@ pub struct CpuMap {
 
 /// The size of this kernel's CPU masks, from the width of the first CPU's siblings mask.
 pub fn room(host: &dyn Host) -> Option<u32> {
-    let text =
-        // CPU 0 may be offline, and an offline CPU has no topology directory.
-        (0..256).find_map(|cpu| host.read(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings")).ok())?;
+    // CPU 0 may be offline, and an offline CPU has no topology directory.
+    (0..256).find_map(|cpu| room_by(host, cpu))
+}
+
+/// The size of this kernel's CPU masks by the siblings mask of `cpu`.
+fn room_by(host: &dyn Host, cpu: u32) -> Option<u32> {
+    let text = host.read(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings")).ok()?;
     // Groups of eight hexadecimal digits, 32 CPUs each (cpumap_print_to_pagebuf).
     let groups = text.trim().split(',').take_while(|group| u32::from_str_radix(group, 16).is_ok()).count();
     Some(groups as u32 * 32)
@@ -72,8 +76,11 @@ impl CpuMap {
                 Some(Cpu { number, package, die, core_id, domain: 0, core: 0 })
             })
             .collect();
+        // A CPU whose core the kernel knows has a mask, if any has one; only a recording may have none.
+        let seen = topology.positions.iter().find(|(_, position)| position.core.is_some());
+        let room = seen.and_then(|(&cpu, _)| room_by(host, cpu));
         let mut map = CpuMap {
-            room: room(host).unwrap_or_else(|| room_for(&topology.present)),
+            room: room.unwrap_or_else(|| room_for(&topology.present)),
             present: topology.present,
             ..CpuMap::default()
         };

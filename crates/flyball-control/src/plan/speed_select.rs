@@ -247,7 +247,7 @@ impl Planner<'_> {
     /// cpufreq's limits and the classes' should not fight: the narrower one wins, silently.
     fn limits_against_classes(&mut self, place: &Place, want: &Want) -> Result<(), ReadError> {
         let mut low: BTreeMap<KiloHertz, u32> = BTreeMap::new();
-        for policy in self.snapshot.places_on(Id::MaxFreq, &place.own_cpus())? {
+        for policy in self.snapshot.places_on(Id::MaxFreq, place.own_cpus())? {
             let limit = self.expected_value(Id::MaxFreq, &policy)?.and_then(|value| value.frequency());
             let hardware = self.snapshot.value_if_readable(Id::HwMaxFreq, &policy)?;
             let hardware = hardware.and_then(|value| value.frequency());

@@ -47,7 +47,7 @@ fn uncore_domains_belong_to_their_die() {
     let snapshot = Snapshot::of_knobs(&host, &[Id::UncoreMaxFreq]).unwrap();
     let own = |name: &str| {
         let places = snapshot.places(Id::UncoreMaxFreq).unwrap();
-        places.iter().find(|place| place.name == name).unwrap().own_cpus()
+        places.iter().find(|place| place.name == name).unwrap().own_cpus().clone()
     };
     let package = snapshot.topology().packages()[&0].clone();
     let dies = [own("uncore00"), own("uncore01"), own("uncore02")];

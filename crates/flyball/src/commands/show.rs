@@ -6,6 +6,8 @@ mod facts;
 mod lines;
 mod screen;
 
+use std::mem::ManuallyDrop;
+
 use flyball_control::{
     Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Value, Why,
     knob::When, survey,
@@ -43,11 +45,19 @@ pub struct Args {
     pub all: bool,
 }
 
+/// The machine as JSON.
+#[derive(serde::Serialize)]
+struct Whole<'a> {
+    machine: &'a facts::Facts,
+    rows: Vec<lines::Object>,
+}
+
 /// Prints the machine.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    let mut snapshot = Snapshot::begin(host.as_ref())?;
+    // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the process ends anyway.
+    let mut snapshot = ManuallyDrop::new(Snapshot::begin(host.as_ref())?);
     let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
         let options = SurveyOptions { cpus, sample_absence: false, ..SurveyOptions::default() };
@@ -64,7 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let facts = facts::Facts::of(host.as_ref(), &snapshot);
     output.object(
-        || serde_json::json!({ "machine": facts, "rows": lines::objects(&rows) }),
+        || Whole { machine: &facts, rows: lines::objects(&rows) },
         || screen::render(&facts, &rows, &snapshot, Paint::stdout()),
     )?;
     if !output.is_json() && snapshot.topology().policies.is_empty() {
