@@ -62,6 +62,9 @@ pub struct Change {
     pub was: Option<String>,
     /// What is wanted, in the knob's own terms.
     pub value: String,
+    /// The setting that asks for it, as it was written; another text for a change that a setting only needs.
+    #[serde(skip)]
+    pub from: String,
     /// Why it is made.
     pub because: String,
     /// Whether it may turn out not to be needed, or to need another number, once its turn has come.

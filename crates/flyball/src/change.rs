@@ -163,15 +163,10 @@ fn render_applied(applied: &Applied) -> String {
         };
         let _ = writeln!(out, "{knob}{instance}{on}: {text}");
     }
-    // A reason begins with the setting as it was typed.
-    let is_of = |change: &Change, from: &str| {
-        change.because.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with("; "))
-    };
     // What was planned and not needed has its line above.
-    let changes = || applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
-    for setting in
-        applied.intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from)))
-    {
+    let changes = applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
+    let has_change = |from: &str| changes.clone().any(|change| change.from == from);
+    for setting in applied.intent.settings.iter().filter(|setting| !has_change(&setting.from)) {
         // An argument names its knob, a line of a profile does not.
         let name = setting.name.to_string();
         let from = if setting.from.starts_with(&name) {

@@ -90,6 +90,7 @@ impl Planner<'_> {
             new,
             was: want.now.as_ref().map(ToString::to_string),
             value: value.to_string(),
+            from: want.from.clone(),
             because,
             // The governor's own turn decides whether a preference is refused, so `open` alone makes it no less certain.
             provisional: holds || (open && want.knob != Id::Epp),
@@ -239,6 +240,7 @@ impl Planner<'_> {
             new,
             was: want.now.as_ref().map(ToString::to_string),
             value: value.map_or_else(|| want.wanted.to_string(), ToString::to_string),
+            from: want.from.clone(),
             because: format!("{}; {words}", want.from),
             provisional: true,
         });

@@ -79,6 +79,7 @@ impl Planner<'_> {
             new: "1".to_owned(),
             was: Some("off".to_owned()),
             value: "off".to_owned(),
+            from: String::new(),
             because: format!(
                 "turbo is off, and the driver's limits {when} the base frequencies; it looks only when turbo is switched: on, \
                  and off again"
