@@ -29,7 +29,9 @@ impl FromStr for KnobName {
             return name.parse();
         }
         let (name, instance) = match text.trim().split_once(':') {
-            Some((name, instance)) => (name, Some(instance.trim()).filter(|instance| !instance.is_empty())),
+            // `idle-state:$STATE` of a script whose variable is empty must not mean every state.
+            Some((_, instance)) if instance.trim().is_empty() => return Err(UnknownKnob::new(text.trim())),
+            Some((name, instance)) => (name, Some(instance.trim())),
             None => (text.trim(), None),
         };
         Ok(KnobName { knob: Knob::named(name)?.id, instance: instance.map(str::to_owned) })
@@ -120,6 +122,7 @@ mod tests {
         {
             assert_eq!(text.parse::<KnobName>().unwrap().matches(&state), matches, "{text}");
         }
+        assert!("idle-state:".parse::<KnobName>().is_err(), "not every state");
         let limit = Place::named(
             At::Constraint { zone: "intel-rapl:0".into(), constraint: 1 },
             "package-0 short_term",

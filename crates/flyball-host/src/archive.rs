@@ -83,7 +83,7 @@ pub enum ArchiveError {
 
 fn tar_words(error: &TarError) -> String {
     match error {
-        TarError::Damaged(error) => format!("damaged or not made by flyball record ({error})"),
+        TarError::Damaged(_) => "damaged or not made by flyball record".to_owned(),
         other => other.to_string(),
     }
 }

@@ -124,7 +124,7 @@ impl<W: Write> Write for Plain<W> {
 }
 
 /// Whether a terminal shows `char` where it stands, and does nothing else.
-fn is_plain(char: char) -> bool {
+pub fn is_plain(char: char) -> bool {
     match char {
         '\n' | '\t' => true,
         // Marks, line and paragraph separators, and what turns the direction of the text around it (Trojan Source).

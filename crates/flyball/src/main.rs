@@ -134,13 +134,18 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
 
 /// Prints help, or what is wrong with the command line, whose words may be names of files that another user chose.
 fn rejected(error: &clap::Error) -> ExitCode {
-    let text = error.render().to_string();
-    if error.use_stderr() && text.chars().any(|char| char.is_control() && char != '\n') {
-        // Clap writes to stderr by itself, and the control characters would reach the terminal.
-        output::complain(text);
+    // Clap writes by itself, and what is odd in the words would reach the terminal. Its text does not show whether anything is:
+    // without colours it lacks all escape sequences, those of the words too.
+    let is_odd = |word: OsString| !word.to_string_lossy().chars().all(flyball_host::terminal::is_plain);
+    if error.use_stderr() && std::env::args_os().any(is_odd) {
+        output::complain(error.render());
         return Exit::Usage.into();
     }
-    error.exit()
+    match error.print() {
+        // Help that a full disk behind `>` did not take.
+        Err(_) if !error.use_stderr() => Exit::Unwritten.into(),
+        _ => ExitCode::from(error.exit_code() as u8),
+    }
 }
 
 /// Whether a valid request failed because this machine has no cpufreq driver, as most virtual machines.

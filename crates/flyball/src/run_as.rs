@@ -21,10 +21,16 @@ impl RunAs {
     /// The user that a command on `host` is to run as; `None` for the one that flyball runs as. Says which if sudo started
     /// flyball or an option names a user.
     pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
-        // A machine in software runs models, which are nobody's.
-        if host.software().is_some() {
-            return Ok(None);
-        }
+        // A machine in software runs models; only the files that they leave behind are somebody's.
+        self.choose(host.software().is_none())
+    }
+
+    /// The same for a command that always is a program of this computer.
+    pub fn user_of_program(&self) -> Result<Option<User>, Failure> {
+        self.choose(true)
+    }
+
+    fn choose(&self, runs_program: bool) -> Result<Option<User>, Failure> {
         let caller = User::of_sudo()
             .map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
         let user = match &self.user {
@@ -34,6 +40,7 @@ impl RunAs {
             None => caller.clone(),
         };
         match &user {
+            _ if !runs_program => {}
             Some(user) => eprintln!("note: the command runs as {} (user {})", user.name, user.uid),
             None if caller.is_some() => eprintln!("note: the command runs as root"),
             None => {}

@@ -100,7 +100,7 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 impl UnknownKnob {
-    fn new(name: &str) -> UnknownKnob {
+    pub(crate) fn new(name: &str) -> UnknownKnob {
         UnknownKnob { name: name.to_owned(), nearest: nearest(name, |_| true) }
     }
 

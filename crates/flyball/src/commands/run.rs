@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let host = context.open()?;
     change::must_be_writable(&*host)?;
-    let user = args.run_as.user(&*host)?;
+    let user = args.run_as.user_of_program()?;
     if host.software().is_some() {
         eprintln!(
             "note: only the settings are simulated: the command runs on the processors of this computer"

@@ -232,6 +232,17 @@ fn mistakes_on_the_command_line_are_answered_with_what_is_right() {
 }
 
 #[test]
+fn odd_words_of_a_command_line_do_not_reach_the_terminal_raw() {
+    for word in ["b\u{1b}]0;title\u{7}.dat", "a\u{202e}tad"] {
+        let ran = Ran::of(flyball!().args(["--color", "always", "trace", "report", "a.dat", word]));
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(!ran.err.contains(['\u{7}', '\u{202e}']) && !ran.err.contains("\u{1b}]"), "{:?}", ran.err);
+    }
+    let ran = Ran::of(flyball!().args(["quiet", "bench", "-n", "4294967296", "--", "spin", "1"]));
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+#[test]
 fn selectors_name_cpus_by_what_they_are() {
     let machine = Machine::new();
     for (selector, cpus) in

@@ -44,8 +44,12 @@ fn home(tree: &Tree) -> PathBuf {
 
 /// Runs flyball on the machine as sudo would.
 fn under_sudo(tree: &Tree, words: &[&str]) -> Ran {
+    under_sudo_on(&format!("tree:{}", tree.path().display()), tree, words)
+}
+
+fn under_sudo_on(machine: &str, tree: &Tree, words: &[&str]) -> Ran {
     let mut command = flyball!();
-    command.arg("-M").arg(format!("tree:{}", tree.path().display())).args(words);
+    command.args(["-M", machine]).args(words);
     command
         .env("SUDO_UID", CALLER.to_string())
         .env("SUDO_GID", CALLER.to_string())
@@ -74,6 +78,23 @@ fn a_command_runs_as_the_caller() {
     // The exit code is that of the command, also of one that may not run here.
     let ran = under_sudo(&tree, &["run", "governor=performance", "--", "sh", "-c", "exit 7"]);
     assert_eq!(ran.code, 7);
+}
+
+#[test]
+fn the_program_and_the_files_of_a_simulated_machine_are_the_callers_too() {
+    let Some(tree) = machine() else { return };
+    let ran = |words: &[&str]| {
+        let ran = under_sudo_on("sim:i7-3520m", &tree, words);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    assert_eq!(
+        ran(&[&["run", "turbo=off"], WHO].concat()),
+        format!("{CALLER}\n{CALLER}\n{CALLER}\n/ none\n")
+    );
+    let words = ["compare", "--arm", "now", "--arm", "b: turbo=off", "--rounds", "2", "-o", "simulated"];
+    ran(&[&words[..], &["--workload", "call-simple", "--amount", "1"]].concat());
+    assert_eq!(owners(&home(&tree).join("simulated")), [CALLER]);
 }
 
 fn compare(tree: &Tree, options: &[&str]) -> (Ran, PathBuf) {

@@ -27,12 +27,12 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Number of runs.
-    #[arg(long, short_alias = 'n', alias = "rounds", default_value_t = 100, value_name = "N")]
-    runs: usize,
+    #[arg(long, short_alias = 'n', alias = "rounds", default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
 
     /// Warm-up runs that do not count.
-    #[arg(long, alias = "warmup", default_value_t = 1, value_name = "N")]
-    warm_up: usize,
+    #[arg(long, alias = "warmup", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    warm_up: u32,
 
     #[command(flatten)]
     quiet: Quiet,
@@ -140,9 +140,8 @@ fn series(
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);
-    // No room is taken in advance: the number is the user's, and may be larger than memory.
     let mut runs = Vec::new();
-    for number in 0..args.warm_up.saturating_add(args.runs) {
+    for number in 0..args.warm_up + args.runs {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
