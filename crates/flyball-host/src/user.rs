@@ -66,7 +66,9 @@ impl User {
         match (number("SUDO_UID")?, number("SUDO_GID")?) {
             (None | Some(0), _) => Ok(None),
             // (uid_t) -1 means "leave it" to setuid(2) and its kind.
-            (Some(u32::MAX), _) | (_, Some(u32::MAX)) => Err(io::Error::other("SUDO_UID or SUDO_GID is not a user")),
+            (Some(u32::MAX), _) | (_, Some(u32::MAX)) => {
+                Err(io::Error::other("SUDO_UID or SUDO_GID is not a user"))
+            }
             (Some(uid), gid) => User::by_number(uid, gid.unwrap_or(uid)).map(Some),
         }
     }

@@ -200,7 +200,8 @@ impl<'h> Hold<'h> {
             }
         }
         // What was left out in a later round got no value at all, whatever the first plan expected.
-        let is_asked_for = |change: &Change| intent.settings.iter().any(|setting| setting.from == change.from);
+        let is_asked_for =
+            |change: &Change| intent.settings.iter().any(|setting| setting.from == change.from);
         applied.not_needed.retain(|change| !done.contains_key(&change.location) && is_asked_for(change));
         applied.intent = intent;
         Ok(applied)
