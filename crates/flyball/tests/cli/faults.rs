@@ -97,8 +97,12 @@ impl Random {
             _ => format!(" nth {}", 1 + self.below(80)),
         };
         let path = self.of(&PATHS);
+        // EINVAL from reading a preference is amd-pstate's answer for one that the firmware chose and that has no word. flyball
+        // takes the kernel at its word there.
+        let has_preference = path.contains("preference") || path.ends_with("/*") || path == "*";
+        let of_a_read = if errno == "EINVAL" && has_preference { "EIO" } else { errno };
         match self.below(10) {
-            0..=3 => format!("read {path} fails {errno}{nth}"),
+            0..=3 => format!("read {path} fails {of_a_read}{nth}"),
             4..=6 => format!("write {path} fails {errno}{nth}"),
             7 => format!("write {path} is lost{nth}"),
             8 => format!("ioctl /dev/isst_interface fails {errno}{nth}"),
