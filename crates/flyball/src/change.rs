@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
 use flyball_control::{
-    Id, Scope,
+    Id, Scope, Setting,
     intent::Intent,
     plan::{Change, Plan, PlanError},
     write::{
@@ -167,16 +167,27 @@ fn render_applied(applied: &Applied) -> String {
     let changes = applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
     let has_change = |from: &str| changes.clone().any(|change| change.from == from);
     for setting in applied.intent.settings.iter().filter(|setting| !has_change(&setting.from)) {
-        // An argument names its knob, a line of a profile does not.
-        let name = setting.name.to_string();
-        let from = if setting.from.starts_with(&name) {
-            setting.from.clone()
-        } else {
-            format!("{name}={} ({})", setting.wanted, setting.from)
+        let settings = &applied.intent.settings;
+        let later = settings.iter().rev().take_while(|later| later.from != setting.from);
+        let replacing = |later: &&Setting| {
+            later.name == setting.name && later.on.as_ref().is_none_or(|on| Some(on) == setting.on.as_ref())
         };
-        let _ = writeln!(out, "{from}: already in effect");
+        let _ = match later.filter(replacing).last() {
+            Some(later) => writeln!(out, "{}: replaced by {}", as_typed(setting), as_typed(later)),
+            None => writeln!(out, "{}: already in effect", as_typed(setting)),
+        };
     }
     out
+}
+
+/// A setting with its knob: an argument names it, a line of a profile does not.
+fn as_typed(setting: &Setting) -> String {
+    let name = setting.name.to_string();
+    if setting.from.starts_with(&name) {
+        setting.from.clone()
+    } else {
+        format!("{name}={} ({})", setting.wanted, setting.from)
+    }
 }
 
 /// `CPU 5`, `CPUs 0-7`.

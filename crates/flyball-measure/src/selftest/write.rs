@@ -156,8 +156,14 @@ fn plain(value: f64) -> String {
 /// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from the author
 /// of the run directory.
 fn clean(text: &str) -> String {
-    let cell: String =
-        text.chars().map(|letter| if letter == ',' || letter.is_control() { ' ' } else { letter }).collect();
+    // Quotes around a cell are not part of it for a spreadsheet, which would see a formula inside them.
+    let plain = |letter| match letter {
+        '"' => '\'',
+        ',' => ' ',
+        letter if letter.is_control() => ' ',
+        letter => letter,
+    };
+    let cell: String = text.chars().map(plain).collect();
     let formula = cell.trim_start().starts_with(['=', '+', '-', '@']) && cell.trim().parse::<f64>().is_err();
     if formula { format!("'{cell}") } else { cell }
 }
@@ -169,9 +175,10 @@ mod tests {
     #[test]
     fn no_cell_is_a_formula() {
         for (name, cell) in [
-            ("=HYPERLINK(\"x\")", "'=HYPERLINK(\"x\")"),
+            ("=HYPERLINK(\"x\")", "'=HYPERLINK('x')"),
             ("@SUM(1,2)", "'@SUM(1 2)"),
             ("\t=1", "' =1"),
+            ("\"=1+1\"", "'=1+1'"),
             ("-x", "'-x"),
             ("-1.5", "-1.5"),
             ("epp=power", "epp=power"),

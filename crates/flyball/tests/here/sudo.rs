@@ -136,6 +136,13 @@ fn a_directory_of_another_user_is_not_resumed_without_a_word() {
     fs::write(&rounds, "").unwrap();
     assert_eq!(under_sudo(&tree, &["compare", "--resume", name]).code, 2);
     assert_eq!(fs::read(home(&tree).join("who")).unwrap(), before, "nothing ran");
+    // Root's own, but every user may replace the manifest.
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = flyball!();
+    command.arg("-M").arg(format!("tree:{}", tree.path().display())).args(["compare", "--resume", name]);
+    let ran = Ran::of(command.current_dir(home(&tree)).stdin(std::process::Stdio::null()));
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("can be written by every user"), "{}", ran.err);
     let ran = under_sudo(&tree, &["compare", "--resume", name, "--yes", "--as-root"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_ne!(fs::read(home(&tree).join("who")).unwrap(), before);

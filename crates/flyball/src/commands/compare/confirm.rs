@@ -1,9 +1,10 @@
-//! Before `compare --resume` runs what a directory names: the user sees the command, and is asked if the directory is not
-//! the user's own.
+//! Before `compare --resume` runs what a directory names: the user sees the command, and is asked if another user may have
+//! changed it.
 
 use std::{
     io::{BufRead as _, IsTerminal as _},
     os::unix::fs::MetadataExt as _,
+    path::Path,
 };
 
 use flyball_measure::{RunDirectory, quote};
@@ -24,25 +25,36 @@ pub(super) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure
         eprintln!("note: during each round: {}", quote(&load.argv));
     }
     let path = directory.path();
-    // Of the directory and not of the manifest: who owns the directory can replace the files in it.
-    let owner = std::fs::metadata(path)
-        .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?
-        .uid();
-    if yes || owner == run_as::caller() {
-        return Ok(());
-    }
+    // Who owns the directory, or may write to it, can replace the files in it.
+    let found =
+        [path.to_owned(), path.join("manifest.json")].iter().find_map(|path| foreign(path).transpose());
+    let (Some(found), false) = (found, yes) else { return Ok(()) };
+    let whose = found?;
     // A script cannot answer, and must not wait for input that never comes.
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
-            "{} belongs to user {owner}, who may have changed the command above; give --yes to run it",
-            path.display()
+            "{whose}, who may have changed the command above; give --yes to run it"
         )));
     }
-    eprintln!("{} belongs to user {owner}, who may have changed this. Run it? [y/N]", path.display());
+    eprintln!("{whose}, who may have changed this. Run it? [y/N]");
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
     Err(Failure::usage("not run"))
+}
+
+/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if nobody may.
+fn foreign(path: &Path) -> Result<Option<String>, Failure> {
+    let status = std::fs::metadata(path)
+        .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?;
+    let (owner, name) = (status.uid(), path.display());
+    Ok(if owner != run_as::caller() {
+        Some(format!("{name} belongs to user {owner}"))
+    } else if status.mode() & 0o002 != 0 {
+        Some(format!("{name} can be written by every user"))
+    } else {
+        None
+    })
 }
