@@ -43,7 +43,7 @@ pub use place::{At, Belongs, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
-pub use table::{TABLE, UnknownKnob};
+pub use table::{TABLE, UnknownKnob, called};
 pub use target_error::TargetError;
 pub use topology::{CoreType, Cpu, Policy, Topology, driver_before_policies};
 pub use value::{ReadError, Reading, Value, Why};

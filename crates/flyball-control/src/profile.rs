@@ -72,7 +72,12 @@ impl Profile {
         })?;
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
-            bad(line, error.message().to_owned())
+            let words = match error.message() {
+                // The commonest mistake of all, in the parser's words.
+                words if words.contains("must be quoted") => "write words in quotes, as \"performance\"",
+                words => words,
+            };
+            bad(line, words.to_owned())
         })?;
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         let mut reader = Reader { file, ends, profile: Profile::default() };

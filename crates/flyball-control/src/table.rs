@@ -15,7 +15,7 @@ mod registers;
 pub(crate) mod sst;
 mod whole;
 
-pub use self::lookup::UnknownKnob;
+pub use self::lookup::{UnknownKnob, called};
 use flyball_host::Vendor;
 
 use crate::knob::{Form, Knob, Mechanism, On, rows};

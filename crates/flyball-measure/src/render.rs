@@ -2,14 +2,20 @@
 
 mod arms;
 mod best;
+mod charts;
+mod markdown;
 mod page;
 mod parts;
 mod sheet;
+mod strips;
 mod table;
 mod text;
 
-pub use crate::numbers::{level, number, percent, probability};
-pub use page::{Named, charts, page};
+pub use crate::numbers::{civil, level, number, p_value, percent, probability};
+pub use charts::{Named, charts};
+pub use markdown::markdown;
+pub use page::page;
 pub use parts::Screen;
 pub use sheet::{sheet_charts, sheet_page, sheet_text};
+pub use strips::strips;
 pub use text::{text, verdicts};

@@ -163,6 +163,9 @@ pub struct Manifest {
     pub version: u32,
     /// The program that wrote it, with its version.
     pub tool: String,
+    /// Its command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
     pub machine: MachineNote,
     pub workload: WorkloadNote,
     /// The arms; the first is what the others are compared with.
@@ -554,6 +557,7 @@ pub(crate) mod tests {
             format: FORMAT.to_owned(),
             version: VERSION,
             tool: "test".to_owned(),
+            command_line: vec!["flyball".to_owned(), "compare".to_owned()],
             machine: MachineNote {
                 name: "fake".to_owned(),
                 simulated: true,

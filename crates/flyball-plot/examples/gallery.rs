@@ -72,9 +72,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let table = Table {
         header: ["arm", "time"].map(str::to_owned).to_vec(),
-        rows: vec![["a", "1.23 s"].map(str::to_owned).to_vec()],
+        rows: vec![["a", "1.23 s"].map(Into::into).to_vec()],
+        colours: vec![0],
     };
-    let page = Page::new("Gallery").with(Block::Table(table)).with(Block::Charts(charts));
+    let page = Page::new("Gallery").with(Block::Tables(vec![table])).with(Block::Charts(charts));
     std::fs::write(place.join("gallery.html"), page.html())?;
     Ok(())
 }

@@ -16,6 +16,8 @@ pub struct Axis {
     pub unit: String,
     /// How values lie.
     pub scale: Scale,
+    /// What categories are called where their names have no room; by default their numbers.
+    pub short: Vec<String>,
     /// The ends, where they are not to follow the data.
     pub range: Option<(f64, f64)>,
     /// Whether 0 belongs to it.
@@ -25,11 +27,26 @@ pub struct Axis {
 impl Axis {
     /// A linear axis that follows its data.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, range: None, from_zero: false }
+        let scale = Scale::Linear;
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            scale,
+            short: Vec::new(),
+            range: None,
+            from_zero: false,
+        }
     }
 
     pub fn categories(label: impl Into<String>, names: Vec<String>) -> Axis {
-        Axis { scale: Scale::Categories(names), ..Axis::new(label, "") }
+        let short = (1..=names.len()).map(|number| number.to_string()).collect();
+        Axis { scale: Scale::Categories(names), short, ..Axis::new(label, "") }
+    }
+
+    /// The same with other short names, one for each category.
+    #[must_use]
+    pub fn in_short(self, short: Vec<String>) -> Axis {
+        Axis { short, ..self }
     }
 
     /// The same with fixed ends.

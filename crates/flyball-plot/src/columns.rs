@@ -61,6 +61,10 @@ impl Cell {
         &self.text
     }
 
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
     fn width(&self) -> usize {
         // Characters, not bytes: names of CPUs and machines may hold more than ASCII. Styles are applied afterwards and have no
         // width.

@@ -26,7 +26,7 @@ mod svg;
 
 pub use axis::{Axis, Scale};
 pub use chart::Chart;
-pub use marks::{BoxStat, Mark, Series};
+pub use marks::{BoxStat, Cross, Mark, Series};
 pub use page::{Block, Page, Table};
 #[cfg(feature = "png")]
 pub use png::PngError;

@@ -37,6 +37,15 @@ impl BoxStat {
     }
 }
 
+/// A point with an interval in both directions: low, middle, high.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cross {
+    pub x: (f64, f64, f64),
+    pub y: (f64, f64, f64),
+    /// What stands next to it.
+    pub label: String,
+}
+
 /// What a series is drawn as. Points are x and y in the axes' units.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mark {
@@ -53,6 +62,8 @@ pub enum Mark {
     Boxes(Vec<BoxStat>),
     /// Intervals: x, low, middle, high.
     Intervals(Vec<(f64, f64, f64, f64)>),
+    /// A labelled point with an interval in both directions.
+    Cross(Cross),
     /// An area between two heights: x, low, high.
     Band(Vec<(f64, f64, f64)>),
     /// A dashed line across the chart at this height.
@@ -129,6 +140,10 @@ impl Mark {
                     see(Some(*x), Some(*low));
                     see(None, Some(*high));
                 }
+            }
+            Mark::Cross(cross) => {
+                see(Some(cross.x.0), Some(cross.y.0));
+                see(Some(cross.x.2), Some(cross.y.2));
             }
             Mark::Band(band) => {
                 for (x, low, high) in band {

@@ -2,49 +2,68 @@
 
 use std::fmt::Write;
 
-use crate::{chart::Chart, svg::escape};
+use crate::{
+    chart::Chart,
+    columns::{Cell, Style},
+    scene::{SERIES, on_black, palette},
+    svg::escape,
+};
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Table {
     /// The heads of the columns. The first column is left-aligned, the others right.
     pub header: Vec<String>,
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<Cell>>,
+    /// For each row the number of the colour that stands for it in charts; empty without colours.
+    pub colours: Vec<usize>,
 }
 
 /// A part of a page.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Block {
     Heading(String),
     Paragraph(String),
+    /// What a reader must know before anything else.
+    Banner(String),
+    /// What it comes down to: words that stand out, and the rest of their line.
+    Answer(Vec<(String, String)>),
     List(Vec<String>),
     /// Pairs of a word and what it stands for here.
     Facts(Vec<(String, String)>),
-    Table(Table),
+    /// Tables side by side, where there is room.
+    Tables(Vec<Table>),
     /// Text as it is, in type of one width.
     Verbatim(String),
-    Chart(Box<Chart>),
     /// Charts side by side, where there is room.
     Charts(Vec<Chart>),
+    /// Parts that are shown on request, under this heading.
+    Details(String, Vec<Block>),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Page {
     pub title: String,
     pub blocks: Vec<Block>,
 }
 
 // No reference to anything outside the file: pages are sent by mail and opened on machines without a network.
-const STYLE: &str = "\
-body{font:15px/1.5 system-ui,'DejaVu Sans',Helvetica,Arial,sans-serif;color:#222;background:#fff;margin:2rem auto;\
-max-width:84rem;padding:0 1rem}\
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
-table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto}\
-th,td{padding:.25rem .7rem;font-size:.9rem;font-variant-numeric:tabular-nums;text-align:right;border-bottom:1px solid #e4e4e4;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #888;font-weight:600}\
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.2rem}dt{color:#666}dd{margin:0;overflow-wrap:anywhere}\
-pre{background:#f6f6f6;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:auto}\
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:1rem}.charts svg{width:100%}\
-footer{color:#666;font-size:.85rem;margin-top:3rem}";
+const STYLE: &str = include_str!("page.css");
+
+/// Charts name their colours in each shape, so that a picture can stand alone; a rule for each replaces it.
+fn dark() -> String {
+    let rules = on_black().map(|(light, dark)| {
+        format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}\n")
+    });
+    let swatches = (0..SERIES).map(|number| {
+        let light = palette(number);
+        let dark = on_black().find_map(|(of, dark)| (of == light).then_some(dark)).unwrap_or(light);
+        format!(".c{number}{{background:{dark}}}\n")
+    });
+    format!("@media (prefers-color-scheme: dark){{\n{}}}\n", rules.chain(swatches).collect::<String>())
+}
+
+/// On narrow screens the picture is laid out again: scaled down, its letters would be too small to read.
+const NARROW: (u32, u32) = (380, 330);
 
 impl Page {
     pub fn new(title: impl Into<String>) -> Page {
@@ -64,7 +83,10 @@ impl Page {
         let mut out = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+             <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{STYLE}{}{}</style>\n</head>\n\
+             <body>\n<h1>{title}</h1>\n",
+            (0..SERIES).map(|c| format!(".c{c}{{background:{}}}\n", palette(c))).collect::<String>(),
+            dark()
         );
         for block in &self.blocks {
             write_block(&mut out, block);
@@ -84,6 +106,13 @@ fn write_block(out: &mut String, block: &Block) {
     let _ = match block {
         Block::Heading(words) => writeln!(out, "<h2>{}</h2>", escape(words)),
         Block::Paragraph(words) => writeln!(out, "<p>{}</p>", escape(words)),
+        Block::Banner(words) => writeln!(out, "<p class=\"banner\" role=\"note\">{}</p>", escape(words)),
+        Block::Answer(lines) => {
+            let lines = each(lines, |(words, rest)| {
+                format!("<p><strong>{}</strong> {}</p>\n", escape(words), escape(rest))
+            });
+            writeln!(out, "<div class=\"answer\">\n{lines}</div>")
+        }
         Block::Verbatim(words) => writeln!(out, "<pre>{}</pre>", escape(words)),
         Block::List(items) => {
             let items = each(items, |item| format!("<li>{}</li>\n", escape(item)));
@@ -94,22 +123,57 @@ fn write_block(out: &mut String, block: &Block) {
                 each(facts, |(word, fact)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(word), escape(fact)));
             writeln!(out, "<dl>\n{facts}</dl>")
         }
-        Block::Table(table) => {
-            let cells =
-                |cells: &[String], tag: &str| each(cells, |cell| format!("<{tag}>{}</{tag}>", escape(cell)));
-            let rows = each(&table.rows, |row| format!("<tr>{}</tr>\n", cells(row, "td")));
-            writeln!(
-                out,
-                "<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>",
-                cells(&table.header, "th")
-            )
+        Block::Tables(tables) => {
+            out.push_str("<div class=\"tables\">\n");
+            let written = tables.iter().try_for_each(|table| write_table(out, table));
+            written.and_then(|()| writeln!(out, "</div>"))
         }
-        Block::Chart(chart) => writeln!(out, "<figure>{}</figure>", chart.svg()),
         Block::Charts(charts) => {
-            let charts: String = charts.iter().map(Chart::svg).collect();
+            let charts = each(charts, |chart| {
+                let narrow = chart.clone().sized(NARROW.0, NARROW.1);
+                format!(
+                    "<figure><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>\n",
+                    chart.svg(),
+                    narrow.svg()
+                )
+            });
             writeln!(out, "<div class=\"charts\">\n{charts}</div>")
         }
+        Block::Details(words, blocks) => {
+            let _ = writeln!(out, "<details>\n<summary>{}</summary>", escape(words));
+            for block in blocks {
+                write_block(out, block);
+            }
+            writeln!(out, "</details>")
+        }
     };
+}
+
+/// A table; each cell has its column's heading, which narrow screens show next to it instead of above.
+fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
+    let head = each(&table.header, |cell| format!("<th>{}</th>", escape(cell)));
+    writeln!(out, "<table>\n<thead><tr>{head}</tr></thead>\n<tbody>")?;
+    for (at, row) in table.rows.iter().enumerate() {
+        out.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let swatch = match table.colours.get(at).filter(|_| column == 0) {
+                Some(colour) => format!("<i class=\"swatch c{}\"></i>", colour % SERIES),
+                None => String::new(),
+            };
+            let class = match cell.style() {
+                Style::Good => " class=\"good\"",
+                Style::Alert => " class=\"alert\"",
+                Style::Faint => " class=\"faint\"",
+                Style::Plain | Style::Heading | Style::Notice => "",
+            };
+            let head = table.header.get(column).map_or("", String::as_str);
+            // A number keeps its unit.
+            let text = escape(cell.text()).replace(" %", "\u{a0}%");
+            write!(out, "<td{class} data-head=\"{}\">{swatch}<span>{text}</span></td>", escape(head))?;
+        }
+        out.push_str("</tr>\n");
+    }
+    writeln!(out, "</tbody>\n</table>")
 }
 
 #[cfg(test)]
@@ -125,15 +189,22 @@ mod tests {
             .with(Block::List(vec![nasty.clone()]))
             .with(Block::Facts(vec![(nasty.clone(), nasty.clone())]))
             .with(Block::Verbatim(nasty.clone()))
-            .with(Block::Table(Table { header: vec![nasty.clone()], rows: vec![vec![nasty.clone()]] }))
-            .with(Block::Chart(Box::new(Chart::new(
+            .with(Block::Banner(nasty.clone()))
+            .with(Block::Answer(vec![(nasty.clone(), nasty.clone())]))
+            .with(Block::Tables(vec![Table {
+                header: vec![nasty.clone()],
+                rows: vec![vec![nasty.clone().into()]],
+                colours: vec![0],
+            }]))
+            .with(Block::Details(nasty.clone(), vec![Block::Paragraph(nasty.clone())]))
+            .with(Block::Charts(vec![Chart::new(
                 nasty.clone(),
                 crate::Axis::new(nasty.clone(), ""),
                 crate::Axis::new("y", nasty.clone()),
-            ))))
+            )]))
             .html();
         assert!(!html.contains("<script"), "{html}");
-        assert!(!html.contains("src=") && !html.contains("href="), "{html}");
-        assert!(html.matches("&lt;script&gt;").count() >= 10);
+        assert!(!html.contains("src=") && !html.contains("href=\"http"), "{html}");
+        assert!(html.matches("&lt;script&gt;").count() >= 15);
     }
 }

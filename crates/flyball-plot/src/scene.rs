@@ -22,12 +22,46 @@ impl Colour {
     }
 }
 
-/// The colour of the series with this number: eight that people with any colour vision can distinguish (Okabe and Ito
-/// 2008, its yellow darkened to show on white), then again.
+/// Colours on white and on black. First eight that people with any colour vision can distinguish (Okabe and Ito 2008, its yellow
+/// darkened to show on white), then eight more for charts with up to 16 series (after Tol's muted scheme, 2021), where a label
+/// or a place says which is which besides the colour.
+const COLOURS: [(u32, u32); 16] = [
+    (0x00_72_b2, 0x4d_a6_e8),
+    (0xd5_5e_00, 0xff_8a_3d),
+    (0x00_9e_73, 0x2f_c4_99),
+    (0xcc_79_a7, 0xe0_9c_c4),
+    (0xe6_9f_00, 0xf2_b5_33),
+    (0x56_b4_e9, 0x8a_cf_f5),
+    (0x8a_7f_00, 0xc9_bc_3a),
+    (0x55_55_55, 0xa8_a8_a8),
+    (0x33_22_88, 0x9a_8c_f0),
+    (0x88_22_55, 0xe0_6a_a4),
+    (0x11_77_33, 0x5c_c9_7f),
+    (0xaa_44_99, 0xd6_82_c8),
+    (0x66_11_00, 0xd9_85_6e),
+    (0x44_aa_99, 0x7f_d9_ca),
+    (0x90_7a_45, 0xd4_bf_86),
+    (0x99_99_99, 0x77_77_77),
+];
+
+/// How many colours of series there are.
+pub(crate) const SERIES: usize = COLOURS.len();
+
+/// The colour of the series with this number; after 16 they begin again.
 pub fn palette(number: usize) -> Colour {
-    const COLOURS: [u32; 8] =
-        [0x00_72_b2, 0xd5_5e_00, 0x00_9e_73, 0xcc_79_a7, 0xe6_9f_00, 0x56_b4_e9, 0x8a_7f_00, 0x55_55_55];
-    Colour::rgb(COLOURS[number % COLOURS.len()])
+    Colour::rgb(COLOURS[number % SERIES].0)
+}
+
+/// Every colour of charts with the one that takes its place on a black ground.
+pub(crate) fn on_black() -> impl Iterator<Item = (Colour, Colour)> {
+    let fixed = [
+        (Colour::INK, 0xe6_ed_f3),
+        (Colour::GREY, 0x9d_a7_b3),
+        (Colour::GRID, 0x2a_31_3a),
+        (Colour::PAPER, 0x0d_11_17),
+    ];
+    let series = COLOURS.into_iter().map(|(light, dark)| (Colour::rgb(light), dark));
+    fixed.into_iter().chain(series).map(|(light, dark)| (light, Colour::rgb(dark)))
 }
 
 /// Which point of a text is at its place.

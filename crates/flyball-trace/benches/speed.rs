@@ -27,7 +27,7 @@ use flyball_trace::{
     AmdPerf, Comm, Decoder, Event, EventFormat, Names, Page, PageHeader, Record, TextOptions, Trace,
     TraceError,
     csv::CsvFiles,
-    html::write_page,
+    html::{Head, write_page},
     live::{Capture, CaptureOptions},
     read_text,
     report::Analyser,
@@ -362,7 +362,8 @@ fn page(options: &Options, path: &Path) {
         let trace = Trace::open(path).expect("the file");
         let summary = trace.read(&TextOptions::default(), None, &names, &mut sink).expect("readable text");
         let mut file = BufWriter::new(File::create(&out).expect("a file in the directory"));
-        write_page(&mut file, "Speed", &analyser.report(summary.clock, &names), series).expect("room");
+        write_page(&mut file, &Head::default(), &analyser.report(summary.clock, &names), series)
+            .expect("room");
         file.flush().expect("room on the disk");
     });
     let size = std::fs::metadata(&out).expect("the page").len() as f64 / f64::from(1 << 20);

@@ -35,13 +35,23 @@ struct MetricMeta {
     high: f32,
 }
 
+/// What stands above the plots.
+#[derive(Debug, Default)]
+pub struct Head {
+    pub title: String,
+    /// What a reader must know before anything else.
+    pub banner: Option<String>,
+    /// The machine and its kernel: a word for each, and what is known.
+    pub facts: Vec<(&'static str, String)>,
+}
+
 /// Writes the page.
 ///
 /// # Errors
 /// What `out` answers.
 pub fn write_page(
     out: &mut dyn Write,
-    title: &str,
+    head: &Head,
     report: &Report,
     mut series: SeriesSet,
 ) -> io::Result<()> {
@@ -67,7 +77,7 @@ pub fn write_page(
             .collect(),
         cpus,
     };
-    let title = escape(title);
+    let title = escape(&head.title);
     // The empty icon keeps browsers from asking for /favicon.ico.
     write!(
         out,
@@ -77,11 +87,21 @@ pub fn write_page(
          <header><h1>{title}</h1><p>{}</p></header>\n",
         escape(&summary(report))
     )?;
+    if let Some(words) = &head.banner {
+        writeln!(out, "<p class=\"banner\" role=\"note\">{}</p>", escape(words))?;
+    }
+    out.write_all(b"<dl>\n")?;
+    for (word, fact) in &head.facts {
+        writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape(word), escape(fact))?;
+    }
+    out.write_all(b"</dl>\n")?;
     out.write_all(
         b"<nav id=\"metrics\" aria-label=\"value\"></nav>\n\
           <p class=\"hint\">Wheel: zoom. Drag: move. Double click: all. Click a CPU's row to draw its line; with Shift, \
           more than one.</p>\n\
+          <h2>All CPUs</h2>\n<div id=\"scale\"></div>\n\
           <canvas id=\"map\" aria-label=\"all CPUs over time\"></canvas>\n\
+          <h2>Chosen CPUs</h2>\n<div id=\"legend\"></div>\n\
           <canvas id=\"lines\" aria-label=\"chosen CPUs over time\"></canvas>\n\
           <p id=\"readout\" role=\"status\"></p>\n<noscript><p>The plots need scripts; the table below does not.</p></noscript>\n",
     )?;
@@ -119,7 +139,7 @@ fn summary(report: &Report) -> String {
 fn table(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     out.write_all(
         b"<table><thead><tr><th>CPU</th><th>samples</th><th>desired, mean</th><th>GHz, mean</th><th>GHz, most</th>\
-          <th>load %</th><th>C0 %</th><th>decisions</th><th>a second</th></tr></thead><tbody>\n",
+          <th>load %</th><th>C0 %</th><th>decisions</th><th>per second</th></tr></thead><tbody>\n",
     )?;
     for cpu in report.cpus.iter().filter(|cpu| cpu.samples > 0) {
         let number = |value: Option<f64>, digits: usize| {
@@ -254,7 +274,9 @@ mod tests {
         }
         let report = analyser.report(Clock::Mono, &Names::default());
         let mut page = Vec::new();
-        write_page(&mut page, "</title><script>alert(1)", &report, series).unwrap();
+        let nasty = "</title><script>alert(1)".to_owned();
+        let head = Head { title: nasty.clone(), banner: Some(nasty.clone()), facts: vec![("kernel", nasty)] };
+        write_page(&mut page, &head, &report, series).unwrap();
         let page = String::from_utf8(page).unwrap();
         assert!(page.contains("&lt;/title&gt;") && !page.contains("<script>alert"));
         for outside in ["http://", "https://", "src=", "@import"] {
@@ -262,6 +284,6 @@ mod tests {
         }
         assert_eq!(page.matches("id=\"values").count(), 5);
         let empty = Analyser::new().report(Clock::Mono, &Names::default());
-        write_page(&mut Vec::new(), "x", &empty, SeriesSet::default()).unwrap();
+        write_page(&mut Vec::new(), &Head::default(), &empty, SeriesSet::default()).unwrap();
     }
 }

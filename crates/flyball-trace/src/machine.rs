@@ -12,6 +12,9 @@ use crate::isolation::{Isolation, words};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
+    /// The processor's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
     /// The driver of the first policy (`scaling_driver`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,

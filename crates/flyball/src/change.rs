@@ -75,7 +75,7 @@ impl SettingArgs {
 /// Refuses a machine that is a recording, before anything is planned for it.
 pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
     if host.kind() == Kind::Recorded {
-        return Err(Failure::failed(format!(
+        return Err(Failure::usage(format!(
             "{} is a recording and cannot be changed; 'flyball plan' says what would be written",
             host.name()
         )));

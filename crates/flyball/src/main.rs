@@ -33,6 +33,7 @@ mod run_as;
 mod seeds;
 mod terminal;
 mod time;
+mod tips;
 mod workloads;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -127,7 +128,7 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
             let command = help::command(Cli::command(), help_width()).color(color.choice());
             command.try_get_matches_from(words).err().unwrap_or(error)
         }
-        _ => error,
+        _ => tips::with_tip(error, &std::env::args().collect::<Vec<_>>()),
     })?;
     Cli::from_arg_matches(&matches)
 }

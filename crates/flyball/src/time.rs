@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flyball_host::Host;
+use flyball_measure::render::civil;
 
 /// A time in words: `1 h 5 min`, `3 min 20 s`.
 pub fn words(seconds: f64) -> String {
@@ -45,32 +46,9 @@ pub fn stamp() -> String {
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-/// The date of a day since 1970, counting years from March so that leap days come last.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // The days from 0000-03-01 to 1970-01-01; eras are 400 years of 146097 days (Howard Hinnant, chrono-compatible
-    // low-level date algorithms). Written out, because a date in a directory's name is not worth a dependency.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on the months repeat 31, 30, 31, 30, 31 days: 153 in five.
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_right() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_778), (2026, 11, 21));
-    }
 
     #[test]
     fn spans_are_rounded_to_what_matters() {

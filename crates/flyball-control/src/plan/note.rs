@@ -151,7 +151,7 @@ impl fmt::Display for Note {
             ),
             Note::PerformanceForcesPreference => f.write_str(
                 "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
-                 minimum to the maximum; 'flyball restore' brings the present epp back",
+                 minimum to the maximum; 'flyball restore' restores the present epp",
             ),
             Note::MaximumBelowMinimum { from, low } => {
                 write!(f, "{from}: below the present {low}; until that is lowered, the kernel uses it for both")

@@ -99,6 +99,19 @@ const ALIASES: &[(&str, &str)] = &[
     ("turbo-boost", "turbo"),
 ];
 
+/// The knob or fact that other tools call by `name`.
+pub fn called(name: &str) -> Option<&'static Knob> {
+    let lower = name.to_ascii_lowercase();
+    let ours = ALIASES.iter().find_map(|(other, ours)| (*other == lower).then_some(*ours));
+    ours.or_else(|| is_state(&lower).then_some("idle-state")).and_then(|name| Knob::named(name).ok())
+}
+
+/// C6, C1E and the like are names of idle states.
+fn is_state(lower: &str) -> bool {
+    lower.len() <= 4
+        && lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 impl UnknownKnob {
     pub(crate) fn new(name: &str) -> UnknownKnob {
         UnknownKnob { name: name.to_owned(), nearest: nearest(name, |_| true) }
@@ -117,14 +130,11 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     let lower = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
     let known = || TABLE.iter().filter(|knob| fits(knob));
     let named = |wanted: &str| known().find(|knob| knob.name == wanted).map(|knob| knob.name);
-    // C6, C1E and the like are states.
-    let is_state =
-        lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
     // Aliases before the nearest spelling: a name of another tool need not be near ours.
     let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
     let dashed = lower.replace('_', "-");
     alias
-        .or_else(|| named("idle-state").filter(|_| is_state && lower.len() <= 4))
+        .or_else(|| named("idle-state").filter(|_| is_state(&lower)))
         .or_else(|| {
             known()
                 .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
@@ -142,6 +152,10 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
 impl fmt::Display for UnknownKnob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nearest {
+            Some("idle-state") if is_state(&self.name.to_ascii_lowercase()) => {
+                let state = self.name.to_ascii_uppercase();
+                write!(f, "no knob '{}'; did you mean 'idle-state:{state}'?", self.name)
+            }
             Some(near) => write!(f, "no knob '{}'; did you mean '{near}'?", self.name),
             None => write!(f, "no knob '{}'; `flyball explain` lists them all", self.name),
         }

@@ -105,7 +105,7 @@ fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
         .collect();
     (!lost.is_empty()).then(|| {
         format!(
-            "{name}: the trace lost {} records in {} rounds; their decisions a second are left out, and their traced \
+            "{name}: the trace lost {} records in {} rounds; their decisions per second are left out, and their traced \
              frequency and lag are of what was kept.",
             lost.iter().sum::<u64>(),
             lost.len()
@@ -147,13 +147,34 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> 
     }
     notes.extend(quiet_note(manifest, report));
     notes.extend(frequency_by_file(manifest, report));
-    for (index, arm) in report.arms.iter().enumerate() {
-        notes.extend(left_out_notes(arm));
-        notes.extend(round_notes(rounds, index, &arm.name));
-        notes.extend(arm_notes(arm));
-    }
+    let of_arm = |(index, arm): (usize, &ArmReport)| {
+        let notes = left_out_notes(arm).into_iter().chain(round_notes(rounds, index, &arm.name));
+        (arm.name.clone(), notes.chain(arm_notes(arm)).collect())
+    };
+    notes.extend(folded(report.arms.iter().enumerate().map(of_arm).collect()));
     notes.extend(boot_notes(manifest, report));
     notes
+}
+
+/// The notes of all arms; what several arms have in common once.
+fn folded(arms: Vec<(String, Vec<String>)>) -> Vec<String> {
+    let mut notes: Vec<(Vec<String>, String)> = Vec::new();
+    for (name, of_arm) in arms {
+        for note in of_arm {
+            let rest = note.strip_prefix(&format!("{name}: ")).map(str::to_owned);
+            match (notes.iter_mut().find(|(_, other)| rest.as_ref() == Some(other)), rest) {
+                (Some((names, _)), _) => names.push(name.clone()),
+                (None, Some(rest)) => notes.push((vec![name.clone()], rest)),
+                (None, None) => notes.push((Vec::new(), note)),
+            }
+        }
+    }
+    let line = |(names, rest): (Vec<String>, String)| match names.as_slice() {
+        [] => rest,
+        [first, _, _, more @ ..] => format!("{first} and {} other arms: {rest}", more.len() + 2),
+        few => format!("{}: {rest}", few.join(", ")),
+    };
+    notes.into_iter().map(line).collect()
 }
 
 /// How quiet the machine was kept, and in how many rounds that held.
@@ -204,12 +225,12 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
         }
         if let Some(drift) = summary.drift {
             notes.push(format!(
-                "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are barely \
+                "{}: {} drifts by {} from first to last round ({}); pairs of one block are barely \
                  affected, medians are.",
                 arm.name,
                 summary.metric.name,
                 crate::numbers::percent(drift.change),
-                crate::numbers::probability(drift.p),
+                crate::numbers::p_value(drift.p),
             ));
         }
         // Energy and work per joule follow the performance of the same round: one note for the round is enough.

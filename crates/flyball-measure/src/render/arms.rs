@@ -21,8 +21,17 @@ pub(super) struct Arms {
 
 impl Arms {
     pub(super) fn of(report: &Report) -> Arms {
+        Arms::numbered(report, |names| names.iter().any(|name| name.chars().count() > SHORT))
+    }
+
+    /// Numbered unless the names have room below the charts of a narrow page: six of six letters.
+    pub(super) fn of_page(report: &Report) -> Arms {
+        Arms::numbered(report, |names| names.len() > 6 || names.iter().any(|name| name.chars().count() > 6))
+    }
+
+    fn numbered(report: &Report, is_numbered: impl Fn(&[String]) -> bool) -> Arms {
         let names: Vec<String> = report.arms.iter().map(|arm| one_line(arm.name.clone())).collect();
-        let numbered = names.iter().any(|name| name.chars().count() > SHORT);
+        let numbered = is_numbered(&names);
         // `now` has no settings, and all others are called by theirs.
         let by_settings = |(arm, name): (&crate::analyse::ArmReport, &String)| {
             arm.settings.join(" ") == *name || name == "now"
@@ -46,6 +55,12 @@ impl Arms {
     pub(super) fn name(&self, arm: usize) -> String {
         let name = self.names.get(arm).cloned().unwrap_or_default();
         if self.numbered { format!("{} ({name})", arm + 1) } else { name }
+    }
+
+    /// A number, if arms have numbers, and the name: as the first column of a table that has room.
+    pub(super) fn heading(&self, arm: usize) -> String {
+        let name = self.names.get(arm).cloned().unwrap_or_default();
+        if self.numbered { format!("{}  {name}", arm + 1) } else { name }
     }
 
     /// What the numbers stand for; empty where arms are called by their names.

@@ -1,12 +1,10 @@
 //! The last lines of a report: the arm that is best in each quantity that is judged, and how certain that is.
 
-use flyball_plot::columns::{Painter, Style};
-
 use super::arms::Arms;
 use crate::{
     analyse::{Quantity, Report, Summary, Verdict},
     metric::Better,
-    numbers::{percent, probability},
+    numbers::{p_value, percent},
 };
 
 /// What an arm is called that is best in `quantity`.
@@ -20,8 +18,8 @@ fn word(quantity: Quantity, report: &Report) -> String {
     }
 }
 
-/// A line for each arm that is best in something.
-pub(super) fn conclusion<P: Painter>(report: &Report, arms: &Arms, painter: P) -> String {
+/// A line for each arm that is best in something: in what, and which arm with its certainty.
+pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
     let mut lines: Vec<(usize, Vec<String>, Vec<String>)> = Vec::new();
     for quantity in Quantity::JUDGED {
         let Some((best, certainty)) = best(report, arms, quantity) else { continue };
@@ -36,8 +34,7 @@ pub(super) fn conclusion<P: Painter>(report: &Report, arms: &Arms, painter: P) -
     }
     let line = |(arm, words, mut how): (usize, Vec<String>, Vec<String>)| {
         how.dedup();
-        let words = words.join(", ");
-        format!("{}: {}; {}\n", painter.apply(Style::Heading, &words), arms.name(arm), how.join("; "))
+        (words.join(", "), format!("{}; {}", arms.name(arm), how.join("; ")))
     };
     lines.into_iter().map(line).collect()
 }
@@ -75,11 +72,11 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, Stri
     let against = match of(best) {
         Some(one) => {
             format!(
-                "{} {} against {}, p = {}",
+                "{} {} against {}, {}",
                 metric.name,
                 percent(one.change),
                 arms.label(0),
-                probability(one.p_corrected)
+                p_value(one.p_corrected)
             )
         }
         None => format!("{}: the first arm", metric.name),

@@ -7,7 +7,7 @@ use flyball_plot::{
     columns::{self, Unstyled},
 };
 
-use crate::numbers::{percent, probability};
+use crate::numbers::{p_value, percent, probability};
 use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};
 
 /// The whole of it as text.
@@ -61,8 +61,8 @@ fn sentence(pair: &PairVerdict) -> String {
     let change = percent(pair.change);
     if pair.shown {
         return format!(
-            "{compared} against {base}: {column} {change}: shown (p = {}).",
-            probability(pair.p_corrected)
+            "{compared} against {base}: {column} {change}: shown ({}).",
+            p_value(pair.p_corrected)
         );
     }
     // The level of the verdicts (`consistency::ALPHA`): above it no outcome of so few rounds is significant.
@@ -75,11 +75,11 @@ fn sentence(pair: &PairVerdict) -> String {
             probability(pair.smallest_p)
         )
     } else {
-        format!("p = {}", probability(pair.p_corrected))
+        p_value(pair.p_corrected)
     };
     let apart = if pair.apart { "all rounds lie apart" } else { "the rounds overlap" };
     let welch = pair.welch_corrected.map_or_else(String::new, |p| {
-        format!(", Welch's t test says p = {} if rounds are independent and normal", probability(p))
+        format!(", Welch's t test says {} if rounds are independent and normal", p_value(p))
     });
     format!("{compared} against {base}: {column} {change}: no difference shown ({because}; {apart}{welch}).")
 }
@@ -145,7 +145,11 @@ pub fn sheet_charts(sheet: &Sheet) -> Vec<(&'static str, Chart)> {
 pub fn sheet_page(sheet: &Sheet, report: &SelftestReport) -> Page {
     let (header, rows) = averages(sheet);
     let mut page = Page::new(format!("amd-pstate selftest: {}", report.test))
-        .with(Block::Table(Table { header, rows }))
+        .with(Block::Tables(vec![Table {
+            header,
+            rows: rows.into_iter().map(|row| row.into_iter().map(columns::Cell::from).collect()).collect(),
+            colours: Vec::new(),
+        }]))
         .with(Block::Heading("Arithmetic".to_owned()))
         .with(Block::Paragraph(summary(report)))
         .with(Block::List(misprints(report)))

@@ -11,12 +11,14 @@ use super::{
 };
 use crate::{
     analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
-    numbers::{level, number, percent, probability},
+    numbers::{level, number, p_value, percent},
 };
 
 /// A column: its heading in two lines, and a cell for each arm.
 struct Column {
     head: [String; 2],
+    /// Whether verdicts are given for it.
+    judged: bool,
     cells: Vec<Cell>,
 }
 
@@ -65,15 +67,23 @@ fn unsigned(fraction: f64) -> String {
     percent(fraction.abs()).trim_start_matches('+').to_owned()
 }
 
-/// The medians of each arm.
-pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
+/// A table for a page or a file: a heading, and a row for each arm.
+pub(super) struct Grid {
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<Cell>>,
+}
+
+/// The columns that are the same for all arms, and the others.
+fn columns_of(report: &Report) -> (Vec<Column>, Vec<Column>) {
     let mut all = vec![Column {
         head: ["rounds".to_owned(), String::new()],
+        judged: true,
         cells: report.arms.iter().map(|arm| rounds(arm).into()).collect(),
     }];
     for quantity in columns(report) {
         all.push(Column {
             head: short(quantity, report),
+            judged: Quantity::JUDGED.contains(&quantity),
             cells: report.arms.iter().map(|arm| plus_minus(arm, quantity).into()).collect(),
         });
         if quantity == Quantity::Performance {
@@ -84,14 +94,43 @@ pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: S
         }
     }
     // One arm alone has no other to be the same as.
-    let (constant, different): (Vec<Column>, Vec<Column>) =
-        all.into_iter().partition(|column| report.arms.len() > 1 && column.is_constant());
-    let mut out = tables(arms, different, report.arms.len(), screen);
-    if !constant.is_empty() {
-        let words: Vec<String> = constant.iter().map(in_words).collect();
-        let _ = writeln!(out, "all arms: {}", words.join(", "));
+    all.into_iter().partition(|column| report.arms.len() > 1 && column.is_constant())
+}
+
+/// The medians of each arm in what is judged, or in what else was measured.
+pub(super) fn medians_grid(report: &Report, arms: &Arms, judged: bool) -> Grid {
+    let (_, columns) = columns_of(report);
+    let columns: Vec<Column> = columns.into_iter().filter(|column| column.judged == judged).collect();
+    let title = |column: &Column| match &column.head {
+        [name, unit] if unit.is_empty() => name.clone(),
+        // `% of first` is one heading in two lines; others are a name and its unit.
+        [name, unit] if name.ends_with("of") => format!("{name} {unit}"),
+        [name, unit] => format!("{name}, {unit}"),
+    };
+    let row = |arm: usize| {
+        let cells = columns.iter().map(|column| column.cells[arm].clone());
+        std::iter::once(Cell::from(arms.label(arm))).chain(cells).collect()
+    };
+    Grid {
+        header: std::iter::once("arm".to_owned()).chain(columns.iter().map(title)).collect(),
+        rows: (0..report.arms.len()).map(row).collect(),
     }
-    let _ = writeln!(out, "{}", precision(report));
+}
+
+/// What is the same for all arms, as a line.
+pub(super) fn constants(report: &Report) -> Option<String> {
+    let (constant, _) = columns_of(report);
+    let words: Vec<String> = constant.iter().map(in_words).collect();
+    (!words.is_empty()).then(|| format!("all arms: {}", words.join(", ")))
+}
+
+/// The medians of each arm.
+pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
+    let (_, different) = columns_of(report);
+    let mut out = tables(arms, different, report.arms.len(), screen);
+    for line in constants(report).into_iter().chain([precision(report)]) {
+        let _ = writeln!(out, "{line}");
+    }
     if let Some(why) = &report.no_energy {
         let _ = writeln!(out, "no energy: {why}");
     }
@@ -117,7 +156,11 @@ fn deviation(report: &Report) -> Column {
     let cell = |arm: &ArmReport| {
         share(arm).map_or_else(|| "-".into(), |share| format!("{:.2}", share * 100.0).into())
     };
-    Column { head: ["std dev".to_owned(), "%".to_owned()], cells: report.arms.iter().map(cell).collect() }
+    Column {
+        head: ["std dev".to_owned(), "%".to_owned()],
+        judged: true,
+        cells: report.arms.iter().map(cell).collect(),
+    }
 }
 
 /// A quantity in percent of the first arm's.
@@ -128,11 +171,15 @@ fn relative(report: &Report, quantity: Quantity) -> Column {
         (Some(value), Some(first)) => format!("{:.1}", value / first * 100.0).into(),
         _ => Cell::from("-"),
     };
-    Column { head: ["% of".to_owned(), "first".to_owned()], cells: report.arms.iter().map(cell).collect() }
+    Column {
+        head: ["% of".to_owned(), "first".to_owned()],
+        judged: true,
+        cells: report.arms.iter().map(cell).collect(),
+    }
 }
 
 /// What stands behind the medians.
-fn precision(report: &Report) -> String {
+pub(super) fn precision(report: &Report) -> String {
     let level = level(report.schedule.confidence);
     let judged = |arm: &ArmReport| {
         arm.summaries.iter().any(|s| Quantity::JUDGED.contains(&s.quantity) && s.interval.is_some())
@@ -180,54 +227,97 @@ fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, sc
     out
 }
 
-/// How each arm differs from the first.
-pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
-    let comparisons = &report.comparisons;
+/// What is compared, in the order of the report.
+fn compared(report: &Report) -> Vec<Quantity> {
     let mut quantities: Vec<Quantity> = Vec::new();
-    let mut rows: Vec<usize> = Vec::new();
-    for comparison in comparisons {
+    for comparison in &report.comparisons {
         // In the order of the report, in which performance comes first.
         if !quantities.contains(&comparison.quantity) {
             quantities.push(comparison.quantity);
         }
+    }
+    quantities
+}
+
+fn verdict_cells(report: &Report, arm: usize) -> impl Iterator<Item = Cell> + '_ {
+    compared(report).into_iter().map(move |quantity| {
+        let found = report.comparisons.iter().find(|one| one.arm == arm && one.quantity == quantity);
+        found.map_or_else(|| "-".into(), in_short)
+    })
+}
+
+/// A row for each arm: the first with its medians, the others with their changes and verdicts.
+pub(super) fn verdict_grid(report: &Report, arms: &Arms) -> Grid {
+    let base = report.comparisons.first().map_or(0, |comparison| comparison.base);
+    let median = |quantity: Quantity| {
+        let unit = quantity.metric(&report.workload.metric).unit;
+        let median = report.arms[base].summary(quantity).map(|summary| number(summary.median));
+        Cell::from(median.map_or_else(|| "-".to_owned(), |median| format!("{median} {unit}")))
+    };
+    let row = |arm: usize| {
+        let mut row = vec![Cell::from(arms.heading(arm))];
+        if arm == base {
+            row.extend(compared(report).into_iter().map(median));
+        } else {
+            row.extend(verdict_cells(report, arm));
+        }
+        row
+    };
+    let names = compared(report).into_iter().map(|quantity| short(quantity, report)[0].clone());
+    Grid {
+        header: std::iter::once("arm".to_owned()).chain(names).collect(),
+        rows: (0..report.arms.len()).map(row).collect(),
+    }
+}
+
+/// How each arm differs from the first.
+pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
+    let mut rows: Vec<usize> = Vec::new();
+    for comparison in &report.comparisons {
         if !rows.contains(&comparison.arm) {
             rows.push(comparison.arm);
         }
     }
     let mut table = Columns::new();
-    let names = quantities.iter().map(|quantity| short(*quantity, report)[0].clone());
+    let names = compared(report).into_iter().map(|quantity| short(quantity, report)[0].clone());
     table.heading(std::iter::once("arm".to_owned()).chain(names));
     for &arm in &rows {
-        let mut row = vec![Cell::from(arms.label(arm))];
-        row.extend(quantities.iter().map(|&quantity| {
-            let found = comparisons.iter().find(|one| one.arm == arm && one.quantity == quantity);
-            found.map_or_else(|| "-".into(), in_short)
-        }));
-        table.row(row);
+        table.row(std::iter::once(Cell::from(arms.label(arm))).chain(verdict_cells(report, arm)).collect());
     }
     let level = level(report.schedule.confidence);
-    let mut out = format!("against {}, with {level} % intervals\n", arms.name(comparisons[0].base));
+    let mut out = format!("against {}, with {level} % intervals\n", arms.name(report.comparisons[0].base));
     out.push_str(&table.render(screen.painter));
+    for line in remarks(report, arms) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+/// What the verdicts of a table mean.
+pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
+    let comparisons = &report.comparisons;
+    let mut lines = Vec::new();
     let shown = |one: &&Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
     // The weakest of them: what is said holds for each.
     if let Some(p) = comparisons.iter().filter(shown).map(|one| one.p_corrected).max_by(f64::total_cmp) {
-        let _ =
-            writeln!(out, "better, worse: p = {} or less, corrected for the number of arms", probability(p));
+        let p = p_value(p);
+        lines.push(format!("better, worse: {p} or less, corrected for the number of arms"));
     }
     if comparisons.iter().any(|one| one.verdict == Verdict::NoDifferenceShown) {
-        out.push_str("not shown: these rounds do not show a difference\n");
+        lines.push("not shown: these rounds do not show a difference".to_owned());
     }
     if let Some(one) = comparisons.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
-        let _ = writeln!(out, "too few: {} rounds cannot show a difference of this many arms", one.pairs);
+        lines.push(format!("too few: {} rounds cannot show a difference of this many arms", one.pairs));
     }
     // Once for each arm: how arms were compared does not depend on the quantity.
-    for one in comparisons.iter().filter(|one| one.quantity == quantities[0]) {
+    let first = comparisons.first().map(|one| one.quantity);
+    for one in comparisons.iter().filter(|one| Some(one.quantity) == first) {
         let how = how(report, one);
         if !how.is_empty() {
-            let _ = writeln!(out, "arm {}{how}", arms.name(one.arm));
+            lines.push(format!("arm {}{how}", arms.name(one.arm)));
         }
     }
-    out
+    lines
 }
 
 /// A comparison as a cell: `-31.9 ±0.4 % better`.

@@ -12,9 +12,9 @@ use super::{
     table::{differences, medians},
 };
 use crate::{
-    analyse::{ArmReport, Comparison, Quantity, Report, Steadiness, Verdict},
+    analyse::{Comparison, Report, Steadiness, Verdict},
     metric::Better,
-    numbers::{level, number, percent, probability},
+    numbers::{level, p_value, percent},
     schedule::Length,
     stats::Interval,
 };
@@ -39,9 +39,12 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     for note in &report.notes {
         let _ = writeln!(out, "note: {note}");
     }
-    let conclusion = conclusion(report, &arms, screen.painter);
+    let conclusion = conclusion(report, &arms);
     if !conclusion.is_empty() {
-        let _ = write!(out, "\n{conclusion}");
+        out.push('\n');
+    }
+    for (words, rest) in conclusion {
+        let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, &words));
     }
     out
 }
@@ -78,30 +81,6 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
         schedule.warm_up,
         schedule.cool_down
     )
-}
-
-/// What the table's brackets are.
-pub(super) fn brackets(report: &Report) -> String {
-    let level = level(report.schedule.confidence);
-    let judged = |arm: &ArmReport| {
-        arm.summaries.iter().any(|s| Quantity::JUDGED.contains(&s.quantity) && s.interval.is_some())
-    };
-    if report.arms.iter().any(judged) {
-        format!("medians; brackets: {level} % bootstrap intervals of the median")
-    } else {
-        format!("medians; too few rounds for {level} % intervals of them")
-    }
-}
-
-pub(super) fn cell(arm: &ArmReport, quantity: Quantity) -> String {
-    let Some(summary) = arm.summary(quantity) else { return "-".to_owned() };
-    let median = number(summary.median);
-    match summary.interval {
-        Some(interval) if Quantity::JUDGED.contains(&quantity) => {
-            format!("{median} [{}, {}]", number(interval.low), number(interval.high))
-        }
-        _ => median,
-    }
 }
 
 pub(super) fn between(interval: Interval) -> String {
@@ -142,21 +121,18 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         };
         let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
-            "{}: standard deviation {} against {} of {base} (p = {}): {word}.",
+            "{}: standard deviation {} against {} of {base} ({}): {word}.",
             report.arms[one.arm].name,
             share(found.deviations.1),
             share(found.deviations.0),
-            probability(found.p_corrected)
+            p_value(found.p_corrected)
         ))
     };
     let shown: Vec<String> = all.iter().filter_map(said).collect();
     let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
     if shown.is_empty() && judged {
         let least = all.iter().map(|(_, found)| found.p_corrected).fold(1.0, f64::min);
-        return vec![format!(
-            "steadiness: no difference from {base} shown (p = {} or more).",
-            probability(least)
-        )];
+        return vec![format!("steadiness: no difference from {base} shown ({} or more).", p_value(least))];
     }
     shown
 }
@@ -171,14 +147,14 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
     let base = &report.arms[comparison.base].name;
     let arm = &report.arms[comparison.arm].name;
     let level = level(report.schedule.confidence);
-    let p = probability(comparison.p_corrected);
+    let p = p_value(comparison.p_corrected);
     let interval = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
     let how = how(report, comparison);
     match comparison.verdict {
         Verdict::Better | Verdict::Worse => {
             let word = if comparison.verdict == Verdict::Better { "better" } else { "worse" };
             format!(
-                "{arm}: {} {} against {base} ({interval} at {level} %, p = {p}{how}): {word}.",
+                "{arm}: {} {} against {base} ({interval} at {level} %, {p}{how}): {word}.",
                 metric.name,
                 percent(comparison.change)
             )
@@ -188,13 +164,13 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
                 format!("; {} rounds would show {}", comparison.pairs, percent(shows).trim_start_matches('+'))
             });
             format!(
-                "{arm}: {}: no difference shown against {base} ({interval} at {level} %, p = {p}{how}{shows}).",
+                "{arm}: {}: no difference shown against {base} ({interval} at {level} %, {p}{how}{shows}).",
                 metric.name
             )
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {}: no difference shown against {base}; {} rounds cannot show one at {level} % (measured {}, \
-             p = {p}{how}).",
+             {p}{how}).",
             metric.name,
             comparison.pairs,
             percent(comparison.change)

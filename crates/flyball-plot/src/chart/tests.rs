@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::marks::BoxStat;
 
 fn chart(series: Vec<Series>) -> Chart {
     let mut chart = Chart::new("Title", Axis::new("time", "s"), Axis::new("power", "W"));

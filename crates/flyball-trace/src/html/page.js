@@ -3,8 +3,9 @@
   const element = (id) => document.getElementById(id);
   const meta = JSON.parse(element("meta").textContent);
   const map = element("map"), lines = element("lines"), readout = element("readout"), nav = element("metrics");
+  const scale = element("scale"), legend = element("legend");
   if (meta.cpus.length === 0 || meta.count === 0) {
-    map.remove(); lines.remove();
+    map.remove(); lines.remove(); scale.remove(); legend.remove();
     readout.textContent = "The trace has no requests to draw.";
     return;
   }
@@ -27,6 +28,26 @@
 
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colour = (number) => `hsl(${(number * 137.5) % 360} 65% 50%)`;
+
+  // From dark blue to yellow, which differ in lightness too: in grey, and for any colour vision.
+  const shade = (share) =>
+    [30 + 225 * Math.min(1, 1.6 * share), 40 + 190 * Math.max(0, 1.4 * share - 0.4), 110 * (1 - share) + 40].map(Math.round);
+
+  // What the colours of the map and of the lines stand for.
+  function explain() {
+    const about = meta.metrics[metric], unit = about.unit ? " " + about.unit : "";
+    const digits = Math.max(0, Math.min(3, 3 - Math.floor(Math.log10(Math.max(about.high - about.low, 1e-9)))));
+    const stops = [0, 0.25, 0.5, 0.75, 1].map((share) => `rgb(${shade(share).join(",")})`);
+    const bar = document.createElement("i");
+    bar.style.background = `linear-gradient(to right, ${stops.join(",")})`;
+    scale.replaceChildren(about.low.toFixed(digits) + unit, bar, about.high.toFixed(digits) + unit);
+    legend.replaceChildren(...[...chosen].sort((a, b) => a - b).slice(0, 64).map((cpu) => {
+      const entry = document.createElement("span"), swatch = document.createElement("i");
+      swatch.style.background = colour(cpu);
+      entry.append(swatch, "CPU " + meta.cpus[cpu]);
+      return entry;
+    }));
+  }
 
   function prepare(canvas, height) {
     const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
@@ -91,9 +112,7 @@
         if (high[x] !== 0) held = high[x];
         if (held === 0) continue;
         const share = held / 65535, at = 4 * (cpu * plot + x);
-        image.data[at] = 30 + 225 * Math.min(1, 1.6 * share);
-        image.data[at + 1] = 40 + 190 * Math.max(0, 1.4 * share - 0.4);
-        image.data[at + 2] = 110 * (1 - share) + 40;
+        [image.data[at], image.data[at + 1], image.data[at + 2]] = shade(share);
         image.data[at + 3] = 255;
       }
     }
@@ -126,7 +145,7 @@
       context.fillText(mark.toFixed(digits) + (about.unit ? " " + about.unit : ""), left - 6, at + 4);
     }
     context.textAlign = "center";
-    const [times, places] = steps(from, to, 8);
+    const [times, places] = steps(from, to, Math.max(1, Math.min(8, Math.floor(plot / 60))));
     for (const time of times) {
       const at = left + (time - from) / (to - from) * plot;
       context.beginPath(); context.moveTo(at, bottom); context.lineTo(at, bottom + 4); context.stroke();
@@ -220,7 +239,7 @@
     waiting = setTimeout(remember, 300);
     if (drawing) return;
     drawing = true;
-    requestAnimationFrame(() => { drawing = false; drawMap(); drawLines(); say(); });
+    requestAnimationFrame(() => { drawing = false; drawMap(); drawLines(); explain(); say(); });
   }
 
   function show(newFrom, newTo) {

@@ -25,6 +25,9 @@ Sections: cpus, package, die, node, core, policy, type. What stands in [optional
 machine lacks it, with a note. Of a list the first value that the machine accepts is used. 'flyball save' writes the current \
 settings as a profile.
 
+Settings hold until reboot or restore. 'systemctl enable flyball-apply@NAME' (package flyball-service) applies \
+the profile NAME at each boot; 'flyball restore' undoes it until the next one.
+
 Examples:
   flyball apply storage
   flyball apply quiet.toml

@@ -25,6 +25,7 @@ use self::{
     progress::Progress,
     published::WallPower,
 };
+use super::report::{Forms, write_and_print};
 use crate::{
     arms::{self, QuietDuringArms, Taken},
     change,
@@ -55,7 +56,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
-        return resume(context, &*host, directory, wall_power);
+        return resume(context, &*host, directory, wall_power, &args.forms);
     }
     let args = &args.expanded();
     let workload = workloads::make(&*host, &args.workload)?;
@@ -92,7 +93,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             RunDirectory::create_numbered(&path, manifest, user)?
         }
     };
-    conduct(context, &*host, directory, taken, interrupted, wall_power)
+    conduct(context, &*host, directory, taken, interrupted, wall_power, &args.forms)
 }
 
 /// Continues a comparison.
@@ -101,6 +102,7 @@ fn resume(
     host: &dyn Host,
     directory: RunDirectory,
     wall_power: Option<WallPower>,
+    forms: &Forms,
 ) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let mut manifest = directory.manifest.clone();
@@ -111,7 +113,7 @@ fn resume(
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
     let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
-    conduct(context, host, directory, taken, interrupted, wall_power)
+    conduct(context, host, directory, taken, interrupted, wall_power, forms)
 }
 
 /// Decides what makes the machine quiet during all arms, and records it in the manifest.
@@ -147,6 +149,7 @@ fn conduct(
     mut taken: Taken<'_>,
     interrupted: Arc<AtomicBool>,
     mut wall_power: Option<WallPower>,
+    forms: &Forms,
 ) -> Result<Exit, Failure> {
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
@@ -208,7 +211,7 @@ fn conduct(
     }
     let output = context.output.about(host);
     // The settings are restored by now, also where the report fails.
-    let exit = conclude(context, &output, &directory, outcome)?;
+    let exit = conclude(context, &output, &directory, outcome, forms)?;
     if let Some(wall_power) = wall_power {
         published::print_published(&output, &directory, &wall_power)?;
     }
@@ -221,11 +224,12 @@ fn conclude(
     output: &Reporter,
     directory: &RunDirectory,
     outcome: Result<End, MeasureError>,
+    forms: &Forms,
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     // A report of warm-up rounds alone would have no numbers.
     if measured {
-        super::report::write_and_print(output, directory, directory.path())?;
+        write_and_print(output, directory, directory.path(), forms)?;
     }
     match outcome {
         Ok(End::Complete) => {

@@ -215,8 +215,14 @@ fn fix(
 ) -> Result<Exit, Failure> {
     let settings = report.settings();
     if settings.is_empty() {
+        let found = report.findings.iter().any(|finding| finding.verdict > Verdict::Unknown);
         eprintln!(
-            "flyball: none of the findings can be fixed by a setting; see the firmware and kernel advice above"
+            "flyball: {}",
+            if found {
+                "none of the findings can be fixed by a setting; the report above says what can be done"
+            } else {
+                "nothing was found that needs to be fixed"
+            }
         );
         return Ok(Exit::Done);
     }

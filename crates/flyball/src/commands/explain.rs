@@ -1,6 +1,6 @@
 //! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers; and the text of a profile.
 
-use flyball_control::{Access, Knob, KnobName, TABLE};
+use flyball_control::{Access, Knob, KnobName, TABLE, called};
 use serde::Serialize;
 
 use crate::{
@@ -90,9 +90,13 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
             profiles.push(profiles::read(word)?);
             continue;
         }
-        match word.parse::<KnobName>() {
-            Ok(name) => named.push(name.knob.knob()),
-            Err(error) => {
+        match (word.parse::<KnobName>(), called(word)) {
+            (Ok(name), _) => named.push(name.knob.knob()),
+            (Err(_), Some(knob)) => {
+                eprintln!("flyball: '{word}' is {} here", knob.name);
+                named.push(knob);
+            }
+            (Err(error), None) => {
                 let mention: Vec<&Knob> = TABLE.iter().filter(|knob| mentions(knob, word)).collect();
                 if mention.is_empty() {
                     return Err(Failure::usage(error));

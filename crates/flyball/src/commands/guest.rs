@@ -330,6 +330,12 @@ fn finish(end: &End, verbose: bool) -> Exit {
         }
         crate::output::complain(&end.emulator);
     }
+    // As a shell ends that does not find a command.
+    if code == 127 {
+        eprintln!(
+            "flyball: not found in the guest, which without --root host has only busybox and what --file brings"
+        );
+    }
     if verbose {
         for (what, host, guest) in [
             ("init", end.host[0], end.uptimes[0]),

@@ -12,7 +12,7 @@ use flyball_host::{Archive, Host, Summary, confine::Confinement, record};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    output,
+    output, terminal,
 };
 
 /// Arguments of `record`.
@@ -68,6 +68,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         (Some(path), None) => (path.as_path(), false),
         (None, None) => return Err(Failure::usage("give a file to write")),
     };
+    // -M takes it under any name, but tools and people go by the end: a .zip would mislead both.
+    let end = path.extension().unwrap_or_default();
+    if !as_facts && ![std::ffi::OsStr::new(""), "zst".as_ref(), "tzst".as_ref()].contains(&end) {
+        let message = format!("{}: a recording is a .tar.zst; give a name that ends so", path.display());
+        return Err(Failure::usage(message));
+    }
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
     // Asked before the machine is read, which takes seconds; finish_new() below refuses a file that appeared meanwhile.
@@ -76,7 +82,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
+    // Some seconds for hundreds of CPUs.
+    terminal::redraw(&format!("recording {}", host.name()));
     let written = if as_facts { facts(&*host, &file) } else { archive(&*host, &file) };
+    terminal::redraw("");
     let summary = written.and_then(|summary| {
         // Before the rename: after a crash the name must not lead to an empty file.
         replacement.sync(&file)?;

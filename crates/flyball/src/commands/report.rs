@@ -33,9 +33,24 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
+    #[command(flatten)]
+    forms: Forms,
+
     /// The selftest's time limit for tbench (-t), in seconds [default: derived from the cells].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(2..))]
     time_limit: Option<i64>,
+}
+
+/// Other forms of a comparison's report.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Forms {
+    /// Also write the report as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    export_markdown: Option<PathBuf>,
+
+    /// Also print every round on a scale, a line for each arm.
+    #[arg(long)]
+    plot: bool,
 }
 
 impl Args {
@@ -46,6 +61,9 @@ impl Args {
         let place = self.output.clone().or_else(|| self.path.is_dir().then(|| self.path.clone()));
         if let Some(place) = place {
             files.write_in(&place);
+        }
+        if let Some(file) = &self.forms.export_markdown {
+            files.write(file);
         }
     }
 }
@@ -67,7 +85,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {warning}");
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
-    write_and_print(output, &directory, &place)?;
+    write_and_print(output, &directory, &place, &args.forms)?;
     Ok(Exit::Done)
 }
 
@@ -97,7 +115,12 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
 }
 
 /// Writes the report's files into a directory and prints it.
-pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
+pub fn write_and_print(
+    output: &Reporter,
+    directory: &RunDirectory,
+    place: &Path,
+    forms: &Forms,
+) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
     // As the owner of the directory, who could have put links in it: root must not write where that user may not.
@@ -111,10 +134,20 @@ pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path
         save_chart(place, named.name, &named.chart)?;
     }
     drop(as_owner);
+    let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     output.object(
         || &report,
-        || render::text(&report, render::Screen { width: terminal::columns(), painter: Paint::stdout() }),
+        || {
+            let plot = if forms.plot { render::strips(&report, screen()) + "\n" } else { String::new() };
+            plot + &render::text(&report, screen())
+        },
     )?;
+    // After the table: a file that cannot be written does not hide the result.
+    if let Some(file) = &forms.export_markdown {
+        let _as_owner = directory.owner().map(User::for_files);
+        replace(file, render::markdown(&report, manifest).as_bytes())
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))?;
+    }
     if !output.is_json() {
         // Where the page is, for people; in JSON mode the caller knows the directory.
         eprintln!("report: {}", place.join("report.html").display());

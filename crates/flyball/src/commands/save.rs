@@ -62,9 +62,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         })
     };
     written.map_err(|error| {
-        let there = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let hint = if there { "; --force overwrites it" } else { "" };
-        Failure::failed(format!("cannot write {}: {error}{hint}", args.out.display()))
+        let out = args.out.display();
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::usage(format!("{out} exists; give another name, or --force"))
+            }
+            _ => Failure::failed(format!("cannot write {out}: {error}")),
+        }
     })?;
     Ok(Exit::Done)
 }

@@ -43,7 +43,7 @@ pub struct Args {
     cpu: Option<String>,
 
     /// For commands that change something: print every write with its reason; write nothing.
-    #[arg(long, global = true)]
+    #[arg(short = 'n', long, global = true)]
     dry_run: bool,
 
     #[command(subcommand)]
@@ -197,7 +197,7 @@ enum CorePower {
         #[arg(long, short_alias = 'w')]
         weight: Option<u8>,
         /// Minimum frequency, as 1GHz; a bare number is MHz, as in Intel's guide.
-        #[arg(long, short_alias = 'n', value_name = "FREQ")]
+        #[arg(long, value_name = "FREQ")]
         min: Option<String>,
         /// Maximum frequency, or max for no limit.
         #[arg(short, long, value_name = "FREQ")]

@@ -77,7 +77,7 @@ fn render(verdict: &Verdict) -> String {
     }
     if verdict.owners.is_empty() {
         eprintln!(
-            "no program that is known to write those knobs runs here; a driver switch, suspend or hotplug resets some"
+            "no program known to write these settings is running; a driver switch, suspend or hotplug resets some"
         );
     }
     out

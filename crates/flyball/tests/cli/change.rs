@@ -211,7 +211,7 @@ fn a_profile_goes_round() {
     let saved = tree.path().join("saved.toml");
     let (profile, saved) = (profile.to_str().unwrap(), saved.to_str().unwrap());
     tree.expect(0, &["save", saved]);
-    tree.expect(1, &["save", saved]);
+    tree.expect(2, &["save", saved]);
     tree.expect(0, &["save", "--force", saved]);
     assert_eq!(tree.count("changes", &["plan", saved]), 0, "a saved profile changes nothing");
     tree.expect(0, &["apply", profile]);
@@ -399,7 +399,7 @@ fn a_recording_is_planned_for_and_never_written() {
     let run = |arguments: &[&str]| Ran::of(flyball!().arg("-M").arg(folder).args(arguments));
     let plan = run(&["plan", "governor=performance", "--json"]);
     assert_eq!(plan.json()["changes"].as_array().unwrap().len(), 2);
-    assert_eq!(run(&["set", "governor=performance"]).code, 1);
+    assert_eq!(run(&["set", "governor=performance"]).code, 2);
     assert_eq!(first, tree.dump());
 }
 

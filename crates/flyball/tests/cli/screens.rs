@@ -107,7 +107,7 @@ fn common_words_find_their_knob() {
     for (word, knob) in [
         ("ht", "smt"),
         ("c-state", "idle-state"),
-        ("C6", "idle-state"),
+        ("C6", "idle-state:C6"),
         ("tdp", "power-limit"),
         ("rapl", "power-limit"),
         ("pl1", "power-limit"),

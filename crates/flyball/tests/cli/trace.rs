@@ -150,7 +150,7 @@ fn damage_is_said_and_not_fatal() {
     let refused = flyball(&["report", "-"], Some("PERFILE2 and so on"));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     let missing = flyball(&["report", "/nonexistent/trace.dat"], None);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     let raw = flyball(&["report", "-"], Some("\0\0\0\0\0\0\0\0"));
     assert_eq!(raw.status.code(), Some(2), "{}", stderr(&raw));
 }

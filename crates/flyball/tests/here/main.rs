@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod pages;
 mod quiet;
 #[cfg(feature = "serve")]
 mod sim_run;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
-use crate::{quiet_machine::Observer, run_as::RunAs, workloads};
+use crate::{commands::report::Forms, quiet_machine::Observer, run_as::RunAs, workloads};
 
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
@@ -124,6 +124,9 @@ pub struct Args {
     /// With --resume: run the command of a directory that belongs to another user without asking.
     #[arg(long, requires = "resume")]
     pub(super) yes: bool,
+
+    #[command(flatten)]
+    pub(super) forms: Forms,
 
     #[command(flatten)]
     pub(super) run_as: RunAs,

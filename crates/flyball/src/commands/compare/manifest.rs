@@ -70,6 +70,7 @@ pub(super) fn manifest(
         format: FORMAT.to_owned(),
         version: VERSION,
         tool: format!("flyball {}", env!("CARGO_PKG_VERSION")),
+        command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         machine: MachineNote {
             name: host.name(),
             simulated: host.kind() == Kind::Simulated,

@@ -455,7 +455,7 @@ impl Screen<'_> {
             return String::new();
         }
         let mut columns = Columns::new();
-        columns.heading(["power and energy", "CPUs", "limit", "over", "used"]);
+        columns.heading(["power and energy", "CPUs", "limit", "over", "energy counter"]);
         for row in limits {
             let window = windows.iter().find(|other| other.name == row.name);
             columns.row(vec![
@@ -463,10 +463,11 @@ impl Screen<'_> {
                 cpus_within(&row.cpus, 26).into(),
                 lines::value(row),
                 window.map_or(Cell::from(""), |row| match row.outcome.value() {
-                    // From a tenth of a second on: `28 s` is easier to read than microseconds.
+                    // Windows are powers of two of the hardware's clock: 0.999424 s is a second.
                     Some(Value::Time(time)) if time.0 >= 100_000 => {
-                        format!("{} s", time.0 as f64 / 1e6).into()
+                        format!("{} s", (time.0 as f64 / 1e4).round() / 1e2).into()
                     }
+                    Some(Value::Time(time)) => format!("{} ms", (time.0 as f64 / 10.0).round() / 1e2).into(),
                     _ => lines::value(row),
                 }),
             ]);
@@ -556,11 +557,19 @@ impl Screen<'_> {
             };
             let shown = if name == last { String::new() } else { name.clone() };
             last = name;
-            columns.row(vec![
-                Cell::styled(Style::Heading, shown),
-                lines::value(row),
-                format!("CPUs {}", cpus_within(&row.cpus, 40)).into(),
-            ]);
+            let value = match row.outcome.value() {
+                Some(value) if row.knob == Id::Trl => {
+                    ratios(&value.to_string()).map_or(lines::value(row), Cell::from)
+                }
+                _ => lines::value(row),
+            };
+            // What holds for the whole machine needs no CPUs.
+            let cpus = if row.cpus == self.snapshot.topology().online {
+                String::new()
+            } else {
+                format!("CPUs {}", cpus_within(&row.cpus, 40))
+            };
+            columns.row(vec![Cell::styled(Style::Heading, shown), value, cpus.into()]);
         }
         columns.render(self.paint)
     }
@@ -586,7 +595,14 @@ impl Screen<'_> {
         }
         let mut out = self.paint.apply(Style::Heading, "absent") + "\n";
         for (reason, knobs) in reasons {
-            let names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
+            let mut names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
+            // Each AMD processor lacks the same 22 of Intel's: three show what is meant.
+            if reason.ends_with("processors only") && names.len() > 4 {
+                let more = names.split_off(3).len();
+                if let Some(last) = names.last_mut() {
+                    *last = format!("{last} and {more} more");
+                }
+            }
             for (index, line) in
                 wrapped(&format!("{reason}: {}", names.join(", ")), width() - 4).iter().enumerate()
             {
@@ -597,4 +613,17 @@ impl Screen<'_> {
         }
         out
     }
+}
+
+/// Turbo ratio limits, a byte of 100 MHz each from the lowest: `3.2, 7 x 3.1 GHz`.
+fn ratios(value: &str) -> Option<String> {
+    let bytes = u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()?.to_le_bytes();
+    let runs: Vec<String> = bytes
+        .chunk_by(|a, b| a == b)
+        .map(|run| match (f64::from(run[0]) / 10.0, run.len()) {
+            (ghz, 1) => format!("{ghz:.1}"),
+            (ghz, count) => format!("{count} x {ghz:.1}"),
+        })
+        .collect();
+    (bytes[0] > 0).then(|| format!("{} GHz", runs.join(", ")))
 }

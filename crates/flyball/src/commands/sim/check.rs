@@ -55,13 +55,16 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
         let known = check::DOCUMENTS.join(", ");
         return Err(Failure::usage(format!("unknown document '{name}' (expected {known})")));
     }
-    if document.is_none() {
-        terminal::redraw("running the experiments of all documents: about a minute");
+    let documents = document.map_or(check::DOCUMENTS.to_vec(), |name| vec![name]);
+    let mut report = check::Report::default();
+    for (done, name) in documents.iter().enumerate() {
+        let line = format!("{name}, document {} of {}, some ten seconds each", done + 1, documents.len());
+        if !terminal::redraw(&line) && documents.len() > 1 {
+            eprintln!("flyball: {line}");
+        }
+        report.rows.extend(check::check(Some(name)).map_err(Failure::failed)?.rows);
     }
-    let report = check::check(document);
-    // Also after a failure: the message must not stand behind the line of progress.
     terminal::redraw("");
-    let report = report.map_err(Failure::failed)?;
     let (met, judged) = report.score();
     let within = report.within_spread();
     let line = |row| Line {

@@ -8,7 +8,11 @@ use std::{
 use flyball_files::Replacement;
 use flyball_host::confine::Confinement;
 use flyball_trace::{
-    Record, TraceError, TraceSummary, csv::CsvFiles, html::write_page, report::Report, series::SeriesSet,
+    Machine, Record, TraceError, TraceSummary,
+    csv::CsvFiles,
+    html::{Head, write_page},
+    report::Report,
+    series::SeriesSet,
 };
 
 use crate::exit::Failure;
@@ -163,19 +167,37 @@ impl Format for Page {
 
     fn finish(self: Box<Self>, summary: &TraceSummary, report: &Report) -> Result<(), Failure> {
         let Page { path, mut title, series } = *self;
+        let mut banner = None;
         if let Some(machine) = simulated(summary) {
             title = format!("{title}: {machine}, simulated");
+            banner = Some(format!("Simulated: {machine}. A model made this trace, not hardware."));
         }
+        let head = Head { title, banner, facts: facts(summary) };
         let write = || -> std::io::Result<()> {
             let (file, replacement) = Replacement::of(&path)?;
             // A page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, file);
-            write_page(&mut out, &title, report, series)?;
+            write_page(&mut out, &head, report, series)?;
             out.flush()?;
             replacement.finish()
         };
         write().map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
     }
+}
+
+/// What the trace says of its machine.
+fn facts(summary: &TraceSummary) -> Vec<(&'static str, String)> {
+    let machine = summary.machine.as_ref();
+    let of = |get: fn(&Machine) -> &Option<String>| machine.and_then(|machine| get(machine).clone());
+    let facts = [
+        ("processor", of(|machine| &machine.processor)),
+        ("kernel", summary.uname.clone()),
+        ("driver", of(|machine| &machine.driver)),
+        ("kernel command line", of(|machine| &machine.command_line)),
+        ("CPUs online", of(|machine| &machine.online)),
+        ("recorded by", summary.writer.clone()),
+    ];
+    facts.into_iter().filter_map(|(word, fact)| Some((word, fact.filter(|fact| !fact.is_empty())?))).collect()
 }
 
 #[cfg(feature = "parquet")]

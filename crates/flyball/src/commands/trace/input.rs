@@ -82,9 +82,10 @@ impl Input {
                 concerns(record, |cpu| chosen.get(cpu as usize).copied().unwrap_or(false))
             })
         };
-        Ok(trace.read_details(&options, raw, names, &mut |clock, record, detail| {
+        let summary = trace.read_details(&options, raw, names, &mut |clock, record, detail| {
             if wanted(record) { sink(clock, record, detail) } else { Ok(()) }
-        })?)
+        })?;
+        self.must_be_trace(summary)
     }
 
     /// As [`Input::read_details`] without details, in batches, as they come.
@@ -94,21 +95,37 @@ impl Input {
         sink: &mut RecordSink<'_>,
     ) -> Result<TraceSummary, Failure> {
         let (trace, raw, options) = self.open()?;
-        let Some(chosen) = self.chosen() else { return Ok(trace.read(&options, raw, names, sink)?) };
+        let Some(chosen) = self.chosen() else {
+            return self.must_be_trace(trace.read(&options, raw, names, sink)?);
+        };
         let chosen = |cpu: u32| chosen.get(cpu as usize).copied().unwrap_or(false);
         let mut some = Vec::new();
-        Ok(trace.read(&options, raw, names, &mut |records| {
+        let summary = trace.read(&options, raw, names, &mut |records| {
             some.clear();
             some.extend(records.iter().filter(|record| concerns(record, chosen)));
             sink(&some)
-        })?)
+        })?;
+        self.must_be_trace(summary)
+    }
+
+    /// Refuses text of which no line is one of a trace.
+    fn must_be_trace(&self, summary: TraceSummary) -> Result<TraceSummary, Failure> {
+        match &summary.text {
+            Some(text) if text.lines > 0 && text.unparsed == text.lines => Err(Failure::usage(format!(
+                "{} is not a trace: none of its {} lines is one of the kernel's trace text",
+                self.file.display(),
+                text.lines
+            ))),
+            _ => Ok(summary),
+        }
     }
 
     fn open(&self) -> Result<(Trace, Option<RawDescription>, TextOptions), Failure> {
         let trace = if self.file == Path::new("-") {
             Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
         } else {
-            Trace::open(&self.file)?
+            // A file that is not there or cannot be read as a trace is a mistake on the command line.
+            Trace::open(&self.file).map_err(Failure::usage)?
         };
         // Text and trace.dat describe themselves; raw pages say nothing about their formats, clock or CPU.
         let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };

@@ -316,7 +316,7 @@ pub(super) fn say(summary: &CaptureSummary) {
     if *written == 0 {
         let _ = writeln!(
             stderr,
-            "flyball: nothing was raised: no P-state driver decided anything in this time (a virtual machine has none, one in \
+            "flyball: no events: no P-state driver made a decision while recording (a virtual machine has none, one in \
              active mode with hardware P-states leaves decisions to the processor); --sched and --idle record what CPUs do"
         );
     }

@@ -33,7 +33,12 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
             cores.push(core);
         }
     }
+    let processor = read("/proc/cpuinfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
+    });
     Ok(Machine {
+        processor,
         driver,
         command_line: read("/proc/cmdline").map(|text| Machine::telling_words(&text)),
         tickless: read(&format!("{CPUS}/nohz_full")),

@@ -1,0 +1,80 @@
+//! The report as Markdown, for issues, commit messages and wikis.
+
+use std::fmt::Write;
+
+use flyball_plot::columns::Cell;
+
+use super::{
+    arms::Arms,
+    best::conclusion,
+    page::{banner, in_one_line},
+    table::{Grid, constants, medians_grid, precision, remarks, verdict_grid},
+};
+use crate::{analyse::Report, run_directory::Manifest, workload::quote};
+
+/// The report: the answer, the verdicts, the medians, and what it was run on.
+pub fn markdown(report: &Report, manifest: &Manifest) -> String {
+    let arms = Arms::of_page(report);
+    let mut out = format!("# flyball compare: {}\n\n", escape(&report.workload.name));
+    // Writing to a string does not fail.
+    let _ = banner(report).map(|words| writeln!(out, "> **{}**\n", escape(&words)));
+    let _ = writeln!(out, "{}\n", escape(&in_one_line(report, manifest)));
+    for (words, rest) in conclusion(report, &arms) {
+        let _ = writeln!(out, "- **{}**: {}", escape(&words), escape(&rest));
+    }
+    if !report.comparisons.is_empty() {
+        let _ = writeln!(out, "\n## Against {}\n", escape(&arms.name(report.comparisons[0].base)));
+        out.push_str(&table(&verdict_grid(report, &arms)));
+        out.push_str(&list(remarks(report, &arms)));
+    }
+    out.push_str("\n## Medians\n\n");
+    let mut grid = medians_grid(report, &arms, true);
+    let others = medians_grid(report, &arms, false);
+    grid.header.extend(others.header.into_iter().skip(1));
+    for (row, more) in grid.rows.iter_mut().zip(others.rows) {
+        row.extend(more.into_iter().skip(1));
+    }
+    out.push_str(&table(&grid));
+    let mut below: Vec<String> = constants(report).into_iter().chain([precision(report)]).collect();
+    below.extend(report.no_energy.iter().map(|why| format!("no energy: {why}")));
+    below.extend(report.no_frequency.iter().map(|why| format!("no frequency: {why}")));
+    below.extend(report.notes.iter().map(|note| format!("note: {note}")));
+    out.push_str(&list(below));
+    if !manifest.command_line.is_empty() {
+        let _ = writeln!(out, "\n    {}", quote(&manifest.command_line).replace('\n', " "));
+    }
+    out
+}
+
+fn list(lines: Vec<String>) -> String {
+    let lines: String = lines.iter().map(|line| format!("- {}\n", escape(line))).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
+fn table(grid: &Grid) -> String {
+    let row = |cells: &[&str]| {
+        let cells: String = cells.iter().map(|cell| format!(" {} |", escape(cell))).collect();
+        format!("|{cells}\n")
+    };
+    let head: Vec<&str> = grid.header.iter().map(String::as_str).collect();
+    let mut out = row(&head);
+    let rules: String = (0..head.len()).map(|column| if column == 0 { "---|" } else { "--:|" }).collect();
+    let _ = writeln!(out, "|{rules}");
+    for cells in &grid.rows {
+        out.push_str(&row(&cells.iter().map(Cell::text).collect::<Vec<_>>()));
+    }
+    out
+}
+
+/// Text that Markdown would take for its own signs, and tables for the end of a cell.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\r' => out.push(' '),
+            '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' => out.extend(['\\', letter]),
+            letter => out.push(letter),
+        }
+    }
+    out
+}

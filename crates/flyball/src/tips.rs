@@ -1,0 +1,61 @@
+//! What a command line that clap refuses may have meant: words of other tools, and `run` without `--`.
+
+use clap::{
+    Error,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+/// What other tools call a command.
+const COMMANDS: &[(&str, &str)] = &[
+    ("bench", "compare"),
+    ("diff", "verify"),
+    ("info", "show"),
+    ("list", "explain"),
+    ("ls", "explain"),
+    ("monitor", "show"),
+    ("reset", "restore"),
+    ("status", "show"),
+    ("top", "show"),
+    ("undo", "restore"),
+];
+
+/// The error with a tip that fits.
+pub fn with_tip(mut error: Error, words: &[String]) -> Error {
+    let text = |error: &Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let typed = text(&error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            if let Some((_, ours)) = COMMANDS.iter().find(|(other, _)| *other == typed) {
+                let ours = ContextValue::Strings(vec![(*ours).to_owned()]);
+                error.insert(ContextKind::SuggestedSubcommand, ours);
+            }
+        }
+        ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "run") => {
+            // `run governor=performance make`: without -- the command is taken for a setting.
+            let at = words.iter().position(|word| word == "run").unwrap_or(0);
+            let is_setting = |word: &String| word.contains('=') || word.starts_with('-');
+            let command = words[at + 1..].iter().position(|word| !is_setting(word));
+            if let Some(first) = command {
+                let (settings, command) = words[at + 1..].split_at(first);
+                let line = format!("flyball run {} -- {}", settings.join(" "), command.join(" "));
+                tip(&mut error, format!("the command stands after --: {line}"));
+            }
+        }
+        ErrorKind::UnknownArgument if words.iter().any(|word| word == "set-config-level") => {
+            if let Some(level) =
+                text(&error, ContextKind::InvalidArg).filter(|level| level.parse::<u8>().is_ok())
+            {
+                tip(&mut error, format!("the level is an option: -l {level}"));
+            }
+        }
+        _ => {}
+    }
+    error
+}
+
+fn tip(error: &mut Error, words: String) {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![words.into()]));
+}
