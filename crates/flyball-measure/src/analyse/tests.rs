@@ -306,7 +306,7 @@ fn numbers_without_ratios_get_no_verdict() {
         .collect();
     let report = analyse(&manifest, &rounds);
     assert_eq!(report.comparisons, []);
-    assert!(report.notes.iter().any(|note| note.starts_with("a: score is zero or negative in 12 rounds")));
+    assert!(report.notes.iter().any(|note| note.starts_with("a, b: score is zero or negative in 12 rounds")));
 }
 
 #[test]
@@ -415,6 +415,11 @@ fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
     }
     let report = analyse(&manifest, &rounds);
     assert_eq!(report.arms[0].rounds, 0);
-    assert!(report.notes.iter().any(|note| note == "now: no round is left, so there is no verdict."));
-    assert!(report.notes.iter().any(|note| note.starts_with("now: 20 rounds are left out, such as round 1")));
+    assert!(report.notes.iter().any(|note| note == "now, same: no round is left, so there is no verdict."));
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.starts_with("now, same: 20 rounds are left out, such as round 1"))
+    );
 }
