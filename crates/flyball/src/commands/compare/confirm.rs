@@ -45,7 +45,7 @@ pub(super) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure
     Err(Failure::usage("not run"))
 }
 
-/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if nobody may.
+/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if no other user may.
 fn foreign(path: &Path) -> Result<Option<String>, Failure> {
     let status = std::fs::metadata(path)
         .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?;
