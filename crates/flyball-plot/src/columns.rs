@@ -177,7 +177,10 @@ impl Columns {
                 // Trailing blanks would wrap on narrow terminals and show up in diffs of snapshots.
                 let after = if column + 1 == shown { 0 } else { after + 2 };
                 // Blanks outside of the style: with a background or an underline they would be seen.
-                let _ = write!(out, "{:before$}{}{:after$}", "", painter.apply(cell.style, &cell.text), "");
+                // Not a width of `write!`, which ends in a panic beyond 65,535: a cell may be what another program wrote.
+                out.push_str(&" ".repeat(before));
+                let _ = write!(out, "{}", painter.apply(cell.style, &cell.text));
+                out.push_str(&" ".repeat(after));
             }
             out.push('\n');
         }
@@ -188,6 +191,15 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_may_have_any_length() {
+        let mut columns = Columns::new();
+        let long = "x".repeat(70_000);
+        columns.text_row([long.as_str(), "1"]);
+        columns.text_row(["y", "2"]);
+        assert_eq!(columns.render(Unstyled).lines().map(str::len).collect::<Vec<_>>(), [70_003, 70_003]);
+    }
 
     #[test]
     fn columns_line_up_without_trailing_blanks() {

@@ -68,10 +68,12 @@ fn strip<P: Painter + Copy>(
         }
         let line: String = line.into_iter().collect();
         // Writing to a string does not fail.
-        let _ = writeln!(out, "{label:<first$}{}", line.trim_end());
+        // Blanks, not a width: one beyond 65,535 ends in a panic, and the names of arms come from a manifest.
+        let blanks = " ".repeat(first.saturating_sub(label.chars().count()));
+        let _ = writeln!(out, "{label}{blanks}{}", line.trim_end());
     }
     let (low, high) = (number(low), number(high));
     let between = room.saturating_sub(low.chars().count() + high.chars().count());
-    let _ = writeln!(out, "{:first$}{low}{:between$}{high}", "", "");
+    let _ = writeln!(out, "{}{low}{:between$}{high}", " ".repeat(first), "");
     Some(out)
 }
