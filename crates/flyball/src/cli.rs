@@ -141,14 +141,14 @@ pub enum Command {
     /// A drop-in replacement for the kernel's tracer of amd-pstate: its options, and the CSV files that it leaves.
     #[command(
         name = "amd_pstate_trace.py",
-        override_usage = "flyball amd_pstate_trace.py [OPTIONS] --name <NAME> --trace_file <FILE>\n       flyball amd_pstate_trace.py [OPTIONS] --name <NAME> --interval <SECONDS>"
+        override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"
     )]
     AmdPstateTrace(commands::tracer_dropin::Args),
 
     /// The same for the tracer of intel_pstate.
     #[command(
         name = "intel_pstate_tracer.py",
-        override_usage = "flyball intel_pstate_tracer.py [OPTIONS] --name <NAME> --trace_file <FILE>\n       flyball intel_pstate_tracer.py [OPTIONS] --name <NAME> --interval <SECONDS>"
+        override_usage = "flyball intel_pstate_tracer.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball intel_pstate_tracer.py -n <NAME> -i <SECONDS> [OPTIONS]"
     )]
     IntelPstateTracer(commands::tracer_dropin::Args),
 
