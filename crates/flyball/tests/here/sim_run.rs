@@ -438,7 +438,7 @@ fn a_served_machine_does_not_reach_the_real_ones_settings() {
     let (inside, outside) = said.split_once("outside\n").unwrap_or_else(|| panic!("{said}"));
     assert!(said.contains("nothing to restore"), "{said}");
     assert!(inside.starts_with("0\n") && inside.contains("\n1\n100000\n"), "{said}");
-    assert!(inside.contains("journal\nlock\n") && inside.contains("another boot"), "{said}");
+    assert!(inside.contains("journal\njournal.length\nlock\n") && inside.contains("another boot"), "{said}");
     assert!(inside.contains("No such file"), "{said}");
     assert!(outside.starts_with("journal\nof the real machine\n0\n100000\n"), "{said}");
 }
