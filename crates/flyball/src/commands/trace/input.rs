@@ -46,7 +46,8 @@ pub struct Input {
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
         // A damaged or foreign file is wrong input (2); a file that could not be read is a failure (1).
-        let exit = match error {
+        let exit = match &error {
+            TraceError::Io { path, .. } if path.as_os_str() == "stdout" => Exit::Unwritten,
             TraceError::Io { .. } => Exit::Failed,
             TraceError::Damaged { .. } | TraceError::Unsupported(_) => Exit::Usage,
         };

@@ -119,6 +119,6 @@ fn print(input: &Input, names: &Arc<Names>, add: &mut RecordSink<'_>) -> Result<
         written.map_err(|error| TraceError::io("write", "stdout", error))?;
         add(std::slice::from_ref(record))
     })?;
-    lines.flush().map_err(|error| Failure::failed(format!("cannot write: {error}")))?;
+    crate::output::checked(lines.flush())?;
     Ok(summary)
 }
