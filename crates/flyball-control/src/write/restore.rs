@@ -135,7 +135,8 @@ impl fmt::Display for Restoration {
         }
         let (left, remembered) = (self.left.len(), self.remembered);
         if self.left.is_empty() {
-            write!(f, "restored {} settings", self.written.len())?;
+            let settings = if self.written.len() == 1 { "setting" } else { "settings" };
+            write!(f, "restored {} {settings}", self.written.len())?;
         } else if self.left.iter().all(|left| left.because == NotRestoredReason::Differs) {
             write!(f, "could not restore {left} of {remembered} settings:")?;
         } else {
