@@ -25,7 +25,7 @@ pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
 pub use regular::{free_bytes, open_regular, read_bounded};
-pub use replace::{Replacement, is_stream, refuse_foreign_link, replace};
+pub use replace::{Replacement, folder_of, is_stream, refuse_foreign_link, replace};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};

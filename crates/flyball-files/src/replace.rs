@@ -37,12 +37,10 @@ impl Replacement {
         if path.is_dir() {
             return Err(Errno::ISDIR.into());
         }
-        // The directory's path is "" for a name alone.
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let (file, temporary) = tempfile::Builder::new()
             .prefix(".flyball-")
             .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or(Path::new(".")))?
+            .tempfile_in(folder_of(path))?
             .into_parts();
         Ok((file, Replacement { path: path.to_owned(), temporary: Some(temporary) }))
     }
@@ -90,6 +88,11 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
+/// The directory that holds `path`: the current one for a name alone, whose parent is the empty path.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether `path` names something that is written through, not replaced: a device, a FIFO, or a descriptor of this process
 /// (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
@@ -97,8 +100,7 @@ pub fn is_stream(path: &Path) -> bool {
     // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are links that only the kernel
     // can follow: `pipe:[1234]`, or the path of a file that may be another by now.
     for _ in 0..MOST_LINKS {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let Ok(parent) = parent.canonicalize() else { return false };
+        let Ok(parent) = folder_of(&path).canonicalize() else { return false };
         if parent.starts_with("/proc") {
             return true;
         }
@@ -120,8 +122,7 @@ pub fn is_stream(path: &Path) -> bool {
 /// `EACCES` for such a link.
 pub fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     let Ok(link) = fs::symlink_metadata(path) else { return Ok(()) };
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = fs::metadata(folder)?;
+    let folder = fs::metadata(folder_of(path))?;
     let shared = folder.mode() & 0o1002 == 0o1002;
     let me = rustix::process::geteuid().as_raw();
     let foreign = link.uid() != me && link.uid() != folder.uid();

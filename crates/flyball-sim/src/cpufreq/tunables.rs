@@ -20,7 +20,7 @@ pub(crate) struct Tunables {
 
 /// `sscanf(buf, "%u")`, as the older governors parse.
 fn number(text: &[u8]) -> Answer<u32> {
-    // %u stores the low 32 bits of whatever number stands there.
+    // %u keeps the low 32 bits of a larger number.
     Ok(scan_unsigned(text)? as u32)
 }
 

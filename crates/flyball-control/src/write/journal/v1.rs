@@ -78,7 +78,7 @@ fn step(location: &Location, new: &str) -> Step {
     };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let parent = folder.rsplit('/').next().unwrap_or_default();
-    // The content decides: restoring `online` to 0 takes the CPU offline, to 1 brings it back.
+    // The step depends on the content: 0 in `online` takes the CPU offline, 1 brings it online.
     let off = |word: &str| matches!(word.trim(), "0" | "off" | "forceoff" | "n" | "N");
     match name {
         "cgroup.subtree_control" => Step::Offline,

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -202,10 +202,7 @@ pub(super) fn make(
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
     events.extend(args.sched.then(|| "sched/sched_switch".to_owned()));
     events.extend(args.events.iter().cloned());
-    let directory = match args.output.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
+    let directory = flyball_files::folder_of(&args.output).to_owned();
     let writer = super::input::writer(&context.machine.to_string(), host.software().is_some());
     let options = CaptureOptions {
         events,
