@@ -1,0 +1,268 @@
+//! What a sample holds: the machine's CPUs and packages, and the quantities read of each, with unit and width.
+
+use std::fmt;
+
+use flyball_control::CoreType;
+use flyball_host::{CpuList, Vendor};
+use serde::{Deserialize, Serialize};
+
+/// What is counted on a machine, and where it stands in a sample. A recording has it in its header.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Layout {
+    pub machine: Machine,
+    /// Every present CPU, by number; numbers may have gaps.
+    pub cpus: Vec<Cpu>,
+    /// By number.
+    pub packages: Vec<Package>,
+    /// In the order of a sample's values: of each field the values of all CPUs (packages), then those of the next field.
+    pub fields: Vec<Field>,
+}
+
+/// What the machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// As its host names it: `live`, `sim:NAME`.
+    pub name: String,
+    pub kind: flyball_host::Kind,
+    pub vendor: Vendor,
+    pub family: Option<u32>,
+    pub model: Option<u32>,
+    pub model_name: Option<String>,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The cpufreq driver, if there is one.
+    pub driver: Option<String>,
+    /// Names of the idle states, in the order of [`Quantity::IdleTime`]'s numbers.
+    pub idle_states: Vec<String>,
+    /// Names of the governors, in the order of [`Quantity::Governor`]'s numbers.
+    pub governors: Vec<String>,
+}
+
+/// A CPU and its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    pub number: u32,
+    /// Its package's number, if the kernel says it; this and the next two are not known of a CPU that was offline.
+    pub package: Option<u32>,
+    pub die: Option<u32>,
+    /// `core_id`, which may repeat in another die.
+    pub core: Option<u32>,
+    /// Kind of core; `None` where all are of the same type.
+    pub core_type: Option<CoreType>,
+    pub policy: Option<u32>,
+    /// It is isolated or without ticks (isolcpus, nohz_full), so it is not touched unless all are.
+    pub is_isolated: bool,
+}
+
+/// A package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    pub number: u32,
+    pub cpus: CpuList,
+}
+
+/// A quantity, and how its numbers are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    pub quantity: Quantity,
+    pub scope: Scope,
+    pub unit: Unit,
+    /// Bits after which a counter wraps, 1 to 64; 0 for a value that does not count up.
+    pub wraps_after: u8,
+}
+
+/// What a field has one value per instance of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    Cpu,
+    Package,
+    Machine,
+}
+
+/// What a field's numbers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A count, a register's bits, or an index.
+    Count,
+    Nanoseconds,
+    Microseconds,
+    Milliseconds,
+    /// Hundredths of a second, as /proc/stat has it.
+    Ticks,
+    Cycles,
+    KiloHertz,
+    MicroJoules,
+    MicroWatts,
+    /// Degrees Celsius.
+    Degrees,
+}
+
+/// What is read. Names, as recordings and CSV have them, are [`Quantity::name`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// 1 for a CPU that is online.
+    Online,
+    /// Time that the CPU ran anything, of /proc/stat.
+    Busy,
+    /// Idle time and waiting for IO, of /proc/stat; of a sleeping CPU it is counted up to the reading.
+    Idle,
+    /// Time that a hypervisor gave to others, of /proc/stat.
+    Steal,
+    /// Residency of idle state N; a sleep in progress is not in it.
+    IdleTime(u8),
+    /// Entries into idle state N.
+    IdleUsage(u8),
+    /// Times that heat throttled the core, and how long.
+    CoreThrottles,
+    CoreThrottleTime,
+    /// Times that heat throttled the package, and how long.
+    PackageThrottles,
+    PackageThrottleTime,
+    /// scaling_cur_freq, only where the registers below cannot be read and the kernel answers without waiting.
+    ReportedFrequency,
+
+    /// When the six values below were read of this CPU, on the machine's monotonic clock. A CPU that slept is not asked:
+    /// its values and this time are those of the last reading.
+    CountersAt,
+    Tsc,
+    Aperf,
+    Mperf,
+    /// Cycles in which the core did not wait for memory (Intel), or retired instructions (AMD).
+    Productive,
+    /// System management interrupts.
+    Smi,
+    /// Degrees below the temperature at which the processor throttles.
+    ThermalMargin,
+
+    /// When the register values below were read of this CPU.
+    ReasonsAt,
+    /// IA32_THERM_STATUS.
+    ThermStatus,
+    /// IA32_PACKAGE_THERM_STATUS, read on this CPU.
+    PackageThermStatus,
+    /// MSR_CORE_PERF_LIMIT_REASONS.
+    LimitReasons,
+    /// MSR_RING_PERF_LIMIT_REASONS.
+    RingLimitReasons,
+    /// IA32_HWP_STATUS.
+    HwpStatus,
+
+    /// scaling_min_freq and scaling_max_freq.
+    RequestMin,
+    RequestMax,
+    /// Energy performance preference, 0 to 255.
+    Epp,
+    /// An index into [`Machine::governors`].
+    Governor,
+    /// IA32_HWP_CAPABILITIES or AMD's CPPC capabilities as the register has it; the guaranteed level in it may move.
+    Capabilities,
+    /// IA32_HWP_REQUEST or AMD's CPPC request as the register has it.
+    Request,
+
+    /// Energy of a package, its memory, and the machine.
+    PackageEnergy,
+    DramEnergy,
+    PlatformEnergy,
+    /// Long-term and short-term power limit of a package.
+    PowerLimit,
+    ShortPowerLimit,
+    /// Of the hottest sensor.
+    PackageTemperature,
+}
+
+impl Quantity {
+    /// The name of its column.
+    pub fn name(self) -> String {
+        let name = match self {
+            Quantity::IdleTime(state) => return format!("idle_{state}_time"),
+            Quantity::IdleUsage(state) => return format!("idle_{state}_usage"),
+            Quantity::Online => "online",
+            Quantity::Busy => "busy",
+            Quantity::Idle => "idle",
+            Quantity::Steal => "steal",
+            Quantity::CoreThrottles => "core_throttles",
+            Quantity::CoreThrottleTime => "core_throttle_time",
+            Quantity::PackageThrottles => "package_throttles",
+            Quantity::PackageThrottleTime => "package_throttle_time",
+            Quantity::ReportedFrequency => "reported_frequency",
+            Quantity::CountersAt => "counters_at",
+            Quantity::Tsc => "tsc",
+            Quantity::Aperf => "aperf",
+            Quantity::Mperf => "mperf",
+            Quantity::Productive => "productive",
+            Quantity::Smi => "smi",
+            Quantity::ThermalMargin => "thermal_margin",
+            Quantity::ReasonsAt => "reasons_at",
+            Quantity::ThermStatus => "therm_status",
+            Quantity::PackageThermStatus => "package_therm_status",
+            Quantity::LimitReasons => "limit_reasons",
+            Quantity::RingLimitReasons => "ring_limit_reasons",
+            Quantity::HwpStatus => "hwp_status",
+            Quantity::RequestMin => "min_freq",
+            Quantity::RequestMax => "max_freq",
+            Quantity::Epp => "epp",
+            Quantity::Governor => "governor",
+            Quantity::Capabilities => "capabilities",
+            Quantity::Request => "request",
+            Quantity::PackageEnergy => "package_energy",
+            Quantity::DramEnergy => "dram_energy",
+            Quantity::PlatformEnergy => "platform_energy",
+            Quantity::PowerLimit => "power_limit",
+            Quantity::ShortPowerLimit => "short_power_limit",
+            Quantity::PackageTemperature => "package_temperature",
+        };
+        name.to_owned()
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl Layout {
+    /// How many values a field has.
+    pub fn instances(&self, scope: Scope) -> usize {
+        match scope {
+            Scope::Cpu => self.cpus.len(),
+            Scope::Package => self.packages.len(),
+            Scope::Machine => 1,
+        }
+    }
+
+    /// How many values a sample has. A reader of files limits the lists' lengths before it asks.
+    pub fn values(&self) -> usize {
+        self.fields.iter().map(|field| self.instances(field.scope)).sum()
+    }
+
+    /// Where the values of a quantity begin in a sample; `None` where it is not read on this machine.
+    pub fn start(&self, quantity: Quantity) -> Option<usize> {
+        let mut start = 0;
+        for field in &self.fields {
+            if field.quantity == quantity {
+                return Some(start);
+            }
+            start += self.instances(field.scope);
+        }
+        None
+    }
+
+    pub fn field(&self, quantity: Quantity) -> Option<&Field> {
+        self.fields.iter().find(|field| field.quantity == quantity)
+    }
+
+    /// The index of a CPU in [`Layout::cpus`], by its number.
+    pub fn index_of(&self, cpu: u32) -> Option<usize> {
+        self.cpus.binary_search_by_key(&cpu, |cpu| cpu.number).ok()
+    }
+
+    /// The index of a CPU's package in [`Layout::packages`].
+    pub fn package_of(&self, cpu: &Cpu) -> Option<usize> {
+        let package = cpu.package?;
+        self.packages.iter().position(|other| other.number == package)
+    }
+}
