@@ -1,0 +1,79 @@
+//! What is known about arms after a fit: expected values, and draws of what they might all be.
+
+use rand::Rng;
+
+use crate::{
+    cholesky::{Cholesky, dot},
+    fit::Fit,
+    space::Space,
+};
+
+/// The joint distribution of some arms' values.
+pub(crate) struct Posterior {
+    /// In the order of the arms asked for.
+    pub mean: Vec<f64>,
+    factored: Cholesky,
+}
+
+impl Posterior {
+    /// Of the logarithms of `arms`. `None` if rounding has made the covariance indefinite.
+    pub(crate) fn new(space: &Space, fit: &Fit, arms: &[usize]) -> Option<Posterior> {
+        let mut mean = Vec::with_capacity(arms.len());
+        let mut explained = Vec::with_capacity(arms.len());
+        for arm in arms {
+            let (expected, solved) = with_observations(space, fit, *arm);
+            mean.push(expected);
+            explained.push(solved);
+        }
+        let size = arms.len();
+        let mut covariance = vec![0.0; size * size];
+        for (row, a) in arms.iter().enumerate() {
+            for (column, b) in arms[..=row].iter().enumerate() {
+                let prior = fit.scales.covariance(space.likeness(*a, *b), a == b);
+                covariance[row * size + column] = prior - dot(&explained[row], &explained[column]);
+            }
+            // The mean's variance of 1 is subtracted from 1: what is left of it is rounded at 1e-15.
+            covariance[row * size + row] += 1e-11;
+        }
+        Some(Posterior { mean, factored: Cholesky::new(covariance, size)? })
+    }
+
+    /// One draw of all values.
+    pub(crate) fn draw(&self, random: &mut impl Rng) -> Vec<f64> {
+        let mut standard = Vec::with_capacity(self.mean.len() + 1);
+        while standard.len() < self.mean.len() {
+            standard.extend(standard_normal(random));
+        }
+        let mut draw = self.factored.times(&standard);
+        for (value, mean) in draw.iter_mut().zip(&self.mean) {
+            *value += mean;
+        }
+        draw
+    }
+}
+
+/// The expected value of one arm and its standard deviation.
+pub(crate) fn marginal(space: &Space, fit: &Fit, arm: usize) -> (f64, f64) {
+    let (expected, solved) = with_observations(space, fit, arm);
+    let prior = fit.scales.covariance(space.likeness(arm, arm), true);
+    (expected, (prior - dot(&solved, &solved)).max(0.0).sqrt())
+}
+
+/// The expected value of an arm, and the inverse of the observations' triangle times their covariances with it.
+fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
+    let mut covariances: Vec<f64> = fit
+        .observations
+        .iter()
+        .map(|one| fit.scales.covariance(space.likeness(arm, one.arm), arm == one.arm))
+        .collect();
+    let expected = fit.centre + dot(&covariances, &fit.coefficients);
+    fit.factored.solve_lower(&mut covariances);
+    (expected, covariances)
+}
+
+/// Two independent standard normal numbers, by Box and Muller.
+fn standard_normal(random: &mut impl Rng) -> [f64; 2] {
+    let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
+    let (sine, cosine) = (std::f64::consts::TAU * random.random::<f64>()).sin_cos();
+    [radius * sine, radius * cosine]
+}

@@ -1,0 +1,359 @@
+//! Which arms to run next, and when to end.
+//!
+//! A block holds the base, the leader, and challengers drawn by how often each is the best in draws of the model
+//! (top-two Thompson sampling, Russo 2016): rounds go where they can still change the answer.
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_pcg::Pcg64Mcg;
+
+use crate::{
+    fit::{Fit, Observation, Scales, fit},
+    posterior::{Posterior, marginal},
+    space::Space,
+};
+
+/// What is wanted: the least of one quantity, perhaps with a bound on another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goal {
+    /// Differences up to this do not matter: a difference of logarithms, 0.01 for 1 %.
+    pub within: f64,
+    /// What the second quantity may be at most.
+    pub bound: Option<Bound>,
+    /// The probability at which the search ends: 0.98.
+    pub certainty: f64,
+}
+
+/// A bound on the second quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// The logarithm of its ratio to the base's.
+    OverBase(f64),
+    /// Its logarithm.
+    Absolute(f64),
+}
+
+/// One round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    pub arm: usize,
+    /// The logarithm of the quantity to minimise. `None` if the round failed or was cut off.
+    pub objective: Option<f64>,
+    /// The logarithm of the quantity with a bound.
+    pub bounded: Option<f64>,
+    /// How long the round took with everything around it, in seconds.
+    pub seconds: f64,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Run these arms, in this order, as one block.
+    Run(Vec<usize>),
+    /// The search is over.
+    End(Choice),
+}
+
+/// The best arm so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    pub arm: usize,
+    /// The probability, by the model, that it keeps the bound and no other arm that does is better by more than
+    /// [`Goal::within`].
+    pub certainty: f64,
+    /// The arm that is most often the best where this one is not.
+    pub runner_up: Option<usize>,
+    /// Arms that may be better by more than [`Goal::within`], each with the probability of it, the largest first.
+    pub undecided: Vec<(usize, f64)>,
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub struct Search {
+    space: Space,
+    goal: Goal,
+    seed: u64,
+    blocks: usize,
+    rounds: Vec<(usize, Round)>,
+    /// Of the objective and of the bounded quantity.
+    fits: [Option<Fit>; 2],
+}
+
+/// Up to this many arms, the first block runs all of them.
+const ALL_AT_ONCE: usize = 12;
+/// The arms of the first block of a larger space.
+const FIRST: usize = 8;
+/// The arms of every other block, the base and the leader among them.
+const BLOCK: usize = 6;
+/// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few percent of searches.
+const LEAST_ROUNDS: usize = 5;
+/// Draws of the model: 0.98 is then known to 0.004.
+const DRAWS: usize = 1000;
+/// The arms whose values are drawn together. Those left out are expected to be worse by more than two deviations.
+const CANDIDATES: usize = 256;
+/// An arm that has failed so often is not run again.
+const FAILURES: usize = 2;
+
+/// What the draws say.
+struct Odds {
+    /// The arms that were drawn.
+    arms: Vec<usize>,
+    /// In how many draws each keeps the bound and none is better by more than the indifference.
+    good: Vec<usize>,
+    /// In how many draws each is the best.
+    best: Vec<usize>,
+    /// In how many draws each is better than the leader by more than the indifference.
+    better: Vec<usize>,
+    /// The place of the leader.
+    leader: usize,
+}
+
+impl Search {
+    pub fn new(space: Space, goal: Goal, seed: u64) -> Search {
+        Search { space, goal, seed, blocks: 0, rounds: Vec::new(), fits: [None, None] }
+    }
+
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The blocks given so far.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The scales of the model of the objective.
+    pub fn scales(&self) -> Option<Scales> {
+        Some(self.fits[0].as_ref()?.scales)
+    }
+
+    /// Takes the rounds of one block, in any order.
+    pub fn add(&mut self, block: &[Round]) {
+        self.rounds.extend(block.iter().map(|round| (self.blocks, *round)));
+        self.blocks += 1;
+        let of = |value: fn(&Round) -> Option<f64>| -> Vec<Observation> {
+            let values = self.rounds.iter().filter_map(|(block, round)| {
+                Some(Observation { block: *block, arm: round.arm, value: value(round)? })
+            });
+            values.collect()
+        };
+        let observed = [of(|round| round.objective), of(|round| round.bounded)];
+        for (known, observed) in self.fits.iter_mut().zip(observed) {
+            *known = fit(&self.space, observed, known.as_ref());
+        }
+    }
+
+    /// What to do next.
+    pub fn step(&self) -> Step {
+        // Each block has its own generator, as in a comparison's schedule: what was drawn before does not matter.
+        let mut random =
+            Pcg64Mcg::seed_from_u64(self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut next = match self.odds(&mut random) {
+            None => self.space.spread(if self.space.len() <= ALL_AT_ONCE { self.space.len() } else { FIRST }),
+            Some(odds) => {
+                let again = self.second_looks(&odds);
+                if again.is_empty() && self.settled(&odds) {
+                    return Step::End(self.choice(&odds));
+                }
+                self.block(&odds, &again, &mut random)
+            }
+        };
+        next.shuffle(&mut random);
+        Step::Run(next)
+    }
+
+    /// The best arm by what is known now, for a search that must end. `None` before the first block.
+    pub fn best(&self) -> Option<Choice> {
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
+        Some(self.choice(&self.odds(&mut random)?))
+    }
+
+    fn odds(&self, random: &mut Pcg64Mcg) -> Option<Odds> {
+        let objective = self.fits[0].as_ref()?;
+        let arms = self.candidates(objective);
+        let base = arms.iter().position(|arm| *arm == self.space.base())?;
+        let values = Posterior::new(&self.space, objective, &arms)?;
+        let bounded = match self.goal.bound {
+            None => None,
+            Some(bound) => Some((bound, Posterior::new(&self.space, self.fits[1].as_ref()?, &arms)?)),
+        };
+        let mut good = vec![0; arms.len()];
+        let mut best = vec![0; arms.len()];
+        let mut draws = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
+            let values = values.draw(random);
+            // By how much each arm exceeds the bound.
+            let over: Vec<f64> = match &bounded {
+                None => vec![f64::NEG_INFINITY; arms.len()],
+                Some((Bound::Absolute(most), posterior)) => {
+                    posterior.draw(random).into_iter().map(|value| value - most).collect()
+                }
+                Some((Bound::OverBase(most), posterior)) => {
+                    let drawn = posterior.draw(random);
+                    let most = drawn[base] + most;
+                    drawn.into_iter().map(|value| value - most).collect()
+                }
+            };
+            let winner = winner(&values, &over);
+            best[winner] += 1;
+            for (arm, count) in good.iter_mut().enumerate() {
+                *count += usize::from(self.is_good(values[arm] - values[winner], over[arm]));
+            }
+            draws.push((values, over));
+        }
+        let leader = (0..arms.len()).max_by_key(|arm| (good[*arm], best[*arm]))?;
+        let mut better = vec![0; arms.len()];
+        for (values, over) in &draws {
+            for (arm, count) in better.iter_mut().enumerate() {
+                *count += usize::from(over[arm] <= 0.0 && values[arm] < values[leader] - self.goal.within);
+            }
+        }
+        Some(Odds { arms, good, best, better, leader })
+    }
+
+    /// Whether an arm that is worse than the best by `behind` and `over` the bound would be a right answer.
+    fn is_good(&self, behind: f64, over: f64) -> bool {
+        // A bound is met by many arms almost exactly, and no number of rounds decides those: a quarter of what does not
+        // matter is allowed.
+        behind <= self.goal.within && over <= self.goal.within / 4.0
+    }
+
+    /// The arms to draw: all, or those that may be the best, in a space too large to draw whole.
+    fn candidates(&self, objective: &Fit) -> Vec<usize> {
+        let failed = |arm: &usize| {
+            let failures =
+                self.rounds.iter().filter(|(_, round)| round.arm == *arm && round.objective.is_none());
+            *arm != self.space.base() && failures.count() >= FAILURES
+        };
+        let mut arms: Vec<usize> = (0..self.space.len()).filter(|arm| !failed(arm)).collect();
+        if arms.len() > CANDIDATES {
+            let promise: Vec<f64> = (0..self.space.len())
+                .map(|arm| {
+                    let (mean, deviation) = marginal(&self.space, objective, arm);
+                    mean - 2.0 * deviation
+                })
+                .collect();
+            arms.sort_by(|a, b| {
+                let first = |arm: &usize| (*arm != self.space.base(), self.runs(*arm) == 0);
+                first(a).cmp(&first(b)).then(promise[*a].total_cmp(&promise[*b]))
+            });
+            arms.truncate(CANDIDATES);
+        }
+        arms
+    }
+
+    /// Rounds of an arm that count.
+    fn runs(&self, arm: usize) -> usize {
+        self.rounds.iter().filter(|(_, round)| round.arm == arm && round.objective.is_some()).count()
+    }
+
+    /// Whether the search can end.
+    fn settled(&self, odds: &Odds) -> bool {
+        let leader = odds.arms[odds.leader];
+        let enough = |arm| self.runs(arm) >= LEAST_ROUNDS;
+        odds.good[odds.leader] as f64 >= self.goal.certainty * DRAWS as f64
+            && enough(leader)
+            // The bound is relative to it.
+            && (self.goal.bound.is_none() || enough(self.space.base()))
+    }
+
+    /// Arms that all other rounds would make better than the leader, and that only one round of their own speaks against.
+    fn second_looks(&self, odds: &Odds) -> Vec<usize> {
+        let Some(objective) = &self.fits[0] else { return Vec::new() };
+        let (leader, _) = marginal(&self.space, objective, odds.arms[odds.leader]);
+        let most = match (self.goal.bound, &self.fits[1]) {
+            (Some(Bound::Absolute(most)), _) => most,
+            (Some(Bound::OverBase(most)), Some(bounded)) => {
+                most + marginal(&self.space, bounded, self.space.base()).0
+            }
+            _ => f64::INFINITY,
+        };
+        let by_others = |fit: &Fit, arm: usize| {
+            fit.observations.iter().zip(&fit.by_others).find(|(one, _)| one.arm == arm).map(|(_, by)| *by)
+        };
+        let alone = |arm: &usize| {
+            self.runs(*arm) == 1
+                && by_others(objective, *arm).is_some_and(|value| value < leader)
+                && self.fits[1]
+                    .as_ref()
+                    .is_none_or(|fit| by_others(fit, *arm).is_none_or(|value| value <= most))
+        };
+        odds.arms.iter().copied().filter(alone).collect()
+    }
+
+    /// The arms of the next block.
+    fn block(&self, odds: &Odds, again: &[usize], random: &mut Pcg64Mcg) -> Vec<usize> {
+        let mut block = vec![self.space.base()];
+        let add = |arm: usize, block: &mut Vec<usize>| {
+            if block.len() < BLOCK && !block.contains(&arm) {
+                block.push(arm);
+            }
+        };
+        add(odds.arms[odds.leader], &mut block);
+        for arm in again {
+            add(*arm, &mut block);
+        }
+        let mut weights: Vec<f64> = odds
+            .arms
+            .iter()
+            .zip(&odds.best)
+            .map(|(arm, best)| if block.contains(arm) { 0.0 } else { *best as f64 / self.seconds(*arm) })
+            .collect();
+        while block.len() < BLOCK {
+            let sum: f64 = weights.iter().sum();
+            if sum <= 0.0 {
+                break;
+            }
+            let mut place = random.random::<f64>() * sum;
+            // Rounding can leave a rest after the last weight: then the last arm with a weight is meant.
+            let chosen = weights
+                .iter()
+                .position(|weight| {
+                    place -= weight;
+                    *weight > 0.0 && place < 0.0
+                })
+                .or_else(|| weights.iter().rposition(|weight| *weight > 0.0));
+            let Some(chosen) = chosen else { break };
+            weights[chosen] = 0.0;
+            add(odds.arms[chosen], &mut block);
+        }
+        block
+    }
+
+    /// How long a round of an arm takes: the mean of its own, or of all.
+    fn seconds(&self, arm: usize) -> f64 {
+        let mean = |of: &dyn Fn(usize) -> bool| {
+            let (mut sum, mut count) = (0.0, 0.0);
+            for (_, round) in self.rounds.iter().filter(|(_, round)| of(round.arm)) {
+                sum += round.seconds;
+                count += 1.0;
+            }
+            (count > 0.0 && sum > 0.0).then(|| sum / count)
+        };
+        mean(&|other| other == arm).or_else(|| mean(&|_| true)).unwrap_or(1.0)
+    }
+
+    fn choice(&self, odds: &Odds) -> Choice {
+        let share = |count: usize| count as f64 / DRAWS as f64;
+        let others = |arm: &usize| *arm != odds.leader;
+        let runner_up = (0..odds.arms.len())
+            .filter(others)
+            .max_by_key(|arm| (odds.best[*arm], odds.good[*arm]))
+            .map(|arm| odds.arms[arm]);
+        let mut undecided: Vec<(usize, f64)> = (0..odds.arms.len())
+            .filter(others)
+            .filter(|arm| share(odds.better[*arm]) >= 1.0 - self.goal.certainty)
+            .map(|arm| (odds.arms[arm], share(odds.better[arm])))
+            .collect();
+        undecided.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Choice { arm: odds.arms[odds.leader], certainty: share(odds.good[odds.leader]), runner_up, undecided }
+    }
+}
+
+/// The best arm of a draw: the least value among those that keep the bound, or else the one nearest to it.
+fn winner(values: &[f64], over: &[f64]) -> usize {
+    let allowed = (0..values.len()).filter(|arm| over[*arm] <= 0.0);
+    allowed
+        .min_by(|a, b| values[*a].total_cmp(&values[*b]))
+        .or_else(|| (0..over.len()).min_by(|a, b| over[*a].total_cmp(&over[*b])))
+        .unwrap_or(0)
+}

@@ -1,0 +1,145 @@
+//! Whole searches, on machines whose best setting is known.
+//!
+//! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table -- --nocapture` prints how many
+//! rounds searches need and how often they are right, for every size and noise; `FLYBALL_SEARCH_SEED` draws other machines.
+
+mod machine;
+
+use flyball_search::{Bound, Choice, Goal, Round, Search, Step};
+
+use self::machine::{Machine, Size, space};
+
+const TWELVE: Size = [3, 4, 1, 1];
+const LIMIT: Option<f64> = Some(0.048_790_164_169_432);
+
+/// Searches a machine, with at most so many rounds. The second result is whether the search ended by itself.
+fn search(machine: &mut Machine, size: Size, limit: Option<f64>, most: usize, seed: u64) -> (Choice, bool) {
+    let goal = Goal { within: 0.01, bound: limit.map(Bound::OverBase), certainty: 0.98 };
+    let mut search = Search::new(space(size), goal, seed);
+    loop {
+        match search.step() {
+            Step::End(choice) => return (choice, true),
+            Step::Run(_) if machine.done >= most => return (search.best().expect("a block has run"), false),
+            Step::Run(block) => {
+                let rounds: Vec<Round> = block.into_iter().map(|arm| machine.round(arm)).collect();
+                search.add(&rounds);
+            }
+        }
+    }
+}
+
+/// What many searches came to.
+#[derive(Default)]
+struct Row {
+    rounds: Vec<f64>,
+    right: usize,
+    ended: usize,
+    false_ends: usize,
+    seconds: f64,
+}
+
+fn searches(size: Size, noise: f64, limit: Option<f64>, count: u64, seed: u64) -> Row {
+    let mut row = Row::default();
+    let began = std::time::Instant::now();
+    for number in 0..count {
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let mut machine = Machine::new(size, noise, seed);
+        let (choice, ended) = search(&mut machine, size, limit, 200, seed);
+        let right = machine.is_right(choice.arm, space(size).base(), limit);
+        row.rounds.push(machine.done as f64);
+        row.right += usize::from(right);
+        row.ended += usize::from(ended);
+        row.false_ends += usize::from(ended && !right);
+    }
+    row.seconds = began.elapsed().as_secs_f64();
+    row.rounds.sort_by(f64::total_cmp);
+    row
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn table() {
+    let (count, seed) = (number("FLYBALL_SEARCHES", 10), number("FLYBALL_SEARCH_SEED", 1));
+    let rows: &[(Size, f64, Option<f64>)] = &[
+        (TWELVE, 0.005, LIMIT),
+        (TWELVE, 0.01, LIMIT),
+        (TWELVE, 0.02, LIMIT),
+        (TWELVE, 0.01, None),
+        ([3, 4, 4, 1], 0.01, LIMIT),
+        ([3, 4, 4, 1], 0.01, None),
+        ([4, 6, 4, 2], 0.01, LIMIT),
+    ];
+    // A search of hundreds of settings takes seconds in a build without optimisation.
+    let rows = if count > 10 { rows } else { &rows[..2] };
+    println!("{count} searches a row, seed {seed}");
+    println!(
+        "settings  noise  limit   rounds mean (median, p90)   right    ended  of these false   s/search"
+    );
+    for (size, noise, limit) in rows {
+        let row = searches(*size, *noise, *limit, count, seed);
+        let at = |share: f64| row.rounds[((row.rounds.len() - 1) as f64 * share) as usize];
+        let share = |part: usize| 100.0 * part as f64 / count as f64;
+        let mean = row.rounds.iter().sum::<f64>() / row.rounds.len() as f64;
+        println!(
+            "{:8} {:5.1}% {:>6} {mean:12.0} ({:.0}, {:.0}) {:16.1}% {:6.1}% {:>10} of {} {:10.2}",
+            size.iter().product::<usize>(),
+            noise * 100.0,
+            if limit.is_some() { "+5 %" } else { "none" },
+            at(0.5),
+            at(0.9),
+            share(row.right),
+            share(row.ended),
+            row.false_ends,
+            row.ended,
+            row.seconds / count as f64,
+        );
+        // Far below what is expected (95 %), so that ten searches do not fail by chance.
+        assert!(share(row.right) >= 70.0, "{size:?} {noise}");
+    }
+}
+
+#[test]
+fn a_search_can_be_computed_again() {
+    let run = || search(&mut Machine::new(TWELVE, 0.01, 5), TWELVE, LIMIT, 60, 9);
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
+    let base = space(TWELVE).base();
+    let goal = Goal { within: 0.01, bound: Some(Bound::OverBase(0.02)), certainty: 0.98 };
+    let mut search = Search::new(space(TWELVE), goal, 3);
+    let mut failures = 0;
+    let choice = loop {
+        let block = match search.step() {
+            Step::End(choice) => break choice,
+            Step::Run(block) => block,
+        };
+        assert!(block.contains(&base) && search.blocks() < 50);
+        let round = |arm: usize| {
+            // Arm 0 fails, arm 1 uses least and is too slow, arm 2 is the best that is left.
+            let objective = match arm {
+                0 => None,
+                1 => Some(-0.5),
+                2 => Some(-0.2),
+                _ => Some(0.0),
+            };
+            let bounded = if arm == 1 { 0.1 } else { 0.0 };
+            let shake = 0.002 * ((arm * 7 + search.blocks() * 3) % 5) as f64;
+            Round {
+                arm,
+                objective: objective.map(|value| value + shake),
+                bounded: Some(bounded + shake),
+                seconds: 1.0,
+            }
+        };
+        failures += usize::from(block.contains(&0));
+        let rounds: Vec<Round> = block.into_iter().map(round).collect();
+        search.add(&rounds);
+    };
+    assert_eq!(choice.arm, 2);
+    assert!(failures <= 2, "{failures}");
+}
