@@ -4,22 +4,22 @@
 //! machine; `plan` brings the two together. Settings are in order: where two of them name the same place, the later
 //! one counts.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Id, KnobName, UnknownKnob, Wanted, WantedError};
 
 /// One wanted setting.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The knob, and perhaps which instance of it (`idle-state:C6`).
     pub name: KnobName,
     /// The value, not yet resolved.
     pub wanted: Wanted,
     /// Values to use instead, in this order, where the machine does not accept the first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<Wanted>,
     /// Whether the setting is left out where the machine lacks the knob or accepts none of its values.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// The CPUs, as a selector; all where there is none.
     pub on: Option<String>,

@@ -18,6 +18,7 @@ mod note;
 mod refusal;
 mod resolve;
 mod speed_select;
+mod targets;
 mod turbo;
 
 use std::{
@@ -37,6 +38,7 @@ use crate::{
 pub use absences::{Absence, Remedy};
 pub use note::{Note, Obstacle};
 pub use refusal::{Alternative, Hint, Refusal, Side};
+pub use targets::{Target, targets};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
@@ -209,17 +211,7 @@ enum Rules {
 }
 
 fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
-    let mut planner = Planner {
-        snapshot,
-        rules,
-        wants: BTreeMap::new(),
-        ahead: ExpectedState::default(),
-        changes: Vec::new(),
-        notes: Vec::new(),
-        refused: Vec::new(),
-        contradicted: BTreeSet::new(),
-        absent: Vec::new(),
-    };
+    let mut planner = Planner::new(snapshot, rules);
     for setting in &intent.settings {
         // Places first, for all settings: the rules below need every wanted value, also of settings that come
         // later.
@@ -243,6 +235,22 @@ fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan
     }
     planner.turbo_again()?;
     planner.finish()
+}
+
+impl<'s> Planner<'s> {
+    fn new(snapshot: &'s Snapshot, rules: Rules) -> Planner<'s> {
+        Planner {
+            snapshot,
+            rules,
+            wants: BTreeMap::new(),
+            ahead: ExpectedState::default(),
+            changes: Vec::new(),
+            notes: Vec::new(),
+            refused: Vec::new(),
+            contradicted: BTreeSet::new(),
+            absent: Vec::new(),
+        }
+    }
 }
 
 impl Planner<'_> {

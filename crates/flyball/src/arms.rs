@@ -12,8 +12,8 @@ use flyball_control::{
     Intent, Snapshot,
     plan::{Plan, plan},
     write::{
-        hold::{Applied, Hold},
         journal::Purpose,
+        transaction::{Applied, Transaction},
     },
 };
 use flyball_host::{CpuInfo, Host};
@@ -150,7 +150,7 @@ pub fn take<'h>(
 /// The arms of a comparison on a machine that is not booted in between.
 pub struct HeldArms<'h> {
     host: &'h dyn Host,
-    hold: Option<Hold<'h>>,
+    transaction: Option<Transaction<'h>>,
     interrupted: Arc<AtomicBool>,
     /// The arm that is applied now.
     current: Option<Arm>,
@@ -182,38 +182,38 @@ impl<'h> HeldArms<'h> {
             }
         }
         let mut group = None;
-        let hold = if sets {
+        let transaction = if sets {
             change::must_be_writable(host)?;
             let state = context.state()?;
             let guardian = context.guardian(&state)?;
-            let mut hold =
-                Hold::begin(host, &state, Purpose::Compare, &change::command_line(), Some(guardian))?;
-            for note in hold.notes() {
+            let mut transaction =
+                Transaction::begin(host, &state, Purpose::Compare, &change::command_line(), Some(guardian))?;
+            for note in transaction.notes() {
                 eprintln!("note: {note}");
             }
             if let Some(quiet_plan) = &quiet_plan {
                 quiet_plan.say(host);
                 let interrupted = || interrupted.load(Ordering::Relaxed);
-                match quiet_plan.apply(host, &mut hold, &interrupted) {
+                match quiet_plan.apply(host, &mut transaction, &interrupted) {
                     Ok(result) => {
                         result.notes.iter().for_each(|note| eprintln!("note: {note}"));
                         group = result.group;
                     }
                     Err(failure) => {
                         // The failure that led here is the one to report; a restoration that fails too stays in the journal for `flyball restore`.
-                        let _ = hold.end();
+                        let _ = transaction.end();
                         return Err(failure);
                     }
                 }
                 // Between arms the machine goes back to this, not to what it was before.
-                hold.set_baseline();
+                transaction.set_baseline();
             }
-            Some(hold)
+            Some(transaction)
         } else {
             None
         };
         let interrupted = Arc::clone(interrupted);
-        Ok(HeldArms { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
+        Ok(HeldArms { host, transaction, interrupted, current: None, last_notes: Vec::new(), group })
     }
 }
 
@@ -234,7 +234,7 @@ impl Settings for HeldArms<'_> {
         }
         self.current = None;
         let intent = intent(arm).map_err(|failure| SettingsError(failure.to_string()))?;
-        let Some(hold) = &mut self.hold else {
+        let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
                 self.current = Some(arm.clone());
                 return Ok(Vec::new());
@@ -242,7 +242,7 @@ impl Settings for HeldArms<'_> {
             return Err(SettingsError("the machine is not held".to_owned()));
         };
         // Back to the baseline between arms: a setting that only the last arm had must not leak into this one.
-        let restoration = hold.restore();
+        let restoration = transaction.restore();
         // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
             return Err(SettingsError(restoration.to_string()));
@@ -251,7 +251,7 @@ impl Settings for HeldArms<'_> {
             Vec::new()
         } else {
             let interrupted = &self.interrupted;
-            let applied = hold
+            let applied = transaction
                 .apply(&intent, &|| interrupted.load(Ordering::Relaxed))
                 .map_err(|error| SettingsError(error.to_string()))?;
             notes(&applied)
@@ -262,7 +262,7 @@ impl Settings for HeldArms<'_> {
 
     fn restore(&mut self) -> Result<(), SettingsError> {
         self.current = None;
-        match self.hold.take().map(Hold::end) {
+        match self.transaction.take().map(Transaction::end) {
             Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
             _ => Ok(()),
         }

@@ -7,9 +7,9 @@ use flyball_control::{
     intent::Intent,
     plan::{Change, Plan, PlanError},
     write::{
-        hold::{Applied, AppliedChange, ApplyError, Hold, HoldError, Outcome},
         journal::{JournalError, Purpose},
         state::LockError,
+        transaction::{Applied, AppliedChange, ApplyError, Outcome, Transaction, TransactionError},
     },
 };
 use flyball_host::{CpuList, Host, Kind, confine::Confinement};
@@ -89,19 +89,19 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     let state = context.state()?;
     let interrupted = interrupts()?;
     // Without a guardian: the settings are to outlive this process. A crash on the way leaves them to `flyball restore`.
-    let mut hold = Hold::begin(host, &state, Purpose::Set, &command_line(), None)?;
+    let mut transaction = Transaction::begin(host, &state, Purpose::Set, &command_line(), None)?;
     // Printed at the end: until then a closed pipe would end the process in the middle of a change.
-    let notes: Vec<String> = hold.notes().iter().map(ToString::to_string).collect();
-    let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
+    let notes: Vec<String> = transaction.notes().iter().map(ToString::to_string).collect();
+    let applied = match transaction.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
             // What was written has been restored, or this tries once more.
-            let _ = hold.end();
+            let _ = transaction.end();
             return Err(error.into());
         }
     };
     // The commit is in the journal before anything is printed: from here on the changes remain, whatever happens to stdout.
-    hold.keep()?;
+    transaction.keep()?;
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
     }
@@ -258,10 +258,10 @@ impl From<ApplyError> for Failure {
     }
 }
 
-impl From<HoldError> for Failure {
-    fn from(error: HoldError) -> Failure {
+impl From<TransactionError> for Failure {
+    fn from(error: TransactionError) -> Failure {
         // Its own code, so that a script can wait and try again; any other failure stays one.
-        let exit = if matches!(error, HoldError::Lock(LockError::Held { .. })) {
+        let exit = if matches!(error, TransactionError::Lock(LockError::Held { .. })) {
             Exit::Locked
         } else {
             Exit::Failed

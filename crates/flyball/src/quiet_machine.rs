@@ -4,7 +4,7 @@
 use flyball_control::{
     Intent, Snapshot, partition,
     quiet::{self, KNOBS, Level, QuietSettings, extras, remarks},
-    write::{hold::Hold, journal::Purpose},
+    write::{journal::Purpose, transaction::Transaction},
 };
 use flyball_host::{CpuList, Host, KiloHertz, Launch};
 
@@ -79,12 +79,12 @@ impl QuietPlan {
     pub fn apply(
         &self,
         host: &dyn Host,
-        hold: &mut Hold<'_>,
+        transaction: &mut Transaction<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<QuietResult, Failure> {
         let mut notes = Vec::new();
         if !self.intent.is_empty() {
-            let applied = hold.apply(&self.intent, interrupted)?;
+            let applied = transaction.apply(&self.intent, interrupted)?;
             notes.extend(applied.notes.iter().map(ToString::to_string));
             notes.extend(applied.clamped().map(ToString::to_string));
         }
@@ -93,7 +93,7 @@ impl QuietPlan {
         let online = Snapshot::begin(host)?.topology().online.clone();
         let extras = extras(host, &online, &self.recipe.cpus);
         // Attempts, not settings: a machine on which some of them fail is still quieter than before.
-        let refused = hold.try_writes(&extras).map_err(Failure::from)?;
+        let refused = transaction.try_writes(&extras).map_err(Failure::from)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
         // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM: usual, so they are counted in one note.
         let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
@@ -104,7 +104,7 @@ impl QuietPlan {
                  made)"
             ));
         }
-        let group = self.reserve(host, hold, &mut notes)?;
+        let group = self.reserve(host, transaction, &mut notes)?;
         Ok(QuietResult { notes, group })
     }
 
@@ -112,11 +112,11 @@ impl QuietPlan {
     fn reserve(
         &self,
         host: &dyn Host,
-        hold: &mut Hold<'_>,
+        transaction: &mut Transaction<'_>,
         notes: &mut Vec<String>,
     ) -> Result<Option<String>, Failure> {
         let Some(partition) = &self.recipe.partition else { return Ok(None) };
-        let refused = hold.try_writes(&partition.writes()).map_err(Failure::from)?;
+        let refused = transaction.try_writes(&partition.writes()).map_err(Failure::from)?;
         // The kernel takes the write of an impossible partition and marks it invalid in the file
         // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back shows whether it holds.
         let found = partition.location().read(host);
@@ -131,7 +131,9 @@ impl QuietPlan {
         };
         notes.push(format!("cannot keep other tasks off CPUs {}: {why}", self.recipe.cpus));
         // The group of an invalid partition reserves nothing and would only be left behind.
-        hold.try_writes(&[(partition.location(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
+        transaction
+            .try_writes(&[(partition.location(), partition::ABSENT.to_owned())])
+            .map_err(Failure::from)?;
         Ok(None)
     }
 
@@ -161,7 +163,7 @@ pub struct QuietResult {
 
 /// A quiet machine. Everything is restored when the session ends, also if it is dropped.
 pub struct QuietSession<'h> {
-    pub hold: Hold<'h>,
+    pub transaction: Transaction<'h>,
     /// The control group of the benchmark's CPUs, if there is one.
     pub group: Option<String>,
     pub notes: Vec<String>,
@@ -184,22 +186,22 @@ impl<'h> QuietSession<'h> {
         let state = context.state()?;
         // Not for `quiet on`, which is meant to outlive this process.
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
-        let mut hold = Hold::begin(host, &state, purpose, &change::command_line(), guardian)?;
-        match plan.apply(host, &mut hold, interrupted) {
+        let mut transaction = Transaction::begin(host, &state, purpose, &change::command_line(), guardian)?;
+        match plan.apply(host, &mut transaction, interrupted) {
             Ok(result) => {
                 let notes: Vec<String> =
-                    hold.notes().iter().map(ToString::to_string).chain(result.notes).collect();
+                    transaction.notes().iter().map(ToString::to_string).chain(result.notes).collect();
                 if guarded {
                     for note in &notes {
                         eprintln!("note: {note}");
                     }
                 }
-                Ok(QuietSession { hold, group: result.group, notes })
+                Ok(QuietSession { transaction, group: result.group, notes })
             }
             Err(failure) => {
                 // The failure that led here is the one to report.
                 // What it could not restore is in the journal.
-                let _ = hold.end();
+                let _ = transaction.end();
                 Err(failure)
             }
         }
@@ -207,7 +209,7 @@ impl<'h> QuietSession<'h> {
 
     /// Restores everything.
     pub fn end(self) -> Result<(), Failure> {
-        let restoration = self.hold.end();
+        let restoration = self.transaction.end();
         if restoration.is_exact() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come back as they were
 //! written, every change between modes works, and each mode shows the attributes that it should.
 //!
-//! Everything is written through a [`Hold`]: journaled before, restored after, also if this process dies. The kernel's
+//! Everything is written through a [`Transaction`]: journaled before, restored after, also if this process dies. The kernel's
 //! module tests the same from inside (amd-pstate-ut.c: epp, check_driver, check_freq_attrs).
 
 use flyball_host::{Errno, Host};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Location,
-    write::hold::{ApplyError, Hold, Probed},
+    write::transaction::{ApplyError, Probed, Transaction},
 };
 
 const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
@@ -49,16 +49,16 @@ pub fn ids() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// What the tests write through.
 struct Writer<'a, 'h> {
     host: &'h dyn Host,
-    hold: &'a mut Hold<'h>,
+    transaction: &'a mut Transaction<'h>,
     interrupted: &'a dyn Fn() -> bool,
 }
 
 impl Writer<'_, '_> {
     fn write(&mut self, path: &str, value: &str) -> Result<Probed, ApplyError> {
         if (self.interrupted)() {
-            return Err(ApplyError::Interrupted { restoration: Box::new(self.hold.restore()) });
+            return Err(ApplyError::Interrupted { restoration: Box::new(self.transaction.restore()) });
         }
-        self.hold.probe(&Location::file(path), value)
+        self.transaction.probe(&Location::file(path), value)
     }
 
     /// Writes a value that must read back as written; the complaint if it does not.
@@ -81,14 +81,14 @@ impl Writer<'_, '_> {
 /// The journal cannot be written, or the user interrupted; everything has been restored then.
 pub fn examine<'h>(
     host: &'h dyn Host,
-    hold: &mut Hold<'h>,
+    transaction: &mut Transaction<'h>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Vec<Finding>, ApplyError> {
     let Ok(facts) = Facts::gather(host) else { return Ok(Vec::new()) };
     if !facts.driver().is_some_and(|driver| driver.starts_with("amd-pstate")) {
         return Ok(Vec::new());
     }
-    let mut writer = Writer { host, hold, interrupted };
+    let mut writer = Writer { host, transaction, interrupted };
     let mut found = Vec::new();
     for test in TESTS {
         let answer = (test.run)(&facts, &mut writer)?;

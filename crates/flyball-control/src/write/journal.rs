@@ -3,7 +3,7 @@
 //! One append-only file. Each line is the CRC-32 of what follows, a blank, and one JSON record:
 //!
 //! ```text
-//! 5f0c2d11 {"header":{"format":2,"boot":"6f1c...","machine":"live"}}
+//! 5f0c2d11 {"header":{"format":3,"boot":"6f1c...","machine":"live"}}
 //! 09ab61f4 {"begin":{"id":1,"pid":4211,"command":"flyball set governor=performance","at":1770000000}}
 //! 1c9a0d73 {"was":{"location":"/sys/.../scaling_governor","content":{"text":"powersave\n"},"step":"governor","spelling":"any-case"}}
 //! 77e0b1c5 {"write":{"location":"/sys/.../scaling_governor","old":{"text":"powersave\n"},"new":{"text":"performance"},...}}
@@ -18,8 +18,11 @@
 //! `journal.length` has the length that the journal had when the last group of lines was flushed. A journal that is shorter has
 //! lost lines whose writes were made; that is damage, and it counts as such even where the cut left only whole lines.
 //!
+//! Transactions of holds stay until the last hold is released, because they remember what was there before the first one. A
+//! location that no hold sets any more is `released` by itself.
+//!
 //! Each entry carries its step and its spelling, so that a flyball with another knob table restores it as well. Format 1
-//! had neither; `v1` reads it, and opening such a journal rewrites it.
+//! had neither; `v1` reads it, and opening such a journal rewrites it. Format 2 had no releases.
 
 mod contents;
 mod reading;
@@ -54,7 +57,7 @@ use crate::{
 };
 
 /// The format that this flyball writes, and the newest that it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A journal larger than this is rewritten without what restoring does not need.
 const COMPACT_ABOVE: u64 = 8 << 20;
@@ -322,6 +325,16 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
     pub fn begin(&mut self, purpose: Purpose, command: &str) -> Result<u32, JournalError> {
+        self.begin_for(purpose, command, &[])
+    }
+
+    /// [`Journal::begin`] for these holds.
+    pub(super) fn begin_for(
+        &mut self,
+        purpose: Purpose,
+        command: &str,
+        holds: &[String],
+    ) -> Result<u32, JournalError> {
         while let Some(entry) = self.contents.interrupted() {
             // A damaged line may have announced a write.
             if entry.writes > 0 || self.contents.unusable() > 0 {
@@ -341,8 +354,49 @@ impl Journal {
                 boot: self.contents.boot.clone(),
                 machine: self.contents.machine.clone(),
             }),
+            holds: holds.to_vec(),
         }])?;
         Ok(id)
+    }
+
+    /// Ends a transaction of holds that was killed: what it set is wanted, and what it remembers is what was there before.
+    pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
+        let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.writes > 0);
+        open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
+    }
+
+    /// No hold sets these locations any more.
+    pub(super) fn release(&mut self, locations: Vec<Location>) -> Result<(), JournalError> {
+        if locations.is_empty() { Ok(()) } else { self.record(vec![Record::Released { locations }]) }
+    }
+
+    /// Commits a transaction of holds; it is dropped if earlier ones remember all that it does. A service that corrects a
+    /// setting every minute must not make the journal grow.
+    pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {
+        const RESTORED: usize = 16;
+        let entries = self.contents.of_holds();
+        let (this, earlier): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.id == id);
+        let is_known = |location: &Location| {
+            // A memory of what could not be read then says nothing: the newer one counts.
+            let was = earlier
+                .iter()
+                .any(|entry| entry.was.get(location).is_some_and(|memory| !memory.content.is_out_of_reach()));
+            was && earlier.iter().any(|entry| entry.first_old.contains_key(location))
+        };
+        // Only what was written counts: what a correction disturbs was disturbed by the write that it repeats.
+        if this.iter().all(|entry| entry.first_old.keys().all(is_known)) {
+            self.restored(&[id])?;
+        } else {
+            self.commit(id)?;
+        }
+        let restored = |entry: &&Entry| entry.standing == TransactionState::Restored;
+        if self.contents.entries.iter().filter(restored).count() >= RESTORED
+            && self.contents.unusable() == 0
+            && self.contents.pending().next().is_some()
+        {
+            self.compact()?;
+        }
+        Ok(())
     }
 
     /// Which of these locations the open transaction has no memory of yet; those that were out of reach count.
@@ -423,12 +477,12 @@ impl Journal {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
         let mut records = vec![self.header()];
         for entry in self.contents.pending() {
-            let Entry { id, pid, command, at, purpose, .. } = entry.clone();
+            let Entry { id, pid, command, at, purpose, holds, .. } = entry.clone();
             let of = Some(Environment {
                 boot: self.contents.boot.clone(),
                 machine: self.contents.machine.clone(),
             });
-            records.push(Record::Begin { id, pid, command, at, purpose, of });
+            records.push(Record::Begin { id, pid, command, at, purpose, of, holds });
             records.extend(entry.was.iter().map(|(location, memory)| Record::Was {
                 location: location.clone(),
                 content: memory.content.clone(),

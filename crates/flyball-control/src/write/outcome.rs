@@ -202,7 +202,7 @@ impl std::error::Error for ApplyError {}
 
 /// Why a machine cannot be held.
 #[derive(Debug, thiserror::Error)]
-pub enum HoldError {
+pub enum TransactionError {
     /// Another flyball has it, or the state directory cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     journal::{Contents, EarlierBoot, Entry, Journal, JournalError, TransactionState},
-    outcome::HoldError,
+    outcome::TransactionError,
     restore::{Restoration, restore_goals},
     state::StateDir,
 };
@@ -24,15 +24,18 @@ pub enum Scope {
     Last,
     /// The one that was left open, if one was: what a guardian undoes. It leaves committed settings alone.
     Open,
+    /// Those of holds.
+    Holds,
 }
 
 impl Scope {
     /// The transactions of a journal that it is about, oldest first.
-    pub fn of(self, contents: &Contents) -> Vec<&Entry> {
+    pub fn of(self, contents: &Contents) -> Vec<Entry> {
         match self {
-            Scope::All => contents.pending().collect(),
-            Scope::Last => contents.pending().next_back().into_iter().collect(),
-            Scope::Open => contents.interrupted().into_iter().collect(),
+            Scope::All => contents.pending().cloned().collect(),
+            Scope::Last => contents.pending().next_back().cloned().into_iter().collect(),
+            Scope::Open => contents.interrupted().cloned().into_iter().collect(),
+            Scope::Holds => contents.of_holds(),
         }
     }
 }
@@ -57,9 +60,9 @@ pub fn restore(
     state: &StateDir,
     command: &str,
     scope: Scope,
-) -> Result<Restored, HoldError> {
+) -> Result<Restored, TransactionError> {
     let _lock = state.lock(command)?;
-    restore_locked(host, state, scope).map_err(HoldError::Journal)
+    restore_locked(host, state, scope).map_err(TransactionError::Journal)
 }
 
 /// Forgets these transactions without putting anything back: for settings whose device or driver is gone for good, which
@@ -67,18 +70,22 @@ pub fn restore(
 ///
 /// # Errors
 /// As [`restore`].
-pub fn forget(host: &dyn Host, state: &StateDir, command: &str, entries: &[Entry]) -> Result<(), HoldError> {
+pub fn forget(
+    host: &dyn Host,
+    state: &StateDir,
+    command: &str,
+    entries: &[Entry],
+) -> Result<(), TransactionError> {
     let _lock = state.lock(command)?;
     let (mut journal, _) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
     Ok(journal.forget(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
 }
 
-/// [`restore`] for a caller that already holds the lock: the guardian.
-pub(crate) fn restore_locked(
-    host: &dyn Host,
-    state: &StateDir,
-    scope: Scope,
-) -> Result<Restored, JournalError> {
+/// [`restore`] for a caller that already has the lock: the guardian, and `flyball hold`.
+///
+/// # Errors
+/// The journal cannot be used.
+pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, JournalError> {
     let mut notes = Vec::new();
     // Opening would make one.
     if Journal::load(state)?.is_none() {
@@ -89,7 +96,7 @@ pub(crate) fn restore_locked(
     let contents = journal.contents();
     let damaged = contents.damaged.len();
     let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
-    let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
+    let undone = scope.of(contents);
     // One that announced no write was ended before it changed anything: what differs now is not its doing. A damaged line may
     // have announced one.
     let wrote = |entry: &&Entry| entry.writes > 0 || contents.unusable() > 0;

@@ -13,10 +13,10 @@ use flyball_control::{
     Snapshot,
     plan::{Plan, plan},
     write::{
-        hold::{self, Hold, Scope},
         journal::Purpose,
         restore::Restoration,
         state::StateDir,
+        transaction::{self, Scope, Transaction},
     },
 };
 use flyball_host::Errno;
@@ -159,10 +159,12 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     }
     for intent in schedule.scene.intents() {
         let before = kernel.settings();
-        let Ok(mut hold) = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None) else { break };
-        match hold.apply(&intent, &|| false) {
+        let Ok(mut transaction) = Transaction::begin(&kernel, &place.state, Purpose::Set, "set", None) else {
+            break;
+        };
+        match transaction.apply(&intent, &|| false) {
             Ok(applied) => {
-                let kept = hold.keep().is_ok();
+                let kept = transaction.keep().is_ok();
                 let is_alone = !schedule
                     .events
                     .iter()
@@ -177,7 +179,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
                 }
             }
             Err(error) => {
-                drop(hold);
+                drop(transaction);
                 if !kernel.is_dead() && error.restoration().is_none_or(Restoration::is_exact) {
                     let wrong = differences(&before, &kernel.settings(), &others);
                     prop_assert_eq!(wrong, "", "after {}", error);
@@ -195,7 +197,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     kernel.arm(Faults { die_at, events, ..Faults::default() }, journal);
     for _ in 0..2 {
         let there = place.state.journal().exists();
-        let restored = hold::restore(&kernel, &place.state, "restore", Scope::All);
+        let restored = transaction::restore(&kernel, &place.state, "restore", Scope::All);
         let is_dead = kernel.is_dead();
         if let (true, false, Ok(restored)) = (there, is_dead, &restored) {
             if restored.restoration.is_exact() {

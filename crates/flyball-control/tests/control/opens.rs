@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Mutex, time::Duration};
 
 use flyball_control::{
     Intent,
-    write::{hold::Hold, journal::Purpose, state::StateDir},
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Host, HostError, Kind, Plain};
 
@@ -117,9 +117,9 @@ fn opens(arguments: &[&str]) -> (usize, BTreeMap<String, usize>) {
     tree(folder.path());
     let host = Counting { host: Plain::open(folder.path()).unwrap(), opens: Mutex::default() };
     let state = StateDir::new(folder.path().join("state"));
-    let mut hold = Hold::begin(&host, &state, Purpose::Set, "test", None).unwrap();
-    let applied = hold.apply(&Intent::from_arguments(arguments, None).unwrap(), &|| false).unwrap();
-    hold.keep().unwrap();
+    let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+    let applied = transaction.apply(&Intent::from_arguments(arguments, None).unwrap(), &|| false).unwrap();
+    transaction.keep().unwrap();
     (applied.made.len(), host.opens.into_inner().unwrap())
 }
 

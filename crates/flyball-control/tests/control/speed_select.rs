@@ -5,9 +5,9 @@ use flyball_control::{
     Id, Intent, Snapshot,
     plan::{Note, Plan, PlanError, Refusal, plan},
     write::{
-        hold::{self, Hold, Scope},
         journal::Purpose,
         state::StateDir,
+        transaction::{self, Scope, Transaction},
     },
 };
 use flyball_host::Errno;
@@ -186,8 +186,8 @@ fn applied_restored_and_failed_at_every_point() {
         });
         let before = fake.everything();
         fake.fail_at(usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-        let applied = hold.apply(&intent(ALL), &|| false).unwrap();
+        let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+        let applied = transaction.apply(&intent(ALL), &|| false).unwrap();
         assert!(applied.clamped().next().is_none(), "{:?}", applied.clamped().collect::<Vec<_>>());
         for package in 0..2 {
             let now = fake.state(package, 0);
@@ -201,15 +201,18 @@ fn applied_restored_and_failed_at_every_point() {
         let writes = fake.changes();
         let again = planned(&fake, ALL).unwrap();
         assert!(again.is_empty(), "{:?}", steps(&again));
-        assert!(hold.end().is_exact());
+        assert!(transaction.end().is_exact());
         assert_eq!(fake.everything(), before, "restored");
         // Now a failure at each of those writes.
         assert!(writes > 25, "{writes}");
         for at in 0..writes {
             fake.fail_at(at, Errno::NOTTY);
-            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-            assert!(hold.apply(&intent(ALL), &|| false).is_err(), "write {at} failed and nobody noticed");
-            let restoration = hold.end();
+            let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+            assert!(
+                transaction.apply(&intent(ALL), &|| false).is_err(),
+                "write {at} failed and nobody noticed"
+            );
+            let restoration = transaction.end();
             assert!(restoration.is_exact(), "write {at}: {restoration}");
             assert_eq!(fake.everything(), before, "after a failure of write {at}");
         }
@@ -242,27 +245,27 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
         wanted.settings.extend(Intent::from_arguments(&["online=off"], Some("2,6")).unwrap().settings);
         let before = fake.everything();
         fake.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-        hold.apply(&wanted, &|| false).unwrap();
+        let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+        transaction.apply(&wanted, &|| false).unwrap();
         let calls = fake.calls();
         assert_eq!((fake.state(0, 0).level, fake.state(0, 0).base_freq), (1, true));
         assert_eq!(fake.everything().0["/sys/devices/system/cpu/online"], "0,1,3-5,7");
-        assert!(hold.end().is_exact());
+        assert!(transaction.end().is_exact());
         let with_restoring = fake.calls();
         assert_eq!(fake.everything(), before, "restored");
         assert!(calls > 100 && with_restoring > calls, "{calls}, {with_restoring}");
         let errno = if tpmi { Errno::NOTTY } else { Errno::NXIO };
         let again = || {
-            let restored = hold::restore(&fake, &state, "restore", Scope::All).unwrap();
+            let restored = transaction::restore(&fake, &state, "restore", Scope::All).unwrap();
             assert!(restored.restoration.is_exact(), "{}", restored.restoration);
         };
         for at in 0..with_restoring {
             // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
             fake.fail_calls(at..at + 1, errno);
-            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-            let _ = hold.apply(&wanted, &|| false);
+            let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+            let _ = transaction.apply(&wanted, &|| false);
             let applied = fake.calls();
-            let restoration = hold.end();
+            let restoration = transaction.end();
             if !restoration.is_exact() {
                 // It hit the restoring itself, which says so.
                 assert!(at >= applied, "call {at}: {restoration}");
@@ -275,9 +278,9 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             // From there on: a driver that went away. Nothing can be restored then, and it is not claimed; when the
             // driver is back, the journal still knows.
             fake.fail_calls(at..usize::MAX, errno);
-            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-            let _ = hold.apply(&wanted, &|| false);
-            drop(hold);
+            let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+            let _ = transaction.apply(&wanted, &|| false);
+            drop(transaction);
             fake.heal();
             again();
             assert_eq!(fake.everything().1, before.1, "the driver gone at call {at}");
@@ -300,13 +303,13 @@ fn cpus_go_apart_with_the_level_and_come_back() {
     let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
     let plan = planned_for(&fake, &wanted).unwrap();
     assert!(!plan.notes.iter().any(|note| matches!(note, Note::CpusStayOnline { .. })), "{:?}", plan.notes);
-    let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-    hold.apply(&wanted, &|| false).unwrap();
+    let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+    transaction.apply(&wanted, &|| false).unwrap();
     let files = fake.everything().0;
     assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus"], "4,6,12,13,32,34,40,41");
     assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus.partition"], "isolated");
     assert_eq!(files["/sys/devices/system/cpu/online"], "0-55");
-    assert!(hold.end().is_exact());
+    assert!(transaction.end().is_exact());
     assert_eq!(fake.everything(), before);
 }
 
@@ -328,9 +331,9 @@ proptest::proptest! {
         let before = fake.everything();
         let words: Vec<&str> = wishes.iter().map(String::as_str).collect();
         if let Ok(wanted) = Intent::from_arguments(&words, Some(&cpus)) {
-            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-            let _ = hold.apply(&wanted, &|| false);
-            proptest::prop_assert!(hold.end().is_exact());
+            let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+            let _ = transaction.apply(&wanted, &|| false);
+            proptest::prop_assert!(transaction.end().is_exact());
         }
         proptest::prop_assert_eq!(fake.hazards(), Vec::<String>::new());
         proptest::prop_assert_eq!(fake.everything(), before);
@@ -343,12 +346,12 @@ fn a_change_that_was_cut_off_is_restored_by_the_next() {
     let state = StateDir::new(folder.path());
     let fake = FakeMachine::guide(false);
     let before = fake.everything();
-    let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
-    hold.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
+    let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
+    transaction.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
     // As if killed: nothing of the hold's own undoing runs; its lock goes with the process.
     let text = std::fs::read_dir(folder.path()).unwrap().count();
     assert!(text > 0, "no journal");
-    drop(hold);
+    drop(transaction);
     assert_eq!(fake.everything(), before);
 }
 

@@ -8,10 +8,10 @@ use flyball_control::{
     Id, Intent, ReadError, Snapshot,
     plan::{Hint, Note, PlanError, Refusal, plan},
     write::{
-        hold::{self, ApplyError, Hold, Outcome, Scope},
         journal::Purpose,
         restore::{NotRestoredReason, Restoration},
         state::StateDir,
+        transaction::{self, ApplyError, Outcome, Scope, Transaction},
     },
 };
 use flyball_host::Errno;
@@ -149,15 +149,16 @@ fn memory() -> PathBuf {
 
 /// Applies one intent as `flyball set` does. Whether it was applied without a clamp.
 fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, ApplyError> {
-    let mut hold = Hold::begin(kernel, state, Purpose::Set, "set", None).expect("the machine is free");
-    match hold.apply(intent, &|| false) {
+    let mut transaction =
+        Transaction::begin(kernel, state, Purpose::Set, "set", None).expect("the machine is free");
+    match transaction.apply(intent, &|| false) {
         Ok(applied) => {
             let clamped = applied.clamped().next().is_some();
-            hold.keep().expect("the journal can be written");
+            transaction.keep().expect("the journal can be written");
             Ok(!clamped)
         }
         Err(error) => {
-            drop(hold);
+            drop(transaction);
             Err(error)
         }
     }
@@ -178,13 +179,13 @@ pub fn is_planned(kernel: &Kernel, intent: &Intent) -> bool {
 }
 
 fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
-    hold::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
+    transaction::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
 }
 
 /// Restores everything. A restore that calls itself exact is, and it does so unless a change of the driver's mode removed
 /// policies whose CPUs were offline.
 fn all_back(kernel: &Kernel, state: &StateDir, first: &Dump) -> Result<(), TestCaseError> {
-    let restored = hold::restore(kernel, state, "restore", Scope::All).expect("the machine is free");
+    let restored = transaction::restore(kernel, state, "restore", Scope::All).expect("the machine is free");
     if restored.restoration.is_exact() {
         prop_assert_eq!(differences(first, &kernel.dump()), "");
     } else {
@@ -306,7 +307,7 @@ proptest! {
         if again < 1.0 {
             let die = (60.0 * again) as usize;
             kernel.arm(Faults { die_at: Some((die, after)), ..Faults::default() }, place.state.journal());
-            let _ = hold::restore(&kernel, &place.state, "restore", Scope::All);
+            let _ = transaction::restore(&kernel, &place.state, "restore", Scope::All);
             kernel.revive();
         }
         all_back(&kernel, &place.state, &first)?;
@@ -333,16 +334,16 @@ proptest! {
             prop_assert_eq!(differences(stack.last().unwrap(), &kernel.dump()), "");
         }
         let first = kernel.dump();
-        let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "compare", None).unwrap();
+        let mut transaction = Transaction::begin(&kernel, &place.state, Purpose::Set, "compare", None).unwrap();
         for intent in scene.intents() {
-            let _ = hold.apply(&intent, &|| false);
-            if !hold.restore().is_exact() {
+            let _ = transaction.apply(&intent, &|| false);
+            if !transaction.restore().is_exact() {
                 prop_assert!(kernel.has_lost_policies());
                 return Ok(());
             }
             prop_assert_eq!(differences(&first, &kernel.dump()), "");
         }
-        drop(hold);
+        drop(transaction);
         prop_assert!(!place.state.journal().exists());
     }
 }
@@ -370,10 +371,10 @@ fn what_was_meant_to_stay_is_not_the_guardians() {
     let intent = |words: &str| Intent::from_arguments(&[words], None).unwrap();
     set(&kernel, &place.state, &intent("max-freq=2GHz")).unwrap();
     let kept = kernel.dump();
-    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "run", None).unwrap();
-    hold.apply(&intent("turbo=off"), &|| false).unwrap();
-    assert!(hold.end().is_exact());
-    let restored = hold::restore(&kernel, &place.state, "guardian", Scope::Open).unwrap();
+    let mut transaction = Transaction::begin(&kernel, &place.state, Purpose::Set, "run", None).unwrap();
+    transaction.apply(&intent("turbo=off"), &|| false).unwrap();
+    assert!(transaction.end().is_exact());
+    let restored = transaction::restore(&kernel, &place.state, "guardian", Scope::Open).unwrap();
     assert_eq!(restored.undone, []);
     assert_eq!(differences(&kept, &kernel.dump()), "");
     assert!(all(&kernel, &place.state, Scope::Last));
@@ -412,11 +413,11 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     let place = Place::new();
     let first = kernel.dump();
     let intent = Intent::from_arguments(&["governor=powersave", "epp=power", "max-freq=2GHz"], None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
+    let mut transaction = Transaction::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
     let looks = std::cell::Cell::new(0);
-    let error = hold.apply(&intent, &|| looks.replace(looks.get() + 1) == 2).unwrap_err();
+    let error = transaction.apply(&intent, &|| looks.replace(looks.get() + 1) == 2).unwrap_err();
     assert!(matches!(&error, ApplyError::Interrupted { restoration } if restoration.is_exact()), "{error}");
-    drop(hold);
+    drop(transaction);
     assert_eq!(first, kernel.dump());
 }
 
@@ -426,7 +427,7 @@ fn what_is_overridden_meanwhile_is_reported() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
     let place = Place::new();
     let intent = Intent::from_arguments(&["governor=powersave", "max-freq=2GHz"], None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
+    let mut transaction = Transaction::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
     let looks = std::cell::Cell::new(0);
     let meddle = || {
         if looks.replace(looks.get() + 1) == 1 {
@@ -434,12 +435,12 @@ fn what_is_overridden_meanwhile_is_reported() {
         }
         false
     };
-    let applied = hold.apply(&intent, &meddle).unwrap();
+    let applied = transaction.apply(&intent, &meddle).unwrap();
     let other: Vec<_> = applied.clamped().collect();
     assert_eq!(other.len(), 1, "{other:?}");
     assert_eq!(other[0].change.cpus.to_string(), "2");
     assert_eq!(other[0].outcome, Outcome::Overridden("performance".to_owned()));
-    assert!(hold.end().is_exact());
+    assert!(transaction.end().is_exact());
 }
 
 /// A policy whose CPUs are offline goes with the driver, and what was set there cannot be read before: the plan says so, and
@@ -456,7 +457,7 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let loses = |note: &Note| matches!(note, Note::DriverModeLoses { cpus, .. } if cpus.to_string() == "3");
     assert!(planned.notes.iter().any(loses), "{:?}", planned.notes);
     set(&kernel, &place.state, &intent).unwrap();
-    let restored = hold::restore(&kernel, &place.state, "restore", Scope::All).unwrap().restoration;
+    let restored = transaction::restore(&kernel, &place.state, "restore", Scope::All).unwrap().restoration;
     assert!(!restored.left.is_empty(), "{restored}");
     for left in &restored.left {
         assert_eq!(left.because, NotRestoredReason::WasLost, "{restored}");
@@ -505,10 +506,10 @@ fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
     let (place, first) = (Place::new(), kernel.dump());
     let intent = |words: &str| Intent::from_arguments(&[words], None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
-    hold.apply(&intent("max-freq=2GHz"), &|| false).unwrap();
+    let mut transaction = Transaction::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
+    transaction.apply(&intent("max-freq=2GHz"), &|| false).unwrap();
     kernel.poke("cpu3/online", "0").unwrap();
-    let left = hold.end().left;
+    let left = transaction.end().left;
     assert!(
         left.iter().all(|left| left.because == NotRestoredReason::CannotBeRead) && !left.is_empty(),
         "{left:?}"
@@ -544,8 +545,9 @@ fn a_lost_write_is_reported_as_lost() {
             let (kernel, place) = (Kernel::new(Driver::AmdPstate, 4, 1, 0), Place::new());
             let events = vec![(at, fake::Event::Lose)];
             kernel.arm(Faults { events, ..Faults::default() }, place.state.journal());
-            let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
-            let lost = match hold.apply(&Intent::from_arguments(words, None).unwrap(), &|| false) {
+            let mut transaction =
+                Transaction::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
+            let lost = match transaction.apply(&Intent::from_arguments(words, None).unwrap(), &|| false) {
                 Ok(applied) => applied.clamped().cloned().collect(),
                 Err(ApplyError::Replan { not_held, .. } | ApplyError::Refused { not_held, .. }) => not_held,
                 Err(error) => panic!("{error}"),
@@ -566,21 +568,22 @@ fn with_a_baseline_restore_goes_there_and_end_goes_all_the_way() {
     let place = Place::new();
     let first = kernel.dump();
     let intent = |words: &[&str]| Intent::from_arguments(words, None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "compare --quiet", None).unwrap();
-    hold.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
-    hold.set_baseline();
+    let mut transaction =
+        Transaction::begin(&kernel, &place.state, Purpose::Set, "compare --quiet", None).unwrap();
+    transaction.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
+    transaction.set_baseline();
     let baseline = kernel.dump();
     assert_ne!(first, baseline);
     for arm in [&["epp=power", "max-freq=1.5GHz"][..], &["governor=performance", "turbo=on"]] {
-        hold.apply(&intent(arm), &|| false).unwrap();
+        transaction.apply(&intent(arm), &|| false).unwrap();
         assert_ne!(baseline, kernel.dump());
-        assert!(hold.restore().is_exact());
+        assert!(transaction.restore().is_exact());
         assert_eq!(differences(&baseline, &kernel.dump()), "", "after {arm:?}");
     }
     // What goes wrong in an arm goes back to the baseline as well.
-    hold.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
+    transaction.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
     assert_eq!(differences(&baseline, &kernel.dump()), "");
-    assert!(hold.end().is_exact());
+    assert!(transaction.end().is_exact());
     assert_eq!(differences(&first, &kernel.dump()), "");
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flyball_control::write::{hold::Hold, journal::Purpose, state::StateDir};
+use flyball_control::write::{journal::Purpose, state::StateDir, transaction::Transaction};
 use flyball_host::{Host, Software};
 use flyball_measure::{Arm, Settings, SettingsError};
 
@@ -24,8 +24,8 @@ const AFTER_SETTINGS: Duration = Duration::from_millis(100);
 pub struct BootedArms<'h> {
     host: &'h dyn Host,
     software: &'h dyn Software,
-    // In this order: fields are dropped as they are listed, and the hold needs its journal to the end.
-    hold: Option<(Hold<'h>, tempfile::TempDir)>,
+    // In this order: fields are dropped as they are listed, and the transaction needs its journal to the end.
+    transaction: Option<(Transaction<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
     /// What is held beneath every arm.
     quiet: Option<Quiet>,
@@ -44,7 +44,7 @@ impl<'h> BootedArms<'h> {
                 "a comparison boots the machine again and again: it cannot be kept with --sim-state",
             ));
         }
-        Ok(BootedArms { host, software, hold: None, seeds, quiet })
+        Ok(BootedArms { host, software, transaction: None, seeds, quiet })
     }
 
     /// Applies each arm once, so that one that no boot makes possible is refused before anything is measured.
@@ -88,25 +88,27 @@ impl Settings for BootedArms<'_> {
             return Ok(Vec::new());
         }
         // The journal is of no use once this machine is gone, so it is kept apart from the user's.
-        // Bound before the hold: if something below fails, the hold is dropped first and still finds its journal.
+        // Bound before the transaction: if something below fails, it is dropped first and still finds its journal.
         let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
         let state = StateDir::new(folder.path());
-        let mut hold = Hold::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)
-            .map_err(|error| SettingsError(error.to_string()))?;
+        let mut transaction =
+            Transaction::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)
+                .map_err(|error| SettingsError(error.to_string()))?;
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
             let quiet_plan = QuietPlan::decide(self.host, quiet).map_err(failed)?;
             // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting has to be undone.
-            quiet_plan.apply(self.host, &mut hold, &|| false).map_err(failed)?;
+            quiet_plan.apply(self.host, &mut transaction, &|| false).map_err(failed)?;
         }
-        let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
-        self.hold = Some((hold, folder));
+        let applied =
+            transaction.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
+        self.transaction = Some((transaction, folder));
         self.host.sleep(AFTER_SETTINGS);
         Ok(notes(&applied))
     }
 
     fn restore(&mut self) -> Result<(), SettingsError> {
-        match self.hold.take().map(|(hold, _folder)| hold.end()) {
+        match self.transaction.take().map(|(transaction, _folder)| transaction.end()) {
             Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
             _ => Ok(()),
         }

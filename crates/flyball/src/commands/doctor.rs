@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::atomic::Ordering};
 use flyball_control::{
     Intent, Setting,
     doctor::{self, Finding, Group, KnobValue, Options, Report, Verdict},
-    write::{hold::Hold, journal::Purpose},
+    write::{journal::Purpose, transaction::Transaction},
 };
 
 use flyball_host::confine::Confinement;
@@ -193,13 +193,15 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
         flyball_host::Kind::Simulated => None,
         _ => Some(context.guardian(&state)?),
     };
-    let mut hold = Hold::begin(host, &state, Purpose::Doctor, &change::command_line(), guardian)?;
-    for note in hold.notes() {
+    let mut transaction =
+        Transaction::begin(host, &state, Purpose::Doctor, &change::command_line(), guardian)?;
+    for note in transaction.notes() {
         eprintln!("note: {note}");
     }
     // Its result is looked at after the restore: a test that fails must not leave the machine as it was tested.
-    let found = doctor::amd_pstate_write::examine(host, &mut hold, &|| interrupted.load(Ordering::Relaxed));
-    let restoration = hold.end();
+    let found =
+        doctor::amd_pstate_write::examine(host, &mut transaction, &|| interrupted.load(Ordering::Relaxed));
+    let restoration = transaction.end();
     if !restoration.is_exact() {
         return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
     }

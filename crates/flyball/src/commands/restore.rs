@@ -3,8 +3,8 @@
 use flyball_control::{
     Content,
     write::{
-        hold::{self, Restored, Scope},
         journal::{Contents, Entry, Journal, JournalError, TransactionState},
+        transaction::{self, Restored, Scope},
     },
 };
 
@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.
-    let restored = hold::restore(&*host, &state, &change::command_line(), scope)?;
+    let restored = transaction::restore(&*host, &state, &change::command_line(), scope)?;
     for note in &restored.notes {
         eprintln!("note: {note}");
     }
@@ -83,7 +83,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     if args.forget {
         // After the attempt: only what could not be restored is dropped.
-        hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
+        transaction::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: settings that cannot be restored were removed from the journal");
     } else {
         eprintln!("note: 'flyball restore --forget' drops what is left");
@@ -118,7 +118,7 @@ fn preview(
         return Err(JournalError::OtherMachine { path, machine }.into());
     }
     // sysfs forgets at boot: the old values may not be those of this boot, and writing them would be a change.
-    if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
+    if contents.boot != transaction::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
         let nothing = || serde_json::json!({ "undo": [], "remembered": 0, "differing": [] });
         output.object(nothing, String::new)?;
@@ -126,7 +126,7 @@ fn preview(
     }
     let chosen = scope.of(&contents);
     // Several commands may have changed one location: the oldest value is the one to go back to.
-    let goals = Contents::goals(chosen.iter().copied());
+    let goals = Contents::goals(chosen.iter());
     let differing: Vec<_> = goals
         .0
         .iter()

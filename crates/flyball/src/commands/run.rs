@@ -8,7 +8,7 @@ use std::sync::{
 use flyball_control::{
     Intent,
     quiet::Level,
-    write::{hold::Hold, journal::Purpose},
+    write::{journal::Purpose, transaction::Transaction},
 };
 use flyball_host::{CpuList, Host, Launch, User};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -93,22 +93,23 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its guardian.
     let signals = Signals::catch()?;
     // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its settings in effect.
-    let mut hold = Hold::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
-    for note in hold.notes() {
+    let mut transaction =
+        Transaction::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
+    for note in transaction.notes() {
         eprintln!("note: {note}");
     }
-    let group = match make_quiet(&*host, &mut hold, args, &signals) {
+    let group = match make_quiet(&*host, &mut transaction, args, &signals) {
         Ok(group) => group,
         Err(failure) => {
-            let _ = hold.end();
+            let _ = transaction.end();
             return Err(failure);
         }
     };
-    let applied = match hold.apply(&intent, &|| signals.any()) {
+    let applied = match transaction.apply(&intent, &|| signals.any()) {
         Ok(applied) => applied,
         Err(error) => {
             // What was written is back already, as the error says; this closes the transaction.
-            let _ = hold.end();
+            let _ = transaction.end();
             return Err(error.into());
         }
     };
@@ -120,7 +121,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     // The outcome is kept, not returned: the settings are restored first.
     let ended = command(args, user.as_ref(), group.as_deref(), &signals);
-    let restoration = hold.end();
+    let restoration = transaction.end();
     if !restoration.is_exact() {
         return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
     }
@@ -130,7 +131,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// Makes the machine quiet beneath the settings, where that is asked for; the control group that the command is to join.
 fn make_quiet(
     host: &dyn Host,
-    hold: &mut Hold<'_>,
+    transaction: &mut Transaction<'_>,
     args: &Args,
     signals: &Signals,
 ) -> Result<Option<String>, Failure> {
@@ -139,7 +140,7 @@ fn make_quiet(
     let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
     let quiet_plan = QuietPlan::decide(host, &quiet)?;
     quiet_plan.say(host);
-    let result = quiet_plan.apply(host, hold, &|| signals.any())?;
+    let result = quiet_plan.apply(host, transaction, &|| signals.any())?;
     result.notes.iter().for_each(|note| eprintln!("note: {note}"));
     Ok(result.group)
 }

@@ -9,10 +9,10 @@ use flyball_control::{
     Intent, Snapshot,
     save::{save, saved},
     write::{
-        hold::{self, Hold, Scope},
         journal::Purpose,
         restore::Restoration,
         state::StateDir,
+        transaction::{self, Scope, Transaction},
     },
 };
 use flyball_host::Host;
@@ -194,17 +194,19 @@ fn run(machine: &str, random: &mut Random, counts: &mut Counts) {
         let cpus = random.of(&[None, None, Some("1"), Some("0-1")]);
         let Ok(intent) = Intent::from_arguments(words, cpus) else { continue };
         what += &format!("; {} {cpus:?}", words.join(" "));
-        let Ok(mut hold) = Hold::begin(&host, &state, Purpose::Set, "set", None) else { continue };
+        let Ok(mut transaction) = Transaction::begin(&host, &state, Purpose::Set, "set", None) else {
+            continue;
+        };
         counts.commands += 1;
         let faults = host.with(flyball_sim::SimMachine::take_faults);
         let before = settings(&host);
         host.with(|machine| faults.into_iter().for_each(|fault| machine.inject(fault)));
-        match hold.apply(&intent, &|| false) {
-            Ok(_) => drop(hold.keep()),
+        match transaction.apply(&intent, &|| false) {
+            Ok(_) => drop(transaction.keep()),
             Err(error) => {
                 counts.failed += 1;
                 let exact = error.restoration().is_none_or(Restoration::is_exact);
-                let _ = hold.end();
+                let _ = transaction.end();
                 counts.claim(exact, &format!("{what}: {error}"), &before, &host);
             }
         }
@@ -215,7 +217,7 @@ fn run(machine: &str, random: &mut Random, counts: &mut Counts) {
             host.with(flyball_sim::SimMachine::take_faults);
         }
         if state.journal().exists()
-            && let Ok(restored) = hold::restore(&host, &state, "restore", Scope::All)
+            && let Ok(restored) = transaction::restore(&host, &state, "restore", Scope::All)
         {
             let exact = restored.restoration.is_exact();
             counts.claim(exact, &format!("{what}: {}", restored.restoration), &first, &host);
@@ -234,10 +236,10 @@ fn a_preference_that_is_never_readable_is_restored() {
         let rule = "read cpufreq/policy*/energy_performance_preference fails EINVAL";
         host.with(|machine| machine.inject(rule.parse().unwrap()));
         let intent = Intent::from_arguments(&["epp=power"], None).unwrap();
-        let mut hold = Hold::begin(&host, &state, Purpose::Set, "set", None).unwrap();
-        let _ = hold.apply(&intent, &|| false);
-        drop(hold.keep());
-        let restored = hold::restore(&host, &state, "restore", Scope::All).unwrap().restoration;
+        let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "set", None).unwrap();
+        let _ = transaction.apply(&intent, &|| false);
+        drop(transaction.keep());
+        let restored = transaction::restore(&host, &state, "restore", Scope::All).unwrap().restoration;
         let mut counts = Counts::default();
         counts.claim(restored.is_exact(), machine, &first, &host);
         assert!(counts.wrong.is_empty(), "{:?}", counts.wrong);

@@ -8,7 +8,7 @@ use flyball_control::{
     plan::{Plan, plan_and_choice},
     profile::Profile,
     verify::verify,
-    write::{hold::Hold, journal::Purpose, state::StateDir},
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Archive, Host};
 use flyball_sim::silicon::MachineSpec;
@@ -69,8 +69,9 @@ fn every_profile_is_applied_verified_and_restored_on_simulated_machines() {
             let folder = Tree::new();
             let state = StateDir::new(folder.path());
             let before = host.with(|machine| machine.settings());
-            let mut hold = Hold::begin(&host, &state, Purpose::Set, "test", None).unwrap();
-            let applied = hold.apply(intent, &|| false).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+            let applied =
+                transaction.apply(intent, &|| false).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(applied.clamped().count(), 0, "{what}: {applied:?}");
             assert_eq!(applied.made.is_empty(), plan.is_empty(), "{what}");
             // A preference may appear with a governor, and does not in every mode.
@@ -81,7 +82,7 @@ fn every_profile_is_applied_verified_and_restored_on_simulated_machines() {
                 let verdict = verify(&snapshot, intent).unwrap();
                 assert!(verdict.holds(), "{what}: {:?}", verdict.drifted);
             }
-            assert!(hold.end().is_exact(), "{what}");
+            assert!(transaction.end().is_exact(), "{what}");
             let after = host.with(|machine| machine.settings());
             let differs = before.lines().zip(after.lines()).find(|(a, b)| a != b);
             assert_eq!(differs, None, "{what}");

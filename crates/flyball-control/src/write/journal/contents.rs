@@ -57,6 +57,9 @@ pub struct Entry {
     pub purpose: Option<Purpose>,
     /// How it stands.
     pub standing: TransactionState,
+    /// The holds that it is for, if it is one of `flyball hold`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<String>,
     /// What was at each location before.
     #[serde(skip)]
     pub was: BTreeMap<Location, Memory>,
@@ -77,6 +80,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether `flyball hold` made it.
+    pub fn is_of_holds(&self) -> bool {
+        self.purpose == Some(Purpose::Hold)
+    }
+
     /// Whether it brought the CPU online that a location goes by.
     pub(super) fn brings(&self, location: &Location) -> bool {
         number_of(location).is_some_and(|number| self.brought.contains(&number))
@@ -121,10 +129,11 @@ impl Contents {
         match record {
             // Only the first line is one, and it was read.
             Record::Header { .. } => {}
-            Record::Begin { id, pid, command, at, purpose, of } => {
+            Record::Begin { id, pid, command, at, purpose, of, holds } => {
                 // The first one counts; those of later transactions are the same.
                 self.environment = self.environment.take().or(of);
                 self.begin(id, pid, command, at, purpose);
+                self.last().holds = holds;
             }
             Record::Was { location, .. } | Record::Write { location, .. } if !location.is_flyballs() => {
                 self.foreign.push((number, location));
@@ -164,6 +173,14 @@ impl Contents {
             }
             Record::Commit { id } => self.set_state(id, TransactionState::Committed),
             Record::Restored { id } => self.set_state(id, TransactionState::Restored),
+            Record::Released { locations } => {
+                for entry in self.entries.iter_mut().filter(|entry| entry.is_of_holds()) {
+                    for location in &locations {
+                        entry.was.remove(location);
+                        entry.first_old.remove(location);
+                    }
+                }
+            }
         }
     }
 
@@ -189,6 +206,7 @@ impl Contents {
             at,
             purpose,
             standing: TransactionState::Open,
+            holds: Vec::new(),
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
             writes: 0,
@@ -226,6 +244,23 @@ impl Contents {
     /// The transaction that was left open, if one was.
     pub fn interrupted(&self) -> Option<&Entry> {
         self.entries.iter().rfind(|entry| entry.standing == TransactionState::Open)
+    }
+
+    /// The pending transactions of holds, each without what a later command of the user has set: `flyball set` while a hold is
+    /// in force says what is to be there after it.
+    pub fn of_holds(&self) -> Vec<Entry> {
+        let mut found: Vec<Entry> = Vec::new();
+        for entry in self.pending() {
+            if entry.is_of_holds() {
+                found.push(entry.clone());
+                continue;
+            }
+            for earlier in &mut found {
+                earlier.was.retain(|location, _| !entry.first_old.contains_key(location));
+                earlier.first_old.retain(|location, _| !entry.first_old.contains_key(location));
+            }
+        }
+        found
     }
 
     /// What to restore to undo these transactions together: for each location what the oldest of them found, and what

@@ -19,6 +19,8 @@ pub enum Purpose {
     Compare,
     /// Tests that write.
     Doctor,
+    /// Settings that `flyball hold` keeps.
+    Hold,
     /// Something that a later flyball does. A name that is not known must not make the line count as damaged: what
     /// follows it can be restored all the same.
     #[serde(other)]
@@ -32,7 +34,7 @@ pub(super) struct Environment {
     pub machine: String,
 }
 
-/// A record of format 2.
+/// A record of format 3. Format 2 lacked `Released`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Record {
@@ -52,6 +54,9 @@ pub(super) enum Record {
         /// The header's boot and machine once more: a journal whose header is damaged can be restored all the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Environment>,
+        /// The holds that it is for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        holds: Vec<String>,
     },
     Was {
         location: Location,
@@ -80,6 +85,11 @@ pub(super) enum Record {
     },
     Restored {
         id: u32,
+    },
+    /// No hold sets these any more: they have been restored by themselves, or belong to another writer. What transactions of holds
+    /// remember of them is void.
+    Released {
+        locations: Vec<Location>,
     },
 }
 

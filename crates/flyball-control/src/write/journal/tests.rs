@@ -277,7 +277,7 @@ impl Tree {
     }
 
     fn restore(&self) -> crate::write::restore::Restoration {
-        use crate::write::hold::{Scope, restore};
+        use crate::write::transaction::{Scope, restore};
         restore(&self.host, &self.state, "restore", Scope::All).unwrap().restoration
     }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use flyball_control::write::{
-    hold::{self, Scope},
     journal::{Contents, Journal, Purpose},
+    transaction::{self, Scope},
 };
 
 use crate::{
@@ -22,8 +22,8 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
     // No guardian: the changes must outlive this process.
     let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &stopped)?;
-    let QuietSession { hold, group, notes } = session;
-    hold.keep()?;
+    let QuietSession { transaction, group, notes } = session;
+    transaction.keep()?;
     // Only now: a closed stderr may end the process, and the changes are committed.
     for note in &notes {
         eprintln!("note: {note}");
@@ -57,7 +57,7 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
             pending[position + 1].command
         )));
     }
-    let restored = hold::restore(&*host, &state, &change::command_line(), Scope::Last)?;
+    let restored = transaction::restore(&*host, &state, &change::command_line(), Scope::Last)?;
     output::line(&restored.restoration)?;
     Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
 }

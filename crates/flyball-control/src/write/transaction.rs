@@ -1,7 +1,7 @@
-//! Holding a machine: the transaction around every change.
+//! The transaction around every change of a machine.
 //!
-//! A [`Hold`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
-//! interrupt, a panic, being dropped), what it changed is restored, unless [`Hold::keep`] keeps it. When
+//! A [`Transaction`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
+//! interrupt, a panic, being dropped), what it changed is restored, unless [`Transaction::keep`] keeps it. When
 //! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
 
 use std::{
@@ -15,14 +15,14 @@ use flyball_host::{Errno, Host, HostError, Op};
 use super::{
     footprint::{Footprint, Footprints},
     guardian::Guardian,
-    journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError, Purpose},
+    journal::{Announced, Contents, EarlierBoot, Entry, Goals, Journal, JournalError, Purpose},
     reasons::reason,
     restore::{Restoration, restore_goals},
     settle::{Expected, Found, settle},
     state::{Lock, StateDir},
 };
 pub use super::{
-    outcome::{Applied, AppliedChange, ApplyError, HoldError, Outcome, Probed},
+    outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, TransactionError},
     undo::{Restored, Scope, boot_id, forget, restore},
 };
 use crate::{
@@ -32,8 +32,8 @@ use crate::{
     plan::{Change, Plan, PlanError, plan_and_choice},
 };
 
-/// A machine that is held for changing it.
-pub struct Hold<'h> {
+/// A machine that is being changed.
+pub struct Transaction<'h> {
     host: &'h dyn Host,
     // Dropped in this order: the guardian is stopped before the lock is released.
     guardian: Option<Guardian>,
@@ -42,7 +42,7 @@ pub struct Hold<'h> {
     id: u32,
     open: bool,
     earlier_boot: Option<EarlierBoot>,
-    /// What the locations journaled until [`Hold::set_baseline`] held at that moment.
+    /// What the locations journaled until [`Transaction::set_baseline`] held at that moment.
     baseline: Option<BTreeMap<Location, Content>>,
     /// What was written since everything was as it was at first.
     written: BTreeSet<Location>,
@@ -83,7 +83,7 @@ fn unknown_location(location: &Location) -> HostError {
     HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
 
-impl<'h> Hold<'h> {
+impl<'h> Transaction<'h> {
     /// Takes the machine. `command` is what the user typed, for the lock and the journal. With `guardian`, that command
     /// is started first: a process that restores as soon as this one dies (see [`super::guardian`]).
     ///
@@ -95,7 +95,7 @@ impl<'h> Hold<'h> {
         purpose: Purpose,
         command: &str,
         guardian: Option<Command>,
-    ) -> Result<Hold<'h>, HoldError> {
+    ) -> Result<Transaction<'h>, TransactionError> {
         let lock = state.lock(command)?;
         let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
         // Before the guardian: what it would restore is the open transaction of the journal.
@@ -105,10 +105,10 @@ impl<'h> Hold<'h> {
             Err(error) => {
                 // Nothing was written yet: the transaction must not look like one that was interrupted.
                 journal.restored(&[id])?;
-                return Err(HoldError::Guardian(error));
+                return Err(TransactionError::Guardian(error));
             }
         };
-        Ok(Hold {
+        Ok(Transaction {
             host,
             guardian,
             journal,
@@ -119,6 +119,86 @@ impl<'h> Hold<'h> {
             baseline: None,
             written: BTreeSet::new(),
         })
+    }
+
+    /// Takes the machine for these holds, for a caller that has the lock. What an earlier one, which was killed, has set is kept:
+    /// the holds want it.
+    ///
+    /// # Errors
+    /// As [`Transaction::begin`].
+    pub fn begin_holds(
+        host: &'h dyn Host,
+        state: &StateDir,
+        lock: Lock,
+        command: &str,
+        holds: &[String],
+    ) -> Result<Transaction<'h>, TransactionError> {
+        let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+        journal.adopt()?;
+        let id = journal.begin_for(Purpose::Hold, command, holds)?;
+        let (guardian, baseline, written) = (None, None, BTreeSet::new());
+        Ok(Transaction { host, guardian, journal, lock, id, open: true, earlier_boot, baseline, written })
+    }
+
+    /// Restores what earlier transactions of holds have set and no hold sets any more: everything but `kept`. What depends on
+    /// what is kept (a preference under a governor that is still held) is left as the kernel has it.
+    ///
+    /// # Errors
+    /// The journal cannot be written. What was restored by then is restored again by the next call.
+    pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, JournalError> {
+        let entries: Vec<Entry> = self.journal.contents().of_holds();
+        let goals = Contents::goals(entries.iter().filter(|entry| entry.id != self.id)).0;
+        let is_released = |location: &Location| !kept.contains(location);
+        let released: BTreeSet<Location> = goals
+            .iter()
+            .filter(|(location, goal)| goal.first_old.is_some() && is_released(location))
+            .map(|(location, _)| location.clone())
+            .collect();
+        let differs = |location: &&Location| {
+            let now = Content::of(&location.read(self.host));
+            goals
+                .get(*location)
+                .is_some_and(|goal| !goal.handling.spelling.is_back(self.host, &goal.was, &now))
+        };
+        if !released.iter().any(|location| differs(&location)) {
+            // Another program may set them from now on.
+            self.journal.release(released.into_iter().collect())?;
+            return Ok(Restoration::default());
+        }
+        let mut footprints = Footprints::new(self.host);
+        for location in &released {
+            if let Some(subject) = Subject::of(location) {
+                footprints.add(location, subject);
+            }
+        }
+        let disturbed = footprints.found();
+        let mut restored = Goals(goals);
+        restored.0.retain(|location, _| {
+            is_released(location) && (released.contains(location) || disturbed.contains_key(location))
+        });
+        let mut restoration = restore_goals(self.host, &restored);
+        restoration.left.retain(|left| released.contains(&left.location));
+        let back = |location: &Location| !restoration.left.iter().any(|left| left.location == *location);
+        self.journal.release(released.iter().filter(|location| back(location)).cloned().collect())?;
+        Ok(restoration)
+    }
+
+    /// These locations belong to another writer from now on: no hold restores them.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn yield_to_others(&mut self, locations: Vec<Location>) -> Result<(), JournalError> {
+        self.journal.release(locations)
+    }
+
+    /// Keeps what holds have set. `flyball hold release` and `flyball restore` restore the earlier values.
+    ///
+    /// # Errors
+    /// The journal cannot be written; then what this transaction did has been restored.
+    pub fn keep_held(mut self) -> Result<(), JournalError> {
+        self.journal.commit_hold(self.id)?;
+        self.open = false;
+        Ok(())
     }
 
     /// What is worth knowing: the journal of an earlier boot, where one was found and set aside.
@@ -132,7 +212,7 @@ impl<'h> Hold<'h> {
     }
 
     /// Applies an intent to the machine as it is now, and says what became of every change. Where that fails, or
-    /// `interrupted` answers true between two groups of writes, everything since the hold began is restored.
+    /// `interrupted` answers true between two groups of writes, everything since the transaction began is restored.
     ///
     /// # Errors
     /// See [`ApplyError`].
@@ -403,7 +483,7 @@ impl<'h> Hold<'h> {
     }
 
     /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs, read back, and
-    /// restored with the rest when the hold ends. Whatever the kernel answers is an answer.
+    /// restored with the rest when the transaction ends. Whatever the kernel answers is an answer.
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been restored.
@@ -433,7 +513,7 @@ impl<'h> Hold<'h> {
         Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
     }
 
-    /// Restores what was there when the hold began, and goes on holding: before the next arm of a
+    /// Restores what was there when the transaction began, and keeps the machine: before the next arm of a
     /// comparison. With a baseline, back to that.
     pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
@@ -448,8 +528,8 @@ impl<'h> Hold<'h> {
         Restoration { made, ..restore_goals(self.host, &goals) }
     }
 
-    /// What has been written until now stays until the hold ends: [`Hold::restore`], and whatever goes wrong in a
-    /// later [`Hold::apply`], goes back to this moment only. The journal does not store it: [`Hold::end`], a guardian and
+    /// What has been written until now stays until the transaction ends: [`Transaction::restore`], and whatever goes wrong in a
+    /// later [`Transaction::apply`], goes back to this moment only. The journal does not store it: [`Transaction::end`], a guardian and
     /// `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
@@ -476,7 +556,7 @@ impl<'h> Hold<'h> {
     }
 
     fn close(&mut self) -> Restoration {
-        // The journal's memories, not the baseline: the hold ends.
+        // The journal's memories, not the baseline: the transaction ends.
         self.baseline = None;
         let restoration = self.restore();
         self.open = false;
@@ -499,7 +579,7 @@ impl<'h> Hold<'h> {
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if self.open {
             self.close();

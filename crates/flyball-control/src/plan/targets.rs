@@ -1,0 +1,62 @@
+//! Which places an intent decides, whether or not they hold what it wants: what a hold watches, and what remains when another
+//! one is released.
+
+use serde::Serialize;
+
+use flyball_host::CpuList;
+
+use super::{Plan, PlanError, Planner, Rules, choice};
+use crate::{Id, Intent, Location, Snapshot};
+
+/// A place that a setting decides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Target {
+    pub knob: Id,
+    /// The instance of the knob, where it has instances; else empty.
+    pub instance: String,
+    /// Where, in words.
+    pub place: String,
+    /// The CPUs that it governs.
+    pub cpus: CpuList,
+    /// What holds the value, or will once a driver has made it.
+    pub location: Location,
+    /// What is wanted, in the knob's own terms.
+    pub value: String,
+    /// What is there now, in the same terms; `None` where it cannot be read.
+    pub now: Option<String>,
+    /// The setting that decides, as it was written.
+    pub from: String,
+}
+
+/// The places that `intent` decides on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]). Of several settings for
+/// one place the last counts. What the machine cannot have of optional settings is left out.
+///
+/// # Errors
+/// As [`super::plan`], but for what only the present state refuses.
+pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
+    let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
+    let (_, chosen): (Plan, Intent) = choice::choose(intent, plan)?;
+    let mut planner = Planner::new(snapshot, Rules::OfTheIntent);
+    for setting in &chosen.settings {
+        planner.place(setting)?;
+    }
+    planner.read_and_resolve()?;
+    planner.look_ahead()?;
+    // Settings of Speed Select bring others along.
+    planner.couple()?;
+    let mut targets = Vec::with_capacity(planner.wants.len());
+    for want in planner.wants.into_values() {
+        let Some(location) = snapshot.future_location(want.knob, &want.place)? else { continue };
+        targets.push(Target {
+            knob: want.knob,
+            instance: want.place.name.clone(),
+            place: want.place.to_string(),
+            cpus: want.place.cpus.clone(),
+            location,
+            value: want.value.map_or_else(|| want.wanted.to_string(), |value| value.to_string()),
+            now: want.now.map(|value| value.to_string()),
+            from: want.from,
+        });
+    }
+    Ok(targets)
+}
