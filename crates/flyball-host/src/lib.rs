@@ -35,6 +35,7 @@ pub mod topology;
 pub mod tracefs;
 mod units;
 mod user;
+pub mod watch;
 
 pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Process, Running, Usage};

@@ -1,0 +1,322 @@
+//! What the kernel reports by itself, so that a service need not poll: who writes which attribute (fanotify), devices that come and
+//! go (uevents), processes that start and end (fanotify, pidfd), the machine asleep and awake and its clock set (timerfd), files of
+//! a directory (inotify), pressure (PSI). One poll(2) waits for all of them.
+
+mod clock;
+mod devices;
+mod files;
+mod writer;
+mod writes;
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use self::{clock::WallClock, devices::Devices, files::Files, writes::Writes};
+pub use self::{
+    clock::{LocalTime, asleep, local_time, since_boot},
+    devices::DeviceAction,
+    writer::Writer,
+};
+
+/// Something that the kernel reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A process wrote a file of the machine.
+    Written { path: String, by: Writer },
+    /// A watched program was started.
+    Started { program: PathBuf, pid: u32 },
+    /// A watched process has ended.
+    Ended { pid: u32 },
+    /// A CPU, a power supply or another device changed; the path is below /sys.
+    Device { action: DeviceAction, path: String },
+    /// The machine was asleep for this long.
+    Resumed { asleep: Duration },
+    /// The wall clock was set.
+    ClockSet,
+    /// A file of the watched directory was replaced or closed after writing.
+    File { name: String },
+    /// Pressure crossed the threshold of this number.
+    Pressure { trigger: usize },
+    /// The kernel had more to report than fits its queue: everything must be looked at.
+    Lost,
+    /// The wake-up descriptor: a signal.
+    Woken,
+}
+
+/// What is watched.
+#[derive(Debug, Default)]
+pub struct Watch {
+    writes: Option<Writes>,
+    devices: Option<Devices>,
+    clock: Option<WallClock>,
+    files: Option<Files>,
+    processes: BTreeMap<u32, OwnedFd>,
+    pressure: Vec<File>,
+    wake: Option<OwnedFd>,
+    asleep: Duration,
+}
+
+impl Watch {
+    /// Nothing is watched yet.
+    pub fn new() -> Watch {
+        Watch { asleep: asleep(), ..Watch::default() }
+    }
+
+    /// Watches writes to all attributes of the file system that `root` is on. Paths are reported relative to `root`, without
+    /// what lies outside of it.
+    ///
+    /// # Errors
+    /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` without fanotify.
+    pub fn writes_below(&mut self, root: &Path) -> io::Result<()> {
+        // /sys is a file system of its own; a tree of files is part of a larger one.
+        let marked = if root == Path::new("/") { Path::new("/sys") } else { root };
+        let mut writes = Writes::new(root)?;
+        writes.mark_file_system(marked)?;
+        self.writes = Some(writes);
+        Ok(())
+    }
+
+    /// Watches starts of a program.
+    ///
+    /// # Errors
+    /// There is no such file, or as [`Watch::writes_below`].
+    pub fn program(&mut self, path: &Path) -> io::Result<()> {
+        match &mut self.writes {
+            Some(writes) => writes.mark_program(path),
+            None => {
+                let mut writes = Writes::new(Path::new("/"))?;
+                writes.mark_program(path)?;
+                self.writes = Some(writes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Watches devices that come, go and change.
+    pub fn devices(&mut self) -> io::Result<()> {
+        self.devices = Some(Devices::subscribe()?);
+        Ok(())
+    }
+
+    /// Watches the wall clock and sleep.
+    pub fn clock(&mut self) -> io::Result<()> {
+        self.clock = Some(WallClock::new()?);
+        Ok(())
+    }
+
+    /// Watches a directory.
+    pub fn files(&mut self, directory: &Path) -> io::Result<()> {
+        self.files = Some(Files::of(directory)?);
+        Ok(())
+    }
+
+    /// Watches for the end of a process.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has ended.
+    pub fn process(&mut self, pid: u32) -> io::Result<()> {
+        let id = Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        self.processes.insert(pid, pidfd_open(id, PidfdFlags::empty())?);
+        Ok(())
+    }
+
+    /// Watches pressure: `file` is one of /proc/pressure, `trigger` what it takes (`some 150000 1000000`, in microseconds;
+    /// Documentation/accounting/psi.rst). Returns the trigger's number.
+    pub fn pressure(&mut self, file: &Path, trigger: &str) -> io::Result<usize> {
+        let mut open = File::options().read(true).write(true).open(file)?;
+        // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c cuts the last byte off).
+        open.write_all(format!("{trigger}\0").as_bytes())?;
+        self.pressure.push(open);
+        Ok(self.pressure.len() - 1)
+    }
+
+    /// A descriptor that becomes readable when the wait must end.
+    pub fn wake_by(&mut self, descriptor: OwnedFd) {
+        self.wake = Some(descriptor);
+    }
+
+    /// Waits until something is reported, for at most `time`; then the answer is empty.
+    ///
+    /// # Errors
+    /// What poll(2) or a read answered, other than `EINTR`.
+    pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Vec<Event>> {
+        let ready = self.ready(time)?;
+        let mut events = Vec::new();
+        let is_ready = |source: Source| ready.contains(&source);
+        if is_ready(Source::Wake) {
+            events.push(Event::Woken);
+        }
+        // Before the writes: a command says what it is going to set before it does.
+        if let Some(files) = self.files.as_ref().filter(|_| is_ready(Source::Files)) {
+            files.take(&mut events)?;
+        }
+        if let Some(clock) = self.clock.as_ref().filter(|_| is_ready(Source::Clock)) {
+            clock.rearm()?;
+            events.push(Event::ClockSet);
+        }
+        // Also without a message: a kernel before 5.15 does not end the timer at resume (timerfd_resume in fs/timerfd.c).
+        let slept = asleep();
+        // The two clocks are not read at one moment.
+        if slept > self.asleep + Duration::from_millis(10) {
+            events.retain(|event| *event != Event::ClockSet);
+            events.push(Event::Resumed { asleep: slept.saturating_sub(self.asleep) });
+            self.asleep = slept;
+        }
+        if let Some(devices) = self.devices.as_ref().filter(|_| is_ready(Source::Devices)) {
+            devices.take(&mut events)?;
+        }
+        for pid in ready.iter().filter_map(|source| match source {
+            Source::Process(pid) => Some(*pid),
+            _ => None,
+        }) {
+            self.processes.remove(&pid);
+            events.push(Event::Ended { pid });
+        }
+        events.extend(ready.iter().filter_map(|source| match source {
+            Source::Pressure(trigger) => Some(Event::Pressure { trigger: *trigger }),
+            _ => None,
+        }));
+        if let Some(writes) = self.writes.as_mut().filter(|_| is_ready(Source::Writes)) {
+            writes.take(&mut events)?;
+        }
+        Ok(events)
+    }
+
+    fn ready(&self, time: Option<Duration>) -> io::Result<Vec<Source>> {
+        let mut sources = Vec::new();
+        let mut polled = Vec::new();
+        let mut add = |source: Source, descriptor, flags| {
+            sources.push(source);
+            polled.push(PollFd::from_borrowed_fd(descriptor, flags));
+        };
+        let input = PollFlags::IN;
+        if let Some(wake) = &self.wake {
+            add(Source::Wake, wake.as_fd(), input);
+        }
+        if let Some(files) = &self.files {
+            add(Source::Files, files.as_fd(), input);
+        }
+        if let Some(clock) = &self.clock {
+            add(Source::Clock, clock.as_fd(), input);
+        }
+        if let Some(devices) = &self.devices {
+            add(Source::Devices, devices.as_fd(), input);
+        }
+        for (pid, descriptor) in &self.processes {
+            add(Source::Process(*pid), descriptor.as_fd(), input);
+        }
+        for (trigger, file) in self.pressure.iter().enumerate() {
+            add(Source::Pressure(trigger), file.as_fd(), PollFlags::PRI);
+        }
+        if let Some(writes) = &self.writes {
+            add(Source::Writes, writes.as_fd(), input);
+        }
+        let timeout = time.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()) as _,
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = sources.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
+        Ok(ready.map(|(source, _)| source).collect())
+    }
+}
+
+/// Where a report comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Wake,
+    Files,
+    Clock,
+    Devices,
+    Process(u32),
+    Pressure(usize),
+    Writes,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn until(watch: &mut Watch, is_it: impl Fn(&Event) -> bool) -> Option<Event> {
+        // Other processes write to the same file system: their events do not count.
+        for _ in 0..50 {
+            let events = watch.wait(Some(Duration::from_millis(200))).unwrap();
+            if let Some(found) = events.into_iter().find(|event| is_it(event)) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_write_is_reported_with_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("sys")).unwrap();
+        std::fs::write(root.join("sys/knob"), "1\n").unwrap();
+        let mut watch = Watch::new();
+        match watch.writes_below(&root) {
+            Ok(()) => {}
+            // Without CAP_SYS_ADMIN.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(error) => panic!("{error}"),
+        }
+        // This process's own writes are not reported.
+        std::fs::write(root.join("sys/own"), "2\n").unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo 2 > sys/knob; read wait"]).current_dir(&root);
+        let mut shell = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let found = until(&mut watch, |event| matches!(event, Event::Written { .. }));
+        let Some(Event::Written { path, by }) = found else { panic!("no event") };
+        assert_eq!((path.as_str(), by.pid), ("/sys/knob", shell.id()));
+        assert!(by.name.is_some());
+        watch.process(shell.id()).unwrap();
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        let pid = shell.id();
+        assert_eq!(
+            until(&mut watch, |event| matches!(event, Event::Ended { .. })),
+            Some(Event::Ended { pid })
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_given_up_and_a_wake_up_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watch = Watch::new();
+        watch.files(folder.path()).unwrap();
+        watch.clock().unwrap();
+        assert_eq!(watch.wait(Some(Duration::from_millis(1))).unwrap(), []);
+        let lock = File::create(folder.path().join("lock")).unwrap();
+        assert_eq!(watch.wait(Some(Duration::from_millis(1))).unwrap(), []);
+        drop(lock);
+        assert_eq!(watch.wait(None).unwrap(), [Event::File { name: "lock".to_owned() }]);
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        watch.wake_by(ours.into());
+        drop(theirs);
+        assert_eq!(watch.wait(None).unwrap(), [Event::Woken]);
+    }
+
+    #[test]
+    fn devices_are_reported_by_the_kernel_only() {
+        let mut watch = Watch::new();
+        watch.devices().unwrap();
+        assert!(watch.wait(Some(Duration::from_millis(1))).is_ok());
+    }
+}
