@@ -5,7 +5,7 @@
 
 use flyball_control::{
     intent::Intent,
-    write::{hold::Hold, journal::Purpose, state::StateDir},
+    write::{transaction::Transaction, journal::Purpose, state::StateDir},
 };
 use flyball_sim::{Errno, Fault, Op};
 use flyball_simhost::{SimHost, SimSetup};
@@ -42,11 +42,11 @@ fn apply(machine: &str, wanted: Settings, fault: Fault) -> Outcome {
         machine.inject(fault);
         machine.settings()
     });
-    let mut hold = Hold::begin(&simulated, &state, Purpose::Set, "test", None).unwrap();
-    let result = match hold.apply(&intent(wanted), &|| false) {
-        Ok(_) => hold.keep().map_err(|error| error.to_string()),
+    let mut transaction = Transaction::begin(&simulated, &state, Purpose::Set, "test", None).unwrap();
+    let result = match transaction.apply(&intent(wanted), &|| false) {
+        Ok(_) => transaction.keep().map_err(|error| error.to_string()),
         Err(error) => {
-            let _ = hold.end();
+            let _ = transaction.end();
             Err(error.to_string())
         }
     };
