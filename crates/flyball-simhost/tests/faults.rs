@@ -5,7 +5,7 @@
 
 use flyball_control::{
     intent::Intent,
-    write::{transaction::Transaction, journal::Purpose, state::StateDir},
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_sim::{Errno, Fault, Op};
 use flyball_simhost::{SimHost, SimSetup};

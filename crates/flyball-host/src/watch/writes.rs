@@ -108,7 +108,7 @@ struct Raw {
     pid: u32,
 }
 
-/// The first event of a buffer, and the rest; `None` at its end and for what is no event.
+/// The first event of a buffer, and the rest; `None` at its end and for what is not an event.
 fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
     let head = bytes.get(..HEADER)?;
     let length = u32::from_ne_bytes(head[..4].try_into().ok()?) as usize;
