@@ -20,6 +20,7 @@ mod emulated;
 mod error;
 pub mod facts;
 pub mod isst;
+mod kept;
 mod live;
 pub mod msr;
 mod msrfile;
@@ -43,8 +44,9 @@ pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpulist::{CpuList, CpuListError};
 pub use emulated::{emulated, simulated};
 pub use error::{Errno, HostError, Op};
+pub use kept::KeptFile;
 pub use live::Live;
-pub use perf_event::EventCounter;
+pub use perf_event::{EventCounter, EventGroup};
 pub use plain::Plain;
 pub use recorded::Recorded;
 pub use recorder::{Summary, record};
@@ -156,6 +158,26 @@ pub trait Host: Send + Sync {
     fn event_counter(&self, kind: u32, config: u64, cpu: u32) -> Result<Box<dyn EventCounter>, HostError> {
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
+    }
+
+    /// Opens counters of one CPU that are read together, with one interrupt of that CPU: the PMU's type number and event
+    /// of each. Only a live machine has these.
+    ///
+    /// # Errors
+    /// As [`Host::event_counter`].
+    fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn EventGroup>, HostError> {
+        let name = format!("{} events of CPU {cpu}", events.len());
+        Err(HostError::new(Op::Read, name, Errno::NOSYS))
+    }
+
+    /// Keeps a file open that will be read many times; `None` where that is not possible or spares nothing, and it is to
+    /// be read with [`Host::read_into`] or [`Host::msr`].
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    fn keep_open(&self, path: &str) -> Result<Option<Box<dyn KeptFile>>, HostError> {
+        let _ = path;
+        Ok(None)
     }
 
     /// The machine's tracefs.

@@ -353,6 +353,15 @@ impl Host for Live {
         Ok(Box::new(crate::perf_event::LiveCounter::open(kind, config, cpu)?))
     }
 
+    fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn crate::EventGroup>, HostError> {
+        Ok(Box::new(crate::perf_event::LiveGroup::open(events, cpu)?))
+    }
+
+    fn keep_open(&self, path: &str) -> Result<Option<Box<dyn crate::KeptFile>>, HostError> {
+        let file = crate::kept::LiveFile::new(path, || self.tree.open_to_read(path))?;
+        Ok(file.map(|file| Box::new(file) as Box<dyn crate::KeptFile>))
+    }
+
     fn tracefs(&self) -> Result<crate::tracefs::Tracefs, HostError> {
         Ok(crate::tracefs::Tracefs::new(crate::tracefs::LiveFiles::open()?))
     }

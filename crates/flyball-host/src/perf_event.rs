@@ -1,10 +1,11 @@
-//! The hardware event counters (perf_event_open(2)) that a benchmark needs: counting, CPU-wide, no samples.
+//! The hardware event counters (perf_event_open(2)) that benchmarks and the monitor need: counting, CPU-wide, no samples;
+//! one by one, or several of a CPU in a group that is read with one interrupt.
 
 #![allow(unsafe_code, reason = "perf_event_open(2)")]
 
 use std::{
     io::Read,
-    os::fd::{FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     sync::Mutex,
 };
 
@@ -14,6 +15,15 @@ use crate::{Errno, HostError, Op};
 pub trait EventCounter: Send + Sync {
     /// The count since it was opened, scaled by nothing.
     fn read(&self) -> Result<u64, HostError>;
+}
+
+/// Running counters of one CPU.
+pub trait EventGroup: Send {
+    /// Reads the counts since they were opened, in their order.
+    ///
+    /// # Errors
+    /// The errno of read(2).
+    fn read(&self, counts: &mut [u64]) -> Result<(), HostError>;
 }
 
 /// A counter of the running kernel.
@@ -39,34 +49,84 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
+/// Opens event `config` of the PMU with type number `kind` on `cpu`, for all tasks; as a member of the group that `leader`
+/// leads, if there is one.
+fn open(
+    (kind, config): (u32, u64),
+    cpu: u32,
+    leader: Option<&std::fs::File>,
+    read_format: u64,
+    name: &str,
+) -> Result<std::fs::File, HostError> {
+    // A workload that is started while it is open must not inherit it.
+    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+    // Flags 0: enabled at once, user and kernel, no samples.
+    let size = size_of::<Attributes>() as u32;
+    let attributes = Attributes { kind, size, config, read_format, ..Attributes::default() };
+    let group = leader.map_or(-1, AsRawFd::as_raw_fd);
+    // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it. The
+    // descriptor returned is new and ours alone.
+    unsafe {
+        let raw = libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            // All tasks of the CPU, which needs CAP_PERFMON or kernel.perf_event_paranoid 0.
+            -1 as libc::pid_t,
+            cpu as libc::c_int,
+            group as libc::c_int,
+            PERF_FLAG_FD_CLOEXEC,
+        );
+        if raw < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(HostError::new(Op::Read, name, Errno::from(&error)));
+        }
+        Ok(std::fs::File::from(OwnedFd::from_raw_fd(raw as i32)))
+    }
+}
+
 impl LiveCounter {
-    /// Counts event `config` of the PMU with this type number on `cpu`, for all tasks.
     pub(crate) fn open(kind: u32, config: u64, cpu: u32) -> Result<LiveCounter, HostError> {
-        // A workload that is started while it is open must not inherit it.
-        const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
-        // Flags 0: enabled at once, user and kernel, no samples. read_format 0: read(2) gives the count alone.
-        let attributes =
-            Attributes { kind, size: size_of::<Attributes>() as u32, config, ..Attributes::default() };
-        // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it. The
-        // descriptor returned is new and ours alone.
-        let file = unsafe {
-            let raw = libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                // All tasks of the CPU, which needs CAP_PERFMON or kernel.perf_event_paranoid 0.
-                -1 as libc::pid_t,
-                cpu as libc::c_int,
-                -1 as libc::c_int,
-                PERF_FLAG_FD_CLOEXEC,
-            );
-            if raw < 0 {
-                let error = std::io::Error::last_os_error();
-                return Err(HostError::new(Op::Read, name, Errno::from(&error)));
-            }
-            std::fs::File::from(OwnedFd::from_raw_fd(raw as i32))
-        };
+        // read_format 0: read(2) gives the count alone.
+        let file = open((kind, config), cpu, None, 0, &name)?;
         Ok(LiveCounter { file: Mutex::new(file), name })
+    }
+}
+
+/// Counters of one CPU, the leader first.
+#[derive(Debug)]
+pub(crate) struct LiveGroup {
+    files: Vec<std::fs::File>,
+    name: String,
+}
+
+impl LiveGroup {
+    pub(crate) fn open(events: &[(u32, u64)], cpu: u32) -> Result<LiveGroup, HostError> {
+        // PERF_FORMAT_GROUP: one read(2) of the leader gives how many there are, and then the counts of all.
+        const GROUP: u64 = 8;
+        let name = format!("{} events of CPU {cpu}", events.len());
+        let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
+        for &event in events {
+            files.push(open(event, cpu, files.first(), GROUP, &name)?);
+        }
+        Ok(LiveGroup { files, name })
+    }
+}
+
+impl EventGroup for LiveGroup {
+    fn read(&self, counts: &mut [u64]) -> Result<(), HostError> {
+        let fail = |errno| HostError::new(Op::Read, self.name.clone(), errno);
+        let mut bytes = vec![0; 8 * (self.files.len() + 1)];
+        let leader = self.files.first().ok_or_else(|| fail(Errno::BADF))?;
+        let length = (&*leader).read(&mut bytes).map_err(|error| fail(Errno::from(&error)))?;
+        // An event that is in error, because its CPU went, reads as the end of the file (perf_read_group).
+        if length < bytes.len() {
+            return Err(fail(Errno::NODEV));
+        }
+        for (count, value) in counts.iter_mut().zip(bytes[8..].as_chunks().0) {
+            *count = u64::from_ne_bytes(*value);
+        }
+        Ok(())
     }
 }
 
@@ -103,6 +163,20 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let second = counter.read().expect("it can be read");
         assert!(second > first, "{first} {second}");
+    }
+
+    #[test]
+    fn a_group_is_read_at_once() {
+        // Two of PERF_TYPE_SOFTWARE: the CPU clock and context switches.
+        let Ok(group) = Live::new().event_group(&[(1, 0), (1, 3)], 0) else {
+            eprintln!("skipped: no software events of a CPU");
+            return;
+        };
+        let (mut first, mut second) = ([0; 2], [0; 2]);
+        group.read(&mut first).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        group.read(&mut second).unwrap();
+        assert!(second[0] > first[0] && second[1] >= first[1], "{first:?} {second:?}");
     }
 
     #[test]

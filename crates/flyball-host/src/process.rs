@@ -139,6 +139,11 @@ pub fn thread_time() -> std::time::Duration {
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// The CPU that the calling thread runs on.
+pub fn current_cpu() -> u32 {
+    rustix::thread::sched_getcpu() as u32
+}
+
 /// Raises the calling thread's priority, for one that does little and must not be late. Without `CAP_SYS_NICE` nothing
 /// changes.
 pub fn prefer_thread() {

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use flyball_control::CoreType;
-use flyball_host::{CpuList, Vendor};
+use flyball_host::{CpuList, KiloHertz, Vendor};
 use serde::{Deserialize, Serialize};
+
+use crate::Missing;
 
 /// What is counted on a machine, and where it stands in a sample. A recording has it in its header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +18,9 @@ pub struct Layout {
     pub packages: Vec<Package>,
     /// In the order of a sample's values: of each field the values of all CPUs (packages), then those of the next field.
     pub fields: Vec<Field>,
+    /// What cannot be seen on this machine by this user.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
 }
 
 /// What the machine is.
@@ -32,6 +37,8 @@ pub struct Machine {
     pub kernel: String,
     /// The cpufreq driver, if there is one.
     pub driver: Option<String>,
+    /// The temperature at which the processor throttles, if a register says it, degrees Celsius.
+    pub throttle_temperature: Option<u32>,
     /// Names of the idle states, in the order of [`Quantity::IdleTime`]'s numbers.
     pub idle_states: Vec<String>,
     /// Names of the governors, in the order of [`Quantity::Governor`]'s numbers.
@@ -50,6 +57,9 @@ pub struct Cpu {
     /// Kind of core; `None` where all are of the same type.
     pub core_type: Option<CoreType>,
     pub policy: Option<u32>,
+    /// The highest frequency that the hardware has for it, turbo included, and the one that it guarantees.
+    pub highest: Option<KiloHertz>,
+    pub base: Option<KiloHertz>,
     /// It is isolated or without ticks (isolcpus, nohz_full), so it is not touched unless all are.
     pub is_isolated: bool,
 }
@@ -95,7 +105,8 @@ pub enum Unit {
     KiloHertz,
     MicroJoules,
     MicroWatts,
-    /// Degrees Celsius.
+    /// Thousandths of a degree Celsius.
+    MilliDegrees,
     Degrees,
 }
 
@@ -149,6 +160,8 @@ pub enum Quantity {
     RingLimitReasons,
     /// IA32_HWP_STATUS.
     HwpStatus,
+    /// AMD: the fastest P-state that is allowed now.
+    PstateLimit,
 
     /// scaling_min_freq and scaling_max_freq.
     RequestMin,
@@ -169,7 +182,7 @@ pub enum Quantity {
     /// Long-term and short-term power limit of a package.
     PowerLimit,
     ShortPowerLimit,
-    /// Of the hottest sensor.
+    /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from [`Quantity::ThermalMargin`].
     PackageTemperature,
 }
 
@@ -201,6 +214,7 @@ impl Quantity {
             Quantity::LimitReasons => "limit_reasons",
             Quantity::RingLimitReasons => "ring_limit_reasons",
             Quantity::HwpStatus => "hwp_status",
+            Quantity::PstateLimit => "pstate_limit",
             Quantity::RequestMin => "min_freq",
             Quantity::RequestMax => "max_freq",
             Quantity::Epp => "epp",

@@ -57,6 +57,8 @@ mod tests {
             core: None,
             core_type: None,
             policy: None,
+            highest: None,
+            base: None,
             is_isolated: false,
         };
         let field = |quantity, scope| Field { quantity, scope, unit: Unit::Count, wraps_after: 64 };
@@ -70,12 +72,14 @@ mod tests {
                 model_name: None,
                 kernel: String::new(),
                 driver: None,
+                throttle_temperature: None,
                 idle_states: Vec::new(),
                 governors: Vec::new(),
             },
             cpus: vec![cpu(0), cpu(7)],
             packages: Vec::new(),
             fields: vec![field(Quantity::IdleTime(3), Scope::Cpu), field(Quantity::Aperf, Scope::Cpu)],
+            missing: Vec::new(),
         }
     }
 

@@ -1,0 +1,90 @@
+//! Files that stay open between readings: a sampler reads thousands of attributes each second, and opening one costs ten
+//! times what reading it does.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::Resource;
+
+use crate::{Errno, HostError, Op};
+
+/// A file that stays open.
+pub trait KeptFile: Send {
+    /// Reads at `offset` (0 for an attribute, the register's number for `/dev/cpu/N/msr`); how many bytes.
+    ///
+    /// # Errors
+    /// The errno of pread(2): `ENODEV`, `ENXIO` or `EIO` where the CPU behind it went offline.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, HostError>;
+}
+
+#[derive(Debug)]
+pub(crate) struct LiveFile {
+    file: OwnedFd,
+    path: String,
+}
+
+/// Descriptors that are left to the rest of the program.
+const SPARE: u64 = 64;
+
+impl LiveFile {
+    /// Keeps a file open; `None` where this process cannot have more open files.
+    pub(crate) fn new(
+        path: &str,
+        open: impl Fn() -> Result<OwnedFd, HostError>,
+    ) -> Result<Option<LiveFile>, HostError> {
+        let mut opened = open();
+        if !opened.as_ref().is_ok_and(fits) {
+            // The soft limit is 1024 on most systems, for the sake of select(2), and may be raised by anyone.
+            raise_limit();
+            opened = open();
+        }
+        match opened {
+            Ok(file) => Ok(fits(&file).then(|| LiveFile { file, path: path.to_owned() })),
+            Err(error) if error.errno == Errno::MFILE => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether enough descriptors remain after this one: the kernel gives the lowest that is free.
+fn fits(file: &OwnedFd) -> bool {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (file.as_raw_fd() as u64).saturating_add(SPARE) < limit
+}
+
+fn raise_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // Refused: then fewer files are kept open.
+        let _ = rustix::process::setrlimit(
+            Resource::Nofile,
+            rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
+        );
+    }
+}
+
+impl KeptFile for LiveFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, HostError> {
+        loop {
+            match rustix::io::pread(&self.file, &mut *buffer, offset) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.map_err(|errno| HostError::new(Op::Read, self.path.clone(), errno)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Host, Live};
+
+    #[test]
+    fn a_file_is_read_again_and_again() {
+        let file = Live::new().keep_open("/proc/stat").unwrap().unwrap();
+        let mut buffer = [0; 64];
+        for _ in 0..3 {
+            let count = file.read_at(0, &mut buffer).unwrap();
+            assert!(buffer[..count].starts_with(b"cpu "));
+        }
+        assert!(Live::new().keep_open("/proc/no-such-file").is_err());
+    }
+}

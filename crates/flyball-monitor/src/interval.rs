@@ -1,0 +1,223 @@
+//! What happened between two samples: how busy each CPU was, how fast it ran while busy, what it was asked for.
+
+use serde::Serialize;
+
+use crate::{Layout, Quantity, Sample};
+
+/// What happened between two samples.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Interval {
+    /// Its length, s.
+    pub seconds: f64,
+    /// The clock was set, or the machine slept: nothing below is a rate.
+    pub is_broken: bool,
+    /// In the layout's order, as the packages.
+    pub cpus: Vec<CpuInterval>,
+    pub packages: Vec<PackageInterval>,
+    /// Power of the whole machine, if it is metered, W.
+    pub platform_watts: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It did not run, or for less than a thousandth of the time.
+    Asleep,
+    Running,
+    Offline,
+    Unknown,
+}
+
+/// A CPU between two samples. What is not known is `None`; a sleeping CPU has no frequency.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuInterval {
+    pub state: State,
+    /// Share of the time in which it ran, 0 to 1.
+    pub busy: Option<f64>,
+    /// Share that a hypervisor gave to others.
+    pub steal: Option<f64>,
+    /// Mean frequency while it ran, MHz.
+    pub mhz: Option<f64>,
+    /// `mhz` is what the kernel last measured or asked for, not the mean of the interval.
+    pub is_reported: bool,
+    /// What is asked for: limits, MHz; preference, 0 to 255; governor, by its number in the layout.
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    pub epp: Option<u8>,
+    pub governor: Option<usize>,
+    /// Share of the time in each idle state. A sleep that goes on is not in it.
+    pub idle: Vec<Option<f64>>,
+    /// Of the cycles, those that did not wait for memory (Intel); of AMD, instructions per cycle.
+    pub productive: Option<f64>,
+    /// Degrees Celsius below the temperature at which the processor throttles, and the temperature itself.
+    pub margin: Option<f64>,
+    pub celsius: Option<f64>,
+    /// Times that it was throttled by heat, and by that of its package.
+    pub throttles: Option<u64>,
+    pub package_throttles: Option<u64>,
+    /// System management interrupts.
+    pub smi: Option<u64>,
+}
+
+impl CpuInterval {
+    /// The frequency that it got as a share of the one that it may have at most.
+    pub fn got(&self) -> Option<f64> {
+        Some(self.mhz? / self.max.filter(|max| *max > 0.0)?)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PackageInterval {
+    /// W.
+    pub watts: Option<f64>,
+    pub dram_watts: Option<f64>,
+    /// Long-term and short-term power limit, W.
+    pub limit: Option<f64>,
+    pub short_limit: Option<f64>,
+    /// The hottest that was seen, degrees Celsius.
+    pub celsius: Option<f64>,
+}
+
+/// Two samples of one machine.
+struct Pair<'a> {
+    layout: &'a Layout,
+    from: &'a Sample,
+    to: &'a Sample,
+    /// ns.
+    span: u64,
+}
+
+impl Interval {
+    /// What happened between two samples of a layout, the earlier first.
+    pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
+        let span = to.at.saturating_sub(from.at);
+        let wall = to.wall as i128 - from.wall as i128;
+        // The monotonic clock stands still while the machine is suspended, the wall clock does not.
+        let is_broken = to.at <= from.at || (wall - i128::from(span)).abs() > 500_000_000;
+        let pair = Pair { layout, from, to, span: span.max(1) };
+        let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
+        let packages =
+            (0..layout.packages.len()).map(|index| pair.package(index, &cpus, is_broken)).collect();
+        let platform_watts = if is_broken { None } else { pair.watts(Quantity::PlatformEnergy, 0) };
+        Interval { seconds: span as f64 * 1e-9, is_broken, cpus, packages, platform_watts }
+    }
+}
+
+impl Pair<'_> {
+    fn now(&self, quantity: Quantity, index: usize) -> Option<u64> {
+        self.to.get(self.layout, quantity, index)
+    }
+
+    /// How much a counter moved. `None` where it is not known at both ends, or stands below where it was and does not wrap.
+    fn delta(&self, quantity: Quantity, index: usize) -> Option<u64> {
+        let (from, to) = (self.from.get(self.layout, quantity, index)?, self.now(quantity, index)?);
+        let bits = self.layout.field(quantity)?.wraps_after;
+        if to >= from {
+            return Some(to - from);
+        }
+        // A 64-bit counter does not wrap in the life of a machine: it was written, or began again.
+        (1..64).contains(&bits).then(|| ((1u64 << bits) + to).saturating_sub(from))
+    }
+
+    fn watts(&self, quantity: Quantity, index: usize) -> Option<f64> {
+        Some(self.delta(quantity, index)? as f64 * 1e3 / self.span as f64)
+    }
+
+    fn cpu(&self, index: usize, is_broken: bool) -> CpuInterval {
+        let now = |quantity| self.now(quantity, index);
+        let delta = |quantity| if is_broken { None } else { self.delta(quantity, index) };
+        let states = self.layout.machine.idle_states.len();
+        let share = |micros: u64| (micros as f64 * 1e3 / self.span as f64).min(1.0);
+        let (busy_ticks, idle_ticks, steal_ticks) =
+            (delta(Quantity::Busy), delta(Quantity::Idle), delta(Quantity::Steal));
+        // Of all the time that /proc/stat counted, which is what the shares have in common.
+        let of_ticks = |part: Option<u64>| {
+            let all = busy_ticks? + idle_ticks? + steal_ticks.unwrap_or(0);
+            (all > 0).then(|| part.unwrap_or(0) as f64 / all as f64)
+        };
+        let speed = self.speed(index, is_broken);
+        let reported = now(Quantity::ReportedFrequency).map(|khz| khz as f64 / 1000.0);
+        let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
+        let has_counters = self.layout.field(Quantity::CountersAt).is_some();
+        let busy = match (&speed, has_counters) {
+            (Some(speed), _) => Some(speed.busy),
+            _ => of_ticks(busy_ticks),
+        };
+        let state = match now(Quantity::Online) {
+            Some(0) => State::Offline,
+            None => State::Unknown,
+            Some(_) if is_broken => State::Unknown,
+            Some(_) => match busy {
+                Some(busy) if busy > 0.0 || was_read => State::Running,
+                Some(_) => State::Asleep,
+                None => State::Unknown,
+            },
+        };
+        let is_running = state == State::Running;
+        let mhz = speed.as_ref().and_then(|speed| speed.mhz);
+        let margin =
+            now(Quantity::ThermalMargin).filter(|_| is_running && was_read).map(|margin| margin as f64);
+        CpuInterval {
+            state,
+            busy: if state == State::Asleep { Some(0.0) } else { busy },
+            steal: of_ticks(steal_ticks),
+            mhz: mhz.or(reported).filter(|_| is_running),
+            is_reported: mhz.is_none() && reported.is_some() && is_running,
+            min: now(Quantity::RequestMin).map(|khz| khz as f64 / 1000.0),
+            max: now(Quantity::RequestMax).map(|khz| khz as f64 / 1000.0),
+            epp: now(Quantity::Epp).and_then(|epp| u8::try_from(epp).ok()),
+            governor: now(Quantity::Governor).map(|number| number as usize),
+            idle: (0..states).map(|state| delta(Quantity::IdleTime(state as u8)).map(share)).collect(),
+            productive: speed.and_then(|speed| speed.productive),
+            margin,
+            celsius: margin
+                .and_then(|margin| Some(f64::from(self.layout.machine.throttle_temperature?) - margin)),
+            throttles: delta(Quantity::CoreThrottles),
+            package_throttles: delta(Quantity::PackageThrottles),
+            smi: delta(Quantity::Smi),
+        }
+    }
+
+    /// How busy and fast a CPU was, if its counters were read at the end and once before. A CPU that slept between that
+    /// reading and the beginning counted nothing meanwhile.
+    fn speed(&self, index: usize, is_broken: bool) -> Option<Speed> {
+        if is_broken {
+            return None;
+        }
+        let delta = |quantity| self.delta(quantity, index);
+        let read_span = delta(Quantity::CountersAt).filter(|span| *span > 0)?;
+        let (tsc, aperf, mperf) = (delta(Quantity::Tsc)?, delta(Quantity::Aperf)?, delta(Quantity::Mperf)?);
+        let tsc_mhz = tsc as f64 * 1e3 / read_span as f64;
+        // What it ran, it ran between the samples, though the readings may be further apart.
+        let span = read_span.min(self.span.max(1)) as f64;
+        let busy = if tsc_mhz > 0.0 { mperf as f64 * 1e3 / (tsc_mhz * span) } else { 0.0 };
+        Some(Speed {
+            busy: busy.min(1.0),
+            mhz: (mperf > 0).then(|| aperf as f64 / mperf as f64 * tsc_mhz),
+            productive: delta(Quantity::Productive)
+                .filter(|_| aperf > 0)
+                .map(|productive| productive as f64 / aperf as f64),
+        })
+    }
+
+    fn package(&self, index: usize, cpus: &[CpuInterval], is_broken: bool) -> PackageInterval {
+        let now = |quantity| self.now(quantity, index).map(|value| value as f64);
+        let watts = |quantity| if is_broken { None } else { self.watts(quantity, index) };
+        let own = self.layout.packages[index].number;
+        let members = self.layout.cpus.iter().zip(cpus).filter(|(cpu, _)| cpu.package == Some(own));
+        let hottest = members.filter_map(|(_, cpu)| cpu.celsius).reduce(f64::max);
+        PackageInterval {
+            watts: watts(Quantity::PackageEnergy),
+            dram_watts: watts(Quantity::DramEnergy),
+            limit: now(Quantity::PowerLimit).map(|limit| limit * 1e-6),
+            short_limit: now(Quantity::ShortPowerLimit).map(|limit| limit * 1e-6),
+            celsius: now(Quantity::PackageTemperature).map(|degrees| degrees / 1000.0).or(hottest),
+        }
+    }
+}
+
+struct Speed {
+    busy: f64,
+    mhz: Option<f64>,
+    productive: Option<f64>,
+}

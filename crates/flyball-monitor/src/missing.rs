@@ -1,0 +1,84 @@
+//! What cannot be seen on a machine, and what would make it visible.
+
+use std::fmt;
+
+use flyball_host::{Errno, HostError};
+use serde::{Deserialize, Serialize};
+
+/// Something that cannot be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    pub what: What,
+    pub why: Why,
+}
+
+/// What a sample has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// How fast a CPU ran.
+    Speed,
+    /// The registers that say why it ran no faster.
+    Reasons,
+    /// Power of the packages.
+    Power,
+    /// Time in idle states.
+    IdleStates,
+    /// What cpufreq asks for.
+    Requests,
+}
+
+/// Why, which decides what helps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// This user may not: the place, and the errno.
+    Forbidden(String, String),
+    /// The kernel does not have it here: a virtual machine, a container, a driver that is not loaded.
+    NotThere(String),
+}
+
+impl Missing {
+    /// What a failed access means.
+    pub(crate) fn of(what: What, error: &HostError) -> Missing {
+        let errno = error.errno;
+        let why = if matches!(errno, Errno::PERM | Errno::ACCES) {
+            Why::Forbidden(error.path.clone(), errno.to_string())
+        } else {
+            Why::NotThere(error.path.clone())
+        };
+        Missing { what, why }
+    }
+
+    /// What would make it visible; `None` where nothing does on this machine.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match (&self.why, self.what) {
+            (Why::Forbidden(..), What::Speed) => {
+                Some("run as root, or setcap cap_perfmon=ep flyball, or sysctl kernel.perf_event_paranoid=0")
+            }
+            (Why::Forbidden(..), What::Power) => Some("run as root, or setcap cap_perfmon=ep flyball"),
+            (Why::Forbidden(..), _) => Some("run as root"),
+            (Why::NotThere(path), _) if path.contains("MSR") || path.contains("/dev/cpu") => {
+                Some("load the msr module: modprobe msr")
+            }
+            (Why::NotThere(_), _) => None,
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.what {
+            What::Speed => "speed while busy",
+            What::Reasons => "registers with the reasons",
+            What::Power => "power",
+            What::IdleStates => "idle states",
+            What::Requests => "frequency requests",
+        };
+        match &self.why {
+            Why::Forbidden(place, errno) => write!(f, "{what}: {place}: {errno}")?,
+            Why::NotThere(place) => write!(f, "{what}: there is no {place}")?,
+        }
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}

@@ -1,0 +1,413 @@
+//! Takes samples of a machine without waking its CPUs.
+//!
+//! What the kernel knows without asking a CPU is read of all of them: /proc/stat, idle times, limits. Only CPUs that ran since
+//! the last sample are interrupted, once, for their counters; only busy ones that are below their request are asked for the
+//! reason, a few per sample. So a sleeping CPU sleeps on, and the firmware does not take the monitor for a workload.
+
+mod counters;
+mod discover;
+mod file;
+mod stat;
+
+use std::time::Duration;
+
+use flyball_host::{Host, process};
+
+use self::{
+    counters::{Counters, Source},
+    discover::{Discovered, Places},
+    file::SysFile,
+};
+use crate::{ABSENT, Cost, Layout, Quantity, Sample};
+
+/// Which CPUs may be interrupted for a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Touch {
+    /// None: there are only the numbers that the kernel keeps.
+    Nothing,
+    /// Those that ran since the last sample, unless they are isolated or without ticks.
+    #[default]
+    Ran,
+    /// All that are online.
+    All,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub touch: Touch,
+    /// How often limits, preferences and governors are read.
+    pub slow: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { touch: Touch::default(), slow: Duration::from_secs(5) }
+    }
+}
+
+/// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that CPU.
+const MOST_ASKED: usize = 16;
+/// A CPU that is busy for less than this share is not touched: what it did has no speed worth knowing.
+const LEAST_BUSY: f64 = 0.001;
+/// A CPU below this share of its limit is asked why.
+const BELOW: f64 = 0.98;
+/// How long the first sample waits between two looks, to learn which CPUs run.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+
+/// Files of one CPU.
+pub(crate) struct CpuFiles {
+    number: u32,
+    idle: Vec<SysFile>,
+    /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count, package_throttle_total_time_ms.
+    throttle: Vec<(Quantity, SysFile)>,
+    frequency: Option<SysFile>,
+    counters: Counters,
+}
+
+/// Files of one cpufreq policy.
+pub(crate) struct PolicyFiles {
+    /// Indices of its CPUs in the layout.
+    cpus: Vec<usize>,
+    folder: String,
+}
+
+/// Energy and limits of one package, or of the machine.
+pub(crate) struct PowerFiles {
+    quantity: Quantity,
+    /// The index of the package.
+    index: usize,
+    file: SysFile,
+    /// Where its counter starts again, uJ; 0 for a value that does not count.
+    range: u64,
+    last: Option<u64>,
+    sum: u64,
+    /// A limit, which is read as often as the requests are.
+    is_slow: bool,
+}
+
+pub struct Sampler<'h> {
+    host: &'h dyn Host,
+    options: Options,
+    layout: Layout,
+    places: Places,
+    source: Source,
+    /// Registers with reasons: quantity, number.
+    reasons: Vec<(Quantity, u32)>,
+    stat: SysFile,
+    cpus: Vec<CpuFiles>,
+    policies: Vec<PolicyFiles>,
+    power: Vec<PowerFiles>,
+    last: Option<Sample>,
+    buffer: Vec<u8>,
+    /// Where the reading of policies, and of reasons, goes on.
+    next_policy: usize,
+    next_asked: usize,
+    /// Rate of the time stamp counter, kHz, once it was measured.
+    tsc_khz: Option<f64>,
+}
+
+impl std::fmt::Debug for Sampler<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("machine", &self.layout.machine.name).finish_non_exhaustive()
+    }
+}
+
+impl<'h> Sampler<'h> {
+    /// Learns what there is to read on a machine.
+    ///
+    /// # Errors
+    /// Its CPUs cannot be listed.
+    pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
+        let Discovered { layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
+        let places = Places::of(&layout);
+        Ok(Sampler {
+            host,
+            options,
+            places,
+            source,
+            reasons,
+            stat: SysFile::new("/proc/stat".to_owned()),
+            cpus,
+            policies,
+            power,
+            last: None,
+            // Room for /proc/stat at once.
+            buffer: Vec::with_capacity(4096 + 128 * layout.cpus.len()),
+            layout,
+            next_policy: 0,
+            next_asked: 0,
+            tsc_khz: None,
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes a sample. The first one takes a moment, in which it learns which CPUs run, so that the second has their speed.
+    pub fn sample(&mut self) -> Sample {
+        if self.last.is_none() {
+            // A recorded machine does not change.
+            if self.host.kind() != flyball_host::Kind::Recorded {
+                let look = self.look();
+                self.last = Some(look);
+                self.host.sleep(FIRST_LOOK);
+            }
+        }
+        let started = process::thread_time();
+        let mut sample = self.look();
+        self.read_counters(&mut sample);
+        self.read_requests(&mut sample);
+        self.read_power(&mut sample);
+        self.ask_for_reasons(&mut sample);
+        sample.cost.cpu = (process::thread_time() - started).as_nanos() as u64;
+        self.last = Some(sample.clone());
+        sample
+    }
+
+    /// What the kernel knows without asking a CPU; everything else is as in the last sample.
+    fn look(&mut self) -> Sample {
+        let at = self.host.now().as_nanos() as u64;
+        let wall = match self.host.kind() {
+            flyball_host::Kind::Live => std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |time| time.as_nanos() as u64),
+            _ => at,
+        };
+        let values = match &self.last {
+            Some(last) => last.values.clone(),
+            None => vec![ABSENT; self.layout.values()],
+        };
+        let mut sample = Sample { at, wall, cost: Cost::default(), values };
+        self.read_stat(&mut sample);
+        for index in 0..self.cpus.len() {
+            self.read_idle(&mut sample, index);
+        }
+        sample
+    }
+
+    fn read_stat(&mut self, sample: &mut Sample) {
+        let places = &self.places;
+        let count = self.cpus.len();
+        for quantity in [Quantity::Online, Quantity::Busy, Quantity::Idle, Quantity::Steal] {
+            let blank = if quantity == Quantity::Online { 0 } else { ABSENT };
+            sample.values[places.range(quantity, count)].fill(blank);
+        }
+        if !self.stat.read_into(self.host, &mut self.buffer) {
+            // Without it (a recording) the CPUs that the kernel listed are online.
+            for (index, cpu) in self.layout.cpus.iter().enumerate() {
+                places.put(sample, Quantity::Online, index, u64::from(cpu.package.is_some()));
+            }
+            return;
+        }
+        for times in stat::cpus(&self.buffer) {
+            let Some(index) = self.layout.index_of(times.cpu) else { continue };
+            places.put(sample, Quantity::Online, index, 1);
+            places.put(sample, Quantity::Busy, index, times.busy);
+            places.put(sample, Quantity::Idle, index, times.idle);
+            places.put(sample, Quantity::Steal, index, times.steal);
+        }
+    }
+
+    fn read_idle(&mut self, sample: &mut Sample, index: usize) {
+        let is_online = self.places.get(sample, Quantity::Online, index) == Some(1);
+        let was_online =
+            self.last.as_ref().is_none_or(|last| self.places.get(last, Quantity::Online, index) == Some(1));
+        let cpu = &mut self.cpus[index];
+        if is_online && !was_online {
+            cpu.reopen();
+        }
+        for (state, file) in cpu.idle.iter_mut().enumerate() {
+            let value = if is_online { file.number(self.host, &mut self.buffer) } else { None };
+            self.places.put(sample, Quantity::IdleTime(state as u8), index, value.unwrap_or(ABSENT));
+        }
+        if !is_online {
+            for quantity in [Quantity::CountersAt, Quantity::ReasonsAt] {
+                self.places.put(sample, quantity, index, ABSENT);
+            }
+            cpu.counters = Counters::Closed;
+        }
+    }
+
+    /// Whether a CPU ran since the last sample, for long enough to matter.
+    fn ran(&self, sample: &Sample, index: usize) -> bool {
+        let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
+        if get(sample, Quantity::Online) != Some(1) {
+            return false;
+        }
+        let Some(last) = &self.last else { return true };
+        let delta = |quantity| Some(get(sample, quantity)?.saturating_sub(get(last, quantity)?));
+        let states = self.cpus[index].idle.len();
+        let slept: Option<u64> = (0..states).map(|state| delta(Quantity::IdleTime(state as u8))).sum();
+        let ticks = delta(Quantity::Busy).unwrap_or(0);
+        match slept {
+            // Of a sleep that goes on nothing is counted yet: a CPU whose times stand still slept all along, unless
+            // /proc/stat says that it ran all along.
+            Some(0) | None => ticks > 0,
+            Some(slept) => {
+                let span = sample.at.saturating_sub(last.at) as f64 / 1000.0;
+                ticks > 0 || (slept as f64) < span * (1.0 - LEAST_BUSY)
+            }
+        }
+    }
+
+    /// Interrupts the CPUs that ran, once each.
+    fn read_counters(&mut self, sample: &mut Sample) {
+        for index in 0..self.cpus.len() {
+            let wanted = match self.options.touch {
+                Touch::Nothing => false,
+                Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index),
+                Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
+            };
+            let cpu = &mut self.cpus[index];
+            if self.source.is_none() {
+                if let Some(file) = &mut cpu.frequency {
+                    let value = file.number(self.host, &mut self.buffer).unwrap_or(ABSENT);
+                    self.places.put(sample, Quantity::ReportedFrequency, index, value);
+                }
+            } else if wanted {
+                let at = self.host.now().as_nanos() as u64;
+                let interrupts =
+                    self.source.read(self.host, cpu.number, &mut cpu.counters, |quantity, value| {
+                        self.places.put(sample, quantity, index, value);
+                    });
+                if let Some(interrupts) = interrupts {
+                    self.places.put(sample, Quantity::CountersAt, index, at);
+                    sample.cost.touched += 1;
+                    sample.cost.interrupts += interrupts;
+                }
+            }
+            if wanted {
+                // Heat throttles only what runs; counts of the others stand still.
+                for (quantity, file) in &mut cpu.throttle {
+                    if let Some(value) = file.number(self.host, &mut self.buffer) {
+                        self.places.put(sample, *quantity, index, value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The policies whose turn it is: all of them within [`Options::slow`], so that no sample is slower than the others.
+    fn read_requests(&mut self, sample: &mut Sample) {
+        let span = self.last.as_ref().map_or(u64::MAX, |last| sample.at.saturating_sub(last.at));
+        let all = self.policies.len();
+        let share = span as f64 / self.options.slow.as_nanos().max(1) as f64;
+        let is_first = self.last.as_ref().is_none_or(|last| {
+            self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
+        });
+        let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
+        for _ in 0..count {
+            let policy = &self.policies[self.next_policy % all];
+            self.next_policy = (self.next_policy + 1) % all;
+            for (name, quantity) in REQUESTS {
+                let value = match self.host.read(&format!("{}/{name}", policy.folder)) {
+                    Ok(text) => request(*quantity, &text, &self.layout.machine.governors),
+                    Err(_) => None,
+                };
+                for &cpu in &policy.cpus {
+                    self.places.put(sample, *quantity, cpu, value.unwrap_or(ABSENT));
+                }
+            }
+        }
+    }
+
+    fn read_power(&mut self, sample: &mut Sample) {
+        for power in &mut self.power {
+            let known = self.places.get(sample, power.quantity, power.index);
+            // Limits change when someone changes them; with the policies' turn to begin with is soon enough.
+            if power.is_slow && known.is_some() && self.next_policy != 0 {
+                continue;
+            }
+            let Some(value) = power.file.number(self.host, &mut self.buffer) else { continue };
+            sample.cost.interrupts += u32::from(!power.is_slow);
+            let value = if power.range == 0 {
+                value
+            } else {
+                // Summed up here, so that the counter's width is this file's business alone.
+                let last = power.last.replace(value).unwrap_or(value);
+                power.sum +=
+                    if value >= last { value - last } else { power.range - last.min(power.range) + value };
+                power.sum
+            };
+            self.places.put(sample, power.quantity, power.index, value);
+        }
+    }
+
+    /// Asks busy CPUs that are below their limit for the reason, in turn.
+    fn ask_for_reasons(&mut self, sample: &mut Sample) {
+        let Some(last) = &self.last else { return };
+        if self.reasons.is_empty() || self.options.touch == Touch::Nothing {
+            return;
+        }
+        let (places, count) = (&self.places, self.cpus.len());
+        let mut below = Vec::new();
+        for index in 0..count {
+            let now = |quantity| places.get(sample, quantity, index);
+            let delta = |quantity| Some(now(quantity)?.wrapping_sub(places.get(last, quantity, index)?));
+            if delta(Quantity::CountersAt).is_none_or(|span| span == 0) {
+                continue;
+            }
+            let (Some(aperf), Some(mperf), Some(tsc), Some(span)) = (
+                delta(Quantity::Aperf),
+                delta(Quantity::Mperf),
+                delta(Quantity::Tsc),
+                delta(Quantity::CountersAt),
+            ) else {
+                continue;
+            };
+            let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
+            let got = aperf as f64 / mperf.max(1) as f64 * khz;
+            let most = now(Quantity::RequestMax).map_or(f64::INFINITY, |most| most as f64);
+            if mperf as f64 >= 0.01 * tsc as f64 && got < BELOW * most {
+                below.push(index);
+            }
+        }
+        // From where the last sample ended, so that each has its turn.
+        let start = below.partition_point(|&index| index < self.next_asked);
+        for &index in below.iter().cycle().skip(start).take(below.len().min(MOST_ASKED)) {
+            self.next_asked = index + 1;
+            sample.cost.asked += 1;
+            let at = self.host.now().as_nanos() as u64;
+            self.places.put(sample, Quantity::ReasonsAt, index, at);
+            for &(quantity, register) in &self.reasons {
+                let value = self.cpus[index].counters.register(self.host, self.cpus[index].number, register);
+                sample.cost.interrupts += 1;
+                self.places.put(sample, quantity, index, value.unwrap_or(ABSENT));
+            }
+        }
+    }
+}
+
+/// Files of a policy that say what is asked for.
+const REQUESTS: &[(&str, Quantity)] = &[
+    ("scaling_min_freq", Quantity::RequestMin),
+    ("scaling_max_freq", Quantity::RequestMax),
+    ("energy_performance_preference", Quantity::Epp),
+    ("scaling_governor", Quantity::Governor),
+];
+
+fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
+    match quantity {
+        // The kernel's words for it (intel_pstate.c, amd-pstate.c): both drivers have these values but for
+        // balance_power, which is 0xc0 with Intel and 0xbf with AMD.
+        Quantity::Epp => match text {
+            "performance" => Some(0),
+            "balance_performance" => Some(128),
+            "balance_power" => Some(192),
+            "power" => Some(255),
+            other => other.parse().ok(),
+        },
+        Quantity::Governor => governors.iter().position(|name| name == text).map(|index| index as u64),
+        _ => text.parse().ok(),
+    }
+}
+
+impl CpuFiles {
+    fn reopen(&mut self) {
+        self.idle.iter_mut().for_each(SysFile::reopen);
+        self.throttle.iter_mut().for_each(|(_, file)| file.reopen());
+        self.frequency.iter_mut().for_each(SysFile::reopen);
+        self.counters = Counters::Closed;
+    }
+}

@@ -1,0 +1,135 @@
+//! The counters of a CPU: a perf group, which takes one interrupt, or registers, each of which takes one.
+
+use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr};
+
+use crate::{ABSENT, Quantity};
+
+/// Where counters come from on a machine.
+pub(super) enum Source {
+    /// Events of the `msr` PMU: quantity, PMU type, event.
+    Group(Vec<(Quantity, u32, u64)>),
+    /// Registers: quantity, number.
+    Registers(Vec<(Quantity, u32)>),
+    None,
+}
+
+/// The open counters of a CPU.
+pub(super) enum Counters {
+    /// Opened at the CPU's first turn: opening a perf event interrupts the CPU too.
+    Closed,
+    Group(Box<dyn EventGroup>),
+    /// Its registers' file, if the host keeps it open.
+    Registers(Option<Box<dyn KeptFile>>),
+}
+
+pub(super) const TSC: u32 = 0x10;
+const MPERF: u32 = 0xe7;
+const APERF: u32 = 0xe8;
+const PPERF: u32 = 0x64e;
+
+/// The registers that stand in for the group.
+pub(super) fn registers(vendor: Vendor) -> &'static [(Quantity, u32)] {
+    match vendor {
+        Vendor::Intel => &[
+            (Quantity::Tsc, TSC),
+            (Quantity::Aperf, APERF),
+            (Quantity::Mperf, MPERF),
+            (Quantity::Productive, PPERF),
+            (Quantity::ThermalMargin, msr::MSR_IA32_THERM_STATUS),
+        ],
+        _ => &[(Quantity::Tsc, TSC), (Quantity::Aperf, APERF), (Quantity::Mperf, MPERF)],
+    }
+}
+
+/// The names of the group's events, below events/ of the PMU (arch/x86/events/msr.c).
+pub(super) const EVENTS: &[(&str, Quantity)] = &[
+    ("tsc", Quantity::Tsc),
+    ("aperf", Quantity::Aperf),
+    ("mperf", Quantity::Mperf),
+    ("pperf", Quantity::Productive),
+    ("irperf", Quantity::Productive),
+    ("smi", Quantity::Smi),
+    ("cpu_thermal_margin", Quantity::ThermalMargin),
+];
+
+impl Source {
+    pub(super) fn is_none(&self) -> bool {
+        matches!(self, Source::None)
+    }
+
+    /// The quantities that it has.
+    pub(super) fn quantities(&self) -> Vec<Quantity> {
+        match self {
+            Source::Group(events) => events.iter().map(|event| event.0).collect(),
+            Source::Registers(registers) => registers.iter().map(|register| register.0).collect(),
+            Source::None => Vec::new(),
+        }
+    }
+
+    /// Reads a CPU's counters; how many interrupts that took. `None` where they cannot be read now: it went offline.
+    pub(super) fn read(
+        &self,
+        host: &dyn Host,
+        cpu: u32,
+        counters: &mut Counters,
+        mut put: impl FnMut(Quantity, u64),
+    ) -> Option<u32> {
+        if matches!(counters, Counters::Closed) {
+            *counters = self.open(host, cpu).ok()?;
+        }
+        match (self, &*counters) {
+            (Source::Group(events), Counters::Group(group)) => {
+                let mut counts = vec![0; events.len()];
+                group.read(&mut counts).ok()?;
+                for (event, count) in events.iter().zip(counts) {
+                    // A temperature that is not valid reads as -1 (msr_event_update), which is ABSENT.
+                    put(event.0, count);
+                }
+                Some(1)
+            }
+            (Source::Registers(registers), counters) => {
+                for &(quantity, register) in registers {
+                    let value = counters.register(host, cpu, register);
+                    if value.is_none() && quantity == Quantity::Tsc {
+                        return None;
+                    }
+                    put(quantity, value.map_or(ABSENT, |value| field(quantity, value)));
+                }
+                Some(registers.len() as u32)
+            }
+            _ => None,
+        }
+    }
+
+    fn open(&self, host: &dyn Host, cpu: u32) -> Result<Counters, HostError> {
+        match self {
+            Source::Group(events) => {
+                let events: Vec<(u32, u64)> = events.iter().map(|event| (event.1, event.2)).collect();
+                Ok(Counters::Group(host.event_group(&events, cpu)?))
+            }
+            _ => Ok(Counters::Registers(host.keep_open(&format!("/dev/cpu/{cpu}/msr"))?)),
+        }
+    }
+}
+
+impl Counters {
+    /// Reads a register of the CPU.
+    pub(super) fn register(&self, host: &dyn Host, cpu: u32, register: u32) -> Option<u64> {
+        if let Counters::Registers(Some(file)) = self {
+            let mut bytes = [0; 8];
+            let count = file.read_at(u64::from(register), &mut bytes).ok()?;
+            return (count == 8).then(|| u64::from_le_bytes(bytes));
+        }
+        host.msr(cpu, register).ok()
+    }
+}
+
+/// What a register's value says about the quantity.
+pub(super) fn field(quantity: Quantity, value: u64) -> u64 {
+    match quantity {
+        // Bits 22:16, valid if bit 31 is set (Intel SDM volume 4, IA32_THERM_STATUS).
+        Quantity::ThermalMargin if value >> 31 & 1 == 1 => value >> 16 & 0x7f,
+        Quantity::ThermalMargin => ABSENT,
+        _ => value,
+    }
+}

@@ -1,0 +1,488 @@
+//! What there is to read on a machine.
+
+use std::{collections::HashMap, ops::Range};
+
+use flyball_control::{ReadError, Topology};
+use flyball_host::{
+    CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr, process,
+    topology::{CPUS, POLICIES},
+};
+
+use super::{
+    CpuFiles, PolicyFiles, PowerFiles, REQUESTS,
+    counters::{self, Counters, Source},
+    file::SysFile,
+};
+use crate::{
+    ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit, missing::What,
+};
+
+pub(super) struct Discovered {
+    pub(super) layout: Layout,
+    pub(super) source: Source,
+    pub(super) reasons: Vec<(Quantity, u32)>,
+    pub(super) cpus: Vec<CpuFiles>,
+    pub(super) policies: Vec<PolicyFiles>,
+    pub(super) power: Vec<PowerFiles>,
+}
+
+/// Where the values of each quantity begin.
+pub(super) struct Places(HashMap<Quantity, usize>);
+
+impl Places {
+    pub(super) fn of(layout: &Layout) -> Places {
+        let mut start = 0;
+        let mut places = HashMap::new();
+        for field in &layout.fields {
+            places.insert(field.quantity, start);
+            start += layout.instances(field.scope);
+        }
+        Places(places)
+    }
+
+    pub(super) fn put(&self, sample: &mut Sample, quantity: Quantity, index: usize, value: u64) {
+        if let Some(start) = self.0.get(&quantity) {
+            sample.values[start + index] = value;
+        }
+    }
+
+    pub(super) fn get(&self, sample: &Sample, quantity: Quantity, index: usize) -> Option<u64> {
+        let value = sample.values[self.0.get(&quantity)? + index];
+        (value != ABSENT).then_some(value)
+    }
+
+    /// The places of a quantity's first `count` values; none where it is not read.
+    pub(super) fn range(&self, quantity: Quantity, count: usize) -> Range<usize> {
+        self.0.get(&quantity).map_or(0..0, |&start| start..start + count)
+    }
+}
+
+pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
+    let topology = Topology::inspect(host)?;
+    let mut layout = layout_of(host, &topology);
+    let idle = idle_states(host, &topology);
+    layout.machine.idle_states.clone_from(&idle);
+    if idle.is_empty() {
+        let error = HostError::new(Op::Read, format!("{CPUS}/cpu0/cpuidle"), Errno::NOENT);
+        layout.missing.push(Missing::of(What::IdleStates, &error));
+    }
+    // A CPU that is awake anyway: this one.
+    let here = match host.kind() {
+        flyball_host::Kind::Live => process::current_cpu(),
+        _ => topology.online.iter().next().unwrap_or(0),
+    };
+    let source = match source(host, &topology, here) {
+        Ok(source) => source,
+        Err(error) => {
+            layout.missing.push(Missing::of(What::Speed, &error));
+            Source::None
+        }
+    };
+    let reasons = match reasons(host, topology.vendor, here) {
+        Ok(reasons) => reasons,
+        Err(error) => {
+            layout.missing.push(Missing::of(What::Reasons, &error));
+            Vec::new()
+        }
+    };
+    layout.machine.throttle_temperature = host
+        .msr(here, msr::MSR_IA32_TEMPERATURE_TARGET)
+        .ok()
+        .filter(|_| topology.vendor == Vendor::Intel)
+        .map(|value| (value >> 16 & 0xff) as u32);
+    let reads_frequency = source.is_none() && answers_at_once(&host.uname());
+    let throttle = throttle_files(host, &topology);
+    let cpus = layout
+        .cpus
+        .iter()
+        .map(|cpu| {
+            let folder = format!("{CPUS}/cpu{}", cpu.number);
+            let file = |name: &str| SysFile::new(format!("{folder}/{name}"));
+            CpuFiles {
+                number: cpu.number,
+                idle: (0..idle.len()).map(|state| file(&format!("cpuidle/state{state}/time"))).collect(),
+                throttle: throttle
+                    .iter()
+                    .map(|(name, quantity)| (*quantity, file(&format!("thermal_throttle/{name}"))))
+                    .collect(),
+                frequency: reads_frequency.then(|| file("cpufreq/scaling_cur_freq")),
+                counters: Counters::Closed,
+            }
+        })
+        .collect();
+    let policies = policies(&layout, &topology);
+    if policies.is_empty() {
+        let error = HostError::new(Op::Read, POLICIES, Errno::NOENT);
+        layout.missing.push(Missing::of(What::Requests, &error));
+    }
+    let (power, missing) = power(host, &layout);
+    layout.missing.extend(missing);
+    let quantities: Vec<Quantity> = source.quantities();
+    let throttles: Vec<Quantity> = throttle.iter().map(|(_, quantity)| *quantity).collect();
+    let reason_quantities: Vec<Quantity> = reasons.iter().map(|reason| reason.0).collect();
+    layout.fields = fields(
+        idle.len(),
+        &quantities,
+        &throttles,
+        &reason_quantities,
+        reads_frequency,
+        !policies.is_empty(),
+        &power,
+    );
+    Ok(Discovered { layout, source, reasons, cpus, policies, power })
+}
+
+fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
+    let list = |name: &str| -> CpuList {
+        // Kernels without nohz_full print "(null)".
+        host.read(&format!("{CPUS}/{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    };
+    let isolated = list("isolated").union(&list("nohz_full"));
+    let mut governors: Vec<String> =
+        ["performance", "powersave", "ondemand", "conservative", "schedutil", "userspace"]
+            .map(str::to_owned)
+            .into();
+    if let Some(policy) = topology.any_policy() {
+        let path = format!("{POLICIES}/policy{}/scaling_available_governors", policy.number);
+        for name in host.read(&path).unwrap_or_default().split_whitespace() {
+            if !governors.iter().any(|known| known == name) {
+                governors.push(name.to_owned());
+            }
+        }
+    }
+    let khz = |policy: Option<u32>, name: &str| {
+        let text = host.read(&format!("{POLICIES}/policy{}/{name}", policy?)).ok()?;
+        text.parse().ok().map(KiloHertz)
+    };
+    Layout {
+        machine: Machine {
+            name: host.name(),
+            kind: host.kind(),
+            vendor: topology.vendor,
+            family: topology.family,
+            model: topology.model,
+            model_name: topology.model_name.clone(),
+            kernel: host.uname().split(' ').nth(2).unwrap_or_default().to_owned(),
+            driver: flyball_host::topology::scaling_driver(host),
+            throttle_temperature: None,
+            idle_states: Vec::new(),
+            governors,
+        },
+        cpus: topology
+            .cpus
+            .values()
+            .map(|cpu| Cpu {
+                number: cpu.number,
+                package: cpu.package,
+                die: cpu.die,
+                core: cpu.core,
+                core_type: cpu.core_type,
+                policy: cpu.policy,
+                highest: khz(cpu.policy, "cpuinfo_max_freq"),
+                base: khz(cpu.policy, "base_frequency"),
+                is_isolated: isolated.contains(cpu.number),
+            })
+            .collect(),
+        packages: topology.packages().into_iter().map(|(number, cpus)| Package { number, cpus }).collect(),
+        fields: Vec::new(),
+        missing: Vec::new(),
+    }
+}
+
+/// Names of the idle states, of the first CPU that has any: all CPUs of a type have the same, and E-cores have as many.
+fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
+    let mut most = Vec::new();
+    let mut seen = Vec::new();
+    for cpu in topology.cpus.values().filter(|cpu| cpu.online) {
+        if seen.contains(&cpu.core_type) {
+            continue;
+        }
+        seen.push(cpu.core_type);
+        let name =
+            |state: usize| host.read(&format!("{CPUS}/cpu{}/cpuidle/state{state}/name", cpu.number)).ok();
+        // The kernel has ten states at most (CPUIDLE_STATE_MAX).
+        let names: Vec<String> = (0..10).map_while(name).collect();
+        if names.len() > most.len() {
+            most = names;
+        }
+    }
+    most
+}
+
+/// Events of the msr PMU if they may be opened, else registers.
+fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, HostError> {
+    const PMU: &str = "/sys/bus/event_source/devices/msr";
+    let mut refused = None;
+    if let Ok(Ok(kind)) = host.read(&format!("{PMU}/type")).map(|text| text.parse::<u32>()) {
+        let events: Vec<(Quantity, u32, u64)> = counters::EVENTS
+            .iter()
+            .filter_map(|(name, quantity)| {
+                let text = host.read(&format!("{PMU}/events/{name}")).ok()?;
+                let event = u64::from_str_radix(text.strip_prefix("event=0x")?, 16).ok()?;
+                Some((*quantity, kind, event))
+            })
+            .collect();
+        if events.iter().any(|event| event.0 == Quantity::Aperf) {
+            let pairs: Vec<(u32, u64)> = events.iter().map(|event| (event.1, event.2)).collect();
+            match host.event_group(&pairs, here) {
+                Ok(_) => return Ok(Source::Group(events)),
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    // One register after the other: a CPU or an emulator may lack any.
+    let all = counters::registers(topology.vendor);
+    let found: Vec<(Quantity, u32)> =
+        all.iter().copied().filter(|(_, register)| host.msr(here, *register).is_ok()).collect();
+    if found.iter().any(|(quantity, _)| *quantity == Quantity::Aperf) {
+        return Ok(Source::Registers(found));
+    }
+    // The refusal of perf says what would help; without a PMU the registers do.
+    let registers = all.iter().find_map(|(_, register)| host.msr(here, *register).err());
+    let nothing = || HostError::new(Op::ReadMsr, "APERF and MPERF", Errno::NODEV);
+    Err(refused.or(registers).unwrap_or_else(nothing))
+}
+
+fn reasons(host: &dyn Host, vendor: Vendor, here: u32) -> Result<Vec<(Quantity, u32)>, HostError> {
+    let all: &[(Quantity, u32)] = match vendor {
+        Vendor::Intel => &[
+            (Quantity::ThermStatus, msr::MSR_IA32_THERM_STATUS),
+            (Quantity::PackageThermStatus, msr::MSR_IA32_PACKAGE_THERM_STATUS),
+            (Quantity::LimitReasons, msr::MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE),
+            (Quantity::RingLimitReasons, msr::MSR_RING_PERF_LIMIT_REASONS),
+            (Quantity::HwpStatus, msr::MSR_HWP_STATUS),
+            (Quantity::Capabilities, msr::MSR_HWP_CAPABILITIES),
+            (Quantity::Request, msr::MSR_HWP_REQUEST),
+        ],
+        // AMD has no register that says why: the request and the limit of P-states is all there is.
+        Vendor::Amd => {
+            &[(Quantity::Request, msr::MSR_AMD_CPPC_REQ), (Quantity::PstateLimit, msr::MSR_PSTATE_CUR_LIMIT)]
+        }
+        Vendor::Other => &[],
+    };
+    let found: Vec<(Quantity, u32)> =
+        all.iter().copied().filter(|(_, register)| host.msr(here, *register).is_ok()).collect();
+    match (found.is_empty(), all.first()) {
+        (true, Some((_, register))) => match host.msr(here, *register) {
+            Err(error) => Err(error),
+            Ok(_) => Ok(found),
+        },
+        _ => Ok(found),
+    }
+}
+
+/// Whether scaling_cur_freq answers without waiting: kernels 4.13 to 5.18 take two readings 10 ms apart of each CPU
+/// (arch/x86/kernel/cpu/aperfmperf.c of those), and wake it.
+fn answers_at_once(uname: &str) -> bool {
+    let release = uname.split(' ').nth(2).unwrap_or_default();
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 19)
+}
+
+/// The counts of thermal interrupts that the kernel has: Intel only, and times since 5.6.
+fn throttle_files(host: &dyn Host, topology: &Topology) -> Vec<(&'static str, Quantity)> {
+    let cpu = topology.online.iter().next().unwrap_or(0);
+    [
+        ("core_throttle_count", Quantity::CoreThrottles),
+        ("core_throttle_total_time_ms", Quantity::CoreThrottleTime),
+        ("package_throttle_count", Quantity::PackageThrottles),
+        ("package_throttle_total_time_ms", Quantity::PackageThrottleTime),
+    ]
+    .into_iter()
+    .filter(|(name, _)| host.exists(&format!("{CPUS}/cpu{cpu}/thermal_throttle/{name}")))
+    .collect()
+}
+
+fn policies(layout: &Layout, topology: &Topology) -> Vec<PolicyFiles> {
+    topology
+        .policies
+        .iter()
+        .map(|policy| PolicyFiles {
+            cpus: policy.cpus.iter().filter_map(|cpu| layout.index_of(cpu)).collect(),
+            folder: format!("{POLICIES}/policy{}", policy.number),
+        })
+        .collect()
+}
+
+/// Energy and limits in powercap, and AMD's temperature.
+fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>) {
+    const POWERCAP: &str = "/sys/class/powercap";
+    let mut found = Vec::new();
+    let mut missing = None;
+    let mut add = |folder: &str, quantity: Quantity, index: usize| {
+        let path = format!("{folder}/energy_uj");
+        // Only root may read it since the PLATYPUS attack (CVE-2020-8694).
+        match host.read(&path) {
+            Ok(_) => {
+                let range = host.read(&format!("{folder}/max_energy_range_uj")).ok();
+                // The counter shows values up to this one.
+                let range = range
+                    .and_then(|text| text.parse::<u64>().ok())
+                    .map_or(1 << 32, |range| range.saturating_add(1));
+                found.push(PowerFiles {
+                    quantity,
+                    index,
+                    file: SysFile::new(path),
+                    range,
+                    last: None,
+                    sum: 0,
+                    is_slow: false,
+                });
+            }
+            Err(error) => missing = missing.take().or_else(|| Some(Missing::of(What::Power, &error))),
+        }
+        if quantity == Quantity::PackageEnergy {
+            for number in 0..2 {
+                let name = host.read(&format!("{folder}/constraint_{number}_name")).unwrap_or_default();
+                let quantity = match name.as_str() {
+                    "long_term" => Quantity::PowerLimit,
+                    "short_term" => Quantity::ShortPowerLimit,
+                    _ => continue,
+                };
+                let file = SysFile::new(format!("{folder}/constraint_{number}_power_limit_uw"));
+                found.push(PowerFiles { quantity, index, file, range: 0, last: None, sum: 0, is_slow: true });
+            }
+        }
+    };
+    let zones = host.list(POWERCAP).unwrap_or_default();
+    // Of the interfaces to the same counters only the registers': intel-rapl-mmio repeats the package.
+    for zone in zones.iter().filter(|zone| zone.starts_with("intel-rapl:")) {
+        let folder = format!("{POWERCAP}/{zone}");
+        let name = host.read(&format!("{folder}/name")).unwrap_or_default();
+        let package = |name: &str| {
+            // package-0, or package-0-die-1 where dies have counters of their own.
+            let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
+            layout.packages.iter().position(|package| package.number == number)
+        };
+        if let Some(index) = package(&name) {
+            add(&folder, Quantity::PackageEnergy, index);
+        } else if name == "psys" {
+            add(&folder, Quantity::PlatformEnergy, 0);
+        } else if name == "dram" {
+            // intel-rapl:0:2 is below intel-rapl:0.
+            let parent = zone.rsplit_once(':').map(|(parent, _)| format!("{POWERCAP}/{parent}/name"));
+            let parent = parent.and_then(|path| host.read(&path).ok()).unwrap_or_default();
+            if let Some(index) = package(&parent) {
+                add(&folder, Quantity::DramEnergy, index);
+            }
+        }
+    }
+    if found.is_empty() && missing.is_none() {
+        missing = Some(Missing::of(
+            What::Power,
+            &HostError::new(Op::Read, format!("{POWERCAP}/intel-rapl:0"), Errno::NOENT),
+        ));
+    }
+    found.extend(temperatures(host, layout));
+    (found, missing)
+}
+
+/// AMD's sensor of each package, which is read over PCI: no CPU is interrupted (drivers/hwmon/k10temp.c).
+fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
+    const HWMON: &str = "/sys/class/hwmon";
+    let sensors = host
+        .list(HWMON)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|name| host.read(&format!("{HWMON}/{name}/name")).is_ok_and(|name| name == "k10temp"));
+    // In the order of the nodes, and so of the packages (with one node per package).
+    sensors
+        .zip(0..layout.packages.len())
+        .map(|(name, index)| PowerFiles {
+            quantity: Quantity::PackageTemperature,
+            index,
+            file: SysFile::new(format!("{HWMON}/{name}/temp1_input")),
+            range: 0,
+            last: None,
+            sum: 0,
+            is_slow: false,
+        })
+        .collect()
+}
+
+fn fields(
+    idle_states: usize,
+    counters: &[Quantity],
+    throttles: &[Quantity],
+    reasons: &[Quantity],
+    reads_frequency: bool,
+    has_requests: bool,
+    power: &[PowerFiles],
+) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let mut add =
+        |quantity, scope, unit, wraps_after| fields.push(Field { quantity, scope, unit, wraps_after });
+    add(Quantity::Online, Scope::Cpu, Unit::Count, 0);
+    for quantity in [Quantity::Busy, Quantity::Idle, Quantity::Steal] {
+        add(quantity, Scope::Cpu, Unit::Ticks, 64);
+    }
+    for state in 0..idle_states {
+        add(Quantity::IdleTime(state as u8), Scope::Cpu, Unit::Microseconds, 64);
+    }
+    for &quantity in throttles {
+        let is_time = matches!(quantity, Quantity::CoreThrottleTime | Quantity::PackageThrottleTime);
+        add(quantity, Scope::Cpu, if is_time { Unit::Milliseconds } else { Unit::Count }, 64);
+    }
+    if reads_frequency {
+        add(Quantity::ReportedFrequency, Scope::Cpu, Unit::KiloHertz, 0);
+    }
+    if !counters.is_empty() {
+        add(Quantity::CountersAt, Scope::Cpu, Unit::Nanoseconds, 64);
+    }
+    for &quantity in counters {
+        match quantity {
+            Quantity::ThermalMargin => add(quantity, Scope::Cpu, Unit::Degrees, 0),
+            Quantity::Smi => add(quantity, Scope::Cpu, Unit::Count, 32),
+            _ => add(quantity, Scope::Cpu, Unit::Cycles, 64),
+        }
+    }
+    if !reasons.is_empty() {
+        add(Quantity::ReasonsAt, Scope::Cpu, Unit::Nanoseconds, 64);
+    }
+    for &quantity in reasons {
+        add(quantity, Scope::Cpu, Unit::Count, 0);
+    }
+    if has_requests {
+        for (_, quantity) in REQUESTS {
+            let unit = match quantity {
+                Quantity::RequestMin | Quantity::RequestMax => Unit::KiloHertz,
+                _ => Unit::Count,
+            };
+            add(*quantity, Scope::Cpu, unit, 0);
+        }
+    }
+    for quantity in [
+        Quantity::PackageEnergy,
+        Quantity::DramEnergy,
+        Quantity::PowerLimit,
+        Quantity::ShortPowerLimit,
+        Quantity::PackageTemperature,
+        Quantity::PlatformEnergy,
+    ] {
+        if !power.iter().any(|file| file.quantity == quantity) {
+            continue;
+        }
+        let scope = if quantity == Quantity::PlatformEnergy { Scope::Machine } else { Scope::Package };
+        match quantity {
+            Quantity::PowerLimit | Quantity::ShortPowerLimit => add(quantity, scope, Unit::MicroWatts, 0),
+            Quantity::PackageTemperature => add(quantity, scope, Unit::MilliDegrees, 0),
+            _ => add(quantity, scope, Unit::MicroJoules, 64),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_are_not_asked_for_frequencies() {
+        for (release, expected) in
+            [("4.13.0", false), ("5.18.19-1", false), ("5.19.0-rc1", true), ("6.12.117", true), ("", false)]
+        {
+            assert_eq!(answers_at_once(&format!("Linux host {release} x86_64")), expected, "{release}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A file of the machine that is read in every sample.
+
+use flyball_host::{Host, KeptFile};
+
+pub(super) struct SysFile {
+    path: String,
+    state: State,
+}
+
+enum State {
+    /// Not opened yet.
+    New,
+    Kept(Box<dyn KeptFile>),
+    /// The host opens it for each reading.
+    Each,
+    /// It is not there, or cannot be read.
+    Gone,
+}
+
+impl SysFile {
+    pub(super) fn new(path: String) -> SysFile {
+        SysFile { path, state: State::New }
+    }
+
+    /// Looks again at the next reading: its CPU was offline, and what is open may be the file of before.
+    pub(super) fn reopen(&mut self) {
+        self.state = State::New;
+    }
+
+    /// Reads all of it; `false` where it cannot be read.
+    pub(super) fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
+        buffer.clear();
+        if matches!(self.state, State::New) {
+            self.state = match host.keep_open(&self.path) {
+                Ok(Some(file)) => State::Kept(file),
+                Ok(None) => State::Each,
+                Err(_) => State::Gone,
+            };
+        }
+        match &self.state {
+            State::Kept(file) => {
+                // An attribute is a line; /proc/stat of 512 CPUs is 50 kB, which one call hands out if there is room.
+                buffer.resize(buffer.capacity().max(128), 0);
+                let mut length = 0;
+                loop {
+                    let Ok(count) = file.read_at(length as u64, &mut buffer[length..]) else {
+                        self.state = State::Gone;
+                        return false;
+                    };
+                    length += count;
+                    // The kernel prints an attribute in one call; only what filled the room may go on.
+                    if length < buffer.len() {
+                        break;
+                    }
+                    buffer.resize(2 * length, 0);
+                }
+                buffer.truncate(length);
+                true
+            }
+            State::Each => host.read_into(&self.path, buffer).is_ok(),
+            State::New | State::Gone => false,
+        }
+    }
+
+    /// Reads the number that it holds.
+    pub(super) fn number(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
+        if !self.read_into(host, buffer) {
+            return None;
+        }
+        number(buffer)
+    }
+}
+
+/// The decimal number at the beginning of a line.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return None;
+    }
+    text[..digits].iter().try_fold(0u64, |sum, byte| sum.checked_mul(10)?.checked_add(u64::from(byte - b'0')))
+}

@@ -1,0 +1,100 @@
+//! The sampler on simulated machines, whose silicon says what is true.
+
+use std::time::Duration;
+
+use flyball_host::{Host, Launch};
+use flyball_monitor::{Interval, Options, Sampler, State, Touch};
+use flyball_simhost::{SimHost, SimSetup};
+
+fn open(name: &str) -> SimHost {
+    SimHost::open(&SimSetup::parse(name).expect("a machine")).expect("it boots")
+}
+
+fn launch(words: &[&str]) -> Launch {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    Launch::new(&words[0], &words[1..])
+}
+
+/// Busy CPUs have the frequency of the silicon; the others are asleep and were not touched.
+#[test]
+fn speed_of_what_runs_and_nothing_of_what_sleeps() {
+    for name in ["sst-guide", "ryzen-5750g", "epyc-512", "hybrid-laptop", "gold-6138"] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2-3"])).unwrap();
+        host.sleep(Duration::from_secs(1));
+        let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+        let first = sampler.sample();
+        let cycles = |host: &SimHost| host.with(|machine| machine.silicon().cycles(2));
+        let (before, began) = (cycles(&host), host.now());
+        host.sleep(Duration::from_secs(1));
+        let second = sampler.sample();
+        let truth = (cycles(&host) - before) as f64 / (host.now() - began).as_secs_f64() / 1e6;
+        let interval = Interval::between(sampler.layout(), &first, &second);
+        let cpu = &interval.cpus[2];
+        assert_eq!(cpu.state, State::Running, "{name}");
+        let mhz = cpu.mhz.unwrap();
+        assert!((mhz / truth - 1.0).abs() < 0.005, "{name}: {mhz} against {truth}");
+        assert!(cpu.busy.unwrap() > 0.99, "{name}: {cpu:?}");
+        // Some CPUs have housekeeping to do, ten times a second.
+        let asleep =
+            interval.cpus.iter().filter(|cpu| cpu.state == State::Asleep || cpu.busy < Some(0.02)).count();
+        assert!(asleep >= interval.cpus.len() - 3, "{name}: {asleep}");
+        assert!(interval.packages[0].watts.is_some_and(|watts| watts > 1.0), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_touched_without_leave() {
+    let host = open("sst-guide,boot=nohz_full=2");
+    let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2-3"])).unwrap();
+    for (touch, most) in [(Touch::Nothing, 0), (Touch::All, 56)] {
+        let mut sampler = Sampler::open(&host, Options { touch, ..Options::default() }).unwrap();
+        sampler.sample();
+        host.sleep(Duration::from_secs(1));
+        assert_eq!(sampler.sample().cost.touched, most);
+    }
+    let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+    let first = sampler.sample();
+    host.sleep(Duration::from_secs(1));
+    let second = sampler.sample();
+    let interval = Interval::between(sampler.layout(), &first, &second);
+    assert!(interval.cpus[3].mhz.is_some());
+    // Without ticks: it ran, and is not asked how fast.
+    assert_eq!((interval.cpus[2].state, interval.cpus[2].mhz), (State::Running, None));
+}
+
+#[test]
+fn a_cpu_goes_offline_and_comes_back() {
+    let host = open("sst-guide");
+    let _load = host.spawn(launch(&["spin", "--endless"])).unwrap();
+    let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+    let mut last = sampler.sample();
+    let mut states = Vec::new();
+    for online in ["1", "0", "0", "1", "1"] {
+        host.write("/sys/devices/system/cpu/cpu3/online", online.as_bytes()).unwrap();
+        host.sleep(Duration::from_millis(500));
+        let sample = sampler.sample();
+        let cpu = Interval::between(sampler.layout(), &last, &sample).cpus.swap_remove(3);
+        assert!(cpu.mhz.is_none_or(|mhz| (400.0..4000.0).contains(&mhz)), "{cpu:?}");
+        states.push(cpu.state);
+        last = sample;
+    }
+    assert_eq!(states[1..3], [State::Offline; 2]);
+    assert_eq!((states[0], states[4]), (State::Running, State::Running));
+}
+
+/// Whatever this machine lets its user see: times at least, and for the rest what is missing.
+#[test]
+fn the_running_machine() {
+    let host = flyball_host::Live::new();
+    let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+    let first = sampler.sample();
+    host.sleep(Duration::from_millis(300));
+    let second = sampler.sample();
+    let layout = sampler.layout();
+    let interval = Interval::between(layout, &first, &second);
+    assert!(interval.cpus.iter().any(|cpu| cpu.busy.is_some()), "{interval:?}");
+    let has_speed = interval.cpus.iter().any(|cpu| cpu.mhz.is_some());
+    let says_why = layout.missing.iter().any(|missing| missing.what == flyball_monitor::missing::What::Speed);
+    assert!(has_speed || says_why, "{:?}", layout.missing);
+}
