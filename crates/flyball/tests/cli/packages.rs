@@ -59,7 +59,9 @@ fn every_file_is_in_one_package() {
     let rows: Vec<(&str, &str)> = table
         .lines()
         .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split_once(char::is_whitespace).map(|(package, path)| (package, path.trim())).unwrap())
+        .map(|line| {
+            line.split_once(char::is_whitespace).map(|(package, path)| (package, path.trim())).unwrap()
+        })
         .collect();
     let within = |file: &str, row: &str| Path::new(file).starts_with(row);
     for file in &files {
@@ -87,7 +89,8 @@ fn every_file_is_in_one_package() {
 /// Every crate has a licence, and its text is there, with few exceptions.
 fn bill_of_materials(root: &Path) {
     let doc = root.join("usr/share/doc/flyball");
-    let bill: serde_json::Value = serde_json::from_slice(&fs::read(doc.join("sbom.cdx.json")).unwrap()).unwrap();
+    let bill: serde_json::Value =
+        serde_json::from_slice(&fs::read(doc.join("sbom.cdx.json")).unwrap()).unwrap();
     let notices = fs::read_to_string(doc.join("notices.txt")).unwrap();
     let components = bill["components"].as_array().unwrap();
     assert!(components.len() > 50, "{} components", components.len());
@@ -112,7 +115,10 @@ fn units(root: &Path) {
         let text = fs::read_to_string(directory.join(&name)).unwrap();
         let page = text.lines().find_map(|line| line.strip_prefix("Documentation=man:")).unwrap();
         let page = page.strip_suffix("(1)").unwrap();
-        assert!(root.join(format!("usr/share/man/man1/{page}.1.gz")).exists(), "{name}: no manual page {page}");
+        assert!(
+            root.join(format!("usr/share/man/man1/{page}.1.gz")).exists(),
+            "{name}: no manual page {page}"
+        );
         // `verify` looks for the program, and a template needs an instance.
         let program = flyball!().get_program().to_str().unwrap().to_owned();
         scratch.put(name.replace("@.", "@storage."), text.replace("/usr/bin/flyball", &program));
@@ -122,7 +128,9 @@ fn units(root: &Path) {
     }
     for unit in files(scratch.path()) {
         let file = scratch.path().join(&unit);
-        for options in [&["verify", "--man=no"][..], &["security", "--offline=yes", "--no-pager", MOST_EXPOSURE]] {
+        for options in
+            [&["verify", "--man=no"][..], &["security", "--offline=yes", "--no-pager", MOST_EXPOSURE]]
+        {
             let ran = Ran::of(Command::new("systemd-analyze").args(options).arg(&file));
             assert_eq!(ran.code, 0, "systemd-analyze {options:?} {unit}: {}", ran.text());
         }
