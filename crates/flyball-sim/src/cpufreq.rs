@@ -48,8 +48,8 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    pub(crate) fn is(&self, kernel: Kernel) -> bool {
-        self.kernel == kernel
+    pub(crate) fn before(&self, kernel: Kernel) -> bool {
+        self.kernel < kernel
     }
 
     pub(crate) fn since(&self, kernel: Kernel) -> bool {
@@ -99,8 +99,10 @@ pub(crate) trait Driver: Sync {
     /// New limits or a new policy word (setpolicy drivers); new limits (others).
     fn set_policy(&self, _platform: &mut Platform, _policy: &mut Policy) {}
 
-    /// Asks the hardware for a resolved frequency.
-    fn target(&self, _platform: &mut Platform, _policy: &mut Policy, _khz: u32) {}
+    /// Asks the hardware for a resolved frequency; answers what came of it, kHz.
+    fn target(&self, _platform: &mut Platform, _policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
+        khz
+    }
 
     /// Asks the hardware for performance on a scale of `capacity`.
     fn adjust(
@@ -276,8 +278,10 @@ impl Cpufreq {
         self.policies.push(policy);
         self.of_cpu[cpu as usize] = Some(index);
         let word = match driver.style() {
-            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels.
-            Style::Target => "schedutil",
+            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels; Kconfig's default with intel_pstate since
+            // 5.8. Before that distributions chose ondemand.
+            Style::Target if platform.since(Kernel::V5_10) => "schedutil",
+            Style::Target => "ondemand",
             // The driver's init left the word that it starts with.
             Style::SetPolicy => self.policies[index].governor.name(),
         };
@@ -373,14 +377,18 @@ impl Cpufreq {
             }
             Governor::Conservative(governor) => {
                 governor.limits_changed(current.clamp(min, max.max(min)));
+                governor.common.sample_soon();
                 (max < current)
                     .then_some((max, Relation::High))
                     .or((min > current).then_some((min, Relation::Low)))
             }
             // cpufreq_policy_apply_limits(), which cpufreq_dbs_governor_limits() calls first.
-            Governor::Ondemand(_) => (max < current)
-                .then_some((max, Relation::High))
-                .or((min > current).then_some((min, Relation::Low))),
+            Governor::Ondemand(governor) => {
+                governor.common.sample_soon();
+                (max < current)
+                    .then_some((max, Relation::High))
+                    .or((min > current).then_some((min, Relation::Low)))
+            }
         };
         if let Some((khz, relation)) = target {
             self.target(platform, index, khz, relation);
@@ -396,12 +404,11 @@ impl Cpufreq {
         }
         // Before the change: the time until now was spent at the old frequency.
         policy.account(platform.now, khz);
-        driver.target(platform, policy, khz);
         // Drivers that need the limits are called without a change of frequency; the tracepoint fires for them too.
         let traced = khz != policy.current || driver.needs_update_limits();
-        policy.current = khz;
+        policy.current = driver.target(platform, policy, khz, relation);
         if traced {
-            platform.trace_frequency(policy, khz);
+            platform.trace_frequency(policy, policy.current);
         }
     }
 
@@ -429,7 +436,7 @@ impl Cpufreq {
         restart: bool,
     ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
-        if platform.is(Kernel::V6_1) && GOVERNORS.contains(&name) {
+        if platform.before(Kernel::V6_12) && GOVERNORS.contains(&name) {
             // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum by hand.
             self.refresh(platform, index);
         }
@@ -449,7 +456,7 @@ impl Cpufreq {
         if !restart && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
-        let delay = policy.transition_delay_us(platform.is(Kernel::V6_1));
+        let delay = policy.transition_delay_us(platform.before(Kernel::V6_12));
         let tick = platform.board.tick_us;
         let now = platform.now;
         let times = || policy.online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
@@ -471,9 +478,11 @@ impl Cpufreq {
                 self.tunables
                     .conservative
                     .get_or_insert_with(|| crate::governor::ConservativeTunables::new(delay, tick));
-                let old = platform.is(Kernel::V6_1);
+                let old = platform.before(Kernel::V6_12);
                 Governor::Conservative(Conservative::start(now, policy.current, old, times()))
             }
+            // Of a kernel before 4.7.
+            "schedutil" if platform.before(Kernel::V4_19) => return Err(Errno::INVAL),
             "schedutil" => {
                 // get_or_insert, as below: tunables are shared by all policies with the governor, and the first sets
                 // the defaults.
@@ -574,7 +583,7 @@ impl Cpufreq {
             policy.boost = was;
             return Err(errno);
         }
-        if platform.is(Kernel::V6_1) && policy.table.is_empty() && policy.requested().max == asked {
+        if platform.before(Kernel::V6_12) && policy.table.is_empty() && policy.requested().max == asked {
             // Up to 6.1 amd-pstate sets the maximum by hand, and the requests are not looked at again until one changes.
             policy.max = policy.highest;
             return Ok(());
@@ -653,9 +662,8 @@ impl Cpufreq {
                             _ => Context::Worker,
                         };
                         policy.account(now, resolved);
-                        driver.target(platform, policy, resolved);
-                        policy.current = resolved;
-                        platform.trace_frequency(policy, resolved);
+                        policy.current = driver.target(platform, policy, resolved, relation);
+                        platform.trace_frequency(policy, policy.current);
                     }
                 }
                 Some(Request::Performance { min, target, capacity }) => {

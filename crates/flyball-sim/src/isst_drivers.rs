@@ -42,6 +42,8 @@ impl IsstDrivers {
             }
             _ => None,
         };
-        IsstDrivers { backend: backend.filter(|_| board.family == 6), fault: None }
+        // The interface came with 5.3.
+        let there = board.family == 6 && platform.since(Kernel::V5_10);
+        IsstDrivers { backend: backend.filter(|_| there), fault: None }
     }
 }

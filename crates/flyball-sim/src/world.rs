@@ -145,6 +145,10 @@ impl World {
             // (cpufreq_parse_governor()).
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
+        if kernel < Kernel::V4_19 {
+            // schedutil came with 4.7.
+            world.cpufreq.governors.retain(|name| *name != "schedutil");
+        }
         // Last: drivers read registers and the board, and the Speed Select drivers look at what they left.
         world.load_drivers();
         world.isst = IsstDrivers::of(&world.platform);
@@ -199,28 +203,36 @@ impl World {
         platform.intel.forced = forced;
         // Without a preference HWP is left off unless firmware has switched it on (intel_pstate_init()).
         let wanted = platform.board.has("hwp_epp") && !boot.has("intel_pstate=no_hwp");
-        platform.intel.hwp = platform.board.hwp && (forced || wanted);
+        // Up to 5.8 passive mode does without HWP, and `active` is no word (intel_pstate_setup()).
+        let old = platform.before(Kernel::V5_10);
+        let passive = boot.mode("intel_pstate", &["passive", "active"]) == Some("passive");
+        platform.intel.hwp = platform.board.hwp && if old { wanted && !passive } else { forced || wanted };
         let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
             Some("passive") => intel::Mode::Passive,
             Some("active") => intel::Mode::Active,
-            // Without HWP the default has been passive since 5.8.
-            _ if platform.intel.hwp => intel::Mode::Active,
+            // Without HWP the default has been passive since 5.8 (default_driver in intel_pstate_init()).
+            _ if platform.intel.hwp || old => intel::Mode::Active,
             _ => intel::Mode::Passive,
         };
         if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
             platform.intel.present = true;
-            // On by default only where ACPI's preferred profile is a server's.
-            platform.intel.dynamic_boost = platform.intel.hwp && platform.board.server;
+            // On by default only where ACPI's preferred profile is a server's; RHEL 7 has none.
+            platform.intel.dynamic_boost =
+                platform.intel.hwp && platform.board.server && platform.since(Kernel::V4_19);
         }
     }
 
     fn load_amd_pstate(&mut self) {
         let World { platform, cpufreq, cpus, boot, .. } = self;
-        // 6.1 loads only if asked to; later kernels leave servers before family 1Ah to acpi-cpufreq
-        // (drivers/cpufreq/amd-pstate.c, amd_pstate_set_driver and its callers).
-        let by_default = platform.since(Kernel::V6_12)
-            && platform.board.access != CppcAccess::None
-            && !(platform.board.server && platform.board.family < 0x1a);
+        // The driver came with 5.17.
+        if platform.before(Kernel::V6_1) {
+            return;
+        }
+        // amd_pstate_init(): 6.1 loads only if asked to; 6.12 leaves all servers to acpi-cpufreq, kernels from 6.13 on those
+        // before family 1Ah. The mode is CONFIG_X86_AMD_PSTATE_DEFAULT_MODE, 3 in Debian's kernels.
+        let server =
+            platform.board.server && (platform.board.family < 0x1a || platform.before(Kernel::V6_18));
+        let by_default = platform.since(Kernel::V6_12) && !server;
         let mode = match boot.value("amd_pstate") {
             Some("disable") => None,
             Some("passive") => Some(amd::Mode::Passive),
@@ -234,6 +246,7 @@ impl World {
         // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: two different highest levels on the machine make a
         // ranking.
         let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
+        platform.amd.ranked = ranked;
         platform.amd.prefcore =
             ranked && platform.since(Kernel::V6_12) && boot.value("amd_prefcore") != Some("disable");
         if let Some(mode) = mode

@@ -185,7 +185,7 @@ pub struct MachineOptions {
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Kernel version that a simulated machine models (6.1, 6.12, 6.18, 7.2), or kernel that a guest boots: a version in
+    /// Kernel version that a simulated machine models (3.10 to 7.2), or kernel that a guest boots: a version in
     /// the cache, a bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,

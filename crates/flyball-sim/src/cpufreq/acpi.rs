@@ -22,6 +22,10 @@ impl AcpiCpufreq {
         if cppc.nominal == 0 || cppc.highest <= cppc.nominal {
             return None;
         }
+        // Since 5.11, and 5.10.13 (acpi_cpufreq_cpu_init()).
+        if platform.before(Kernel::V5_10) {
+            return None;
+        }
         // SCHED_CAPACITY_SHIFT: the kernel keeps ten binary places and truncates twice.
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
         // Of CPPC's nominal frequency where firmware gives one, otherwise of the table's highest.
@@ -65,7 +69,7 @@ impl Driver for AcpiCpufreq {
     fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
         limits.clip(policy.lowest, policy.highest);
         // Up to 6.1 a range without a table entry grows to the next higher entry (cpufreq_frequency_table_verify).
-        if platform.is(Kernel::V6_1)
+        if platform.before(Kernel::V6_12)
             && !policy.table.iter().any(|khz| (limits.min..=limits.max).contains(khz))
         {
             let larger = policy.table.iter().rev().find(|&&khz| khz > limits.max);
@@ -74,7 +78,7 @@ impl Driver for AcpiCpufreq {
         }
     }
 
-    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
         // The core passes only entries of the table.
         let index = policy.table.iter().position(|&entry| entry == khz).unwrap_or(0);
         for &cpu in &policy.online {
@@ -97,6 +101,7 @@ impl Driver for AcpiCpufreq {
                 }
             };
         }
+        khz
     }
 
     fn switches_fast(&self, _platform: &Platform) -> bool {

@@ -1,15 +1,18 @@
 //! amd-pstate (drivers/cpufreq/amd-pstate.c): CPPC performance requests, in registers or in shared memory.
 
+mod files;
+
+pub(crate) use files::{available_epp, register, show_epp, store_dynamic_epp, store_epp, store_status};
+
 use super::{
-    Cpufreq, Driver, Platform, Style,
+    Driver, Platform, Style,
     policy::{Governor, Limits, Policy},
 };
 use crate::{
-    board::CppcAccess,
-    cpu_state::Cpu,
+    board::{Board, CppcAccess},
     errno::{Answer, Errno},
+    governor::Relation,
     kernel::Kernel,
-    text::{kstrtobool, kstrtou32, scan_word, streq},
     trace::{Context, Event, Kind},
 };
 
@@ -72,7 +75,7 @@ impl PerfRequest {
 /// `struct amd_cpudata`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AmdCpu {
-    /// The driver has seen this CPU before: firmware's values below are kept.
+    /// The driver has seen this CPU before: firmware's preference below is kept.
     known: bool,
     /// The minimum that firmware had asked for; 0 none.
     bios_min: u8,
@@ -86,11 +89,15 @@ pub(crate) struct AmdCpu {
 }
 
 /// The driver's global state.
+#[expect(clippy::struct_excessive_bools, reason = "the driver's global switches")]
 #[derive(Debug)]
 pub(crate) struct Amd {
     /// The driver registered at boot, so that its files exist.
     pub(crate) present: bool,
     pub(crate) mode: Mode,
+    /// The cores' highest levels differ (amd_detect_prefcore()), whatever amd_prefcore= says.
+    pub(crate) ranked: bool,
+    /// Preferred cores are used: `amd_pstate/prefcore`.
     pub(crate) prefcore: bool,
     pub(crate) dynamic_epp: bool,
     cpus: Vec<AmdCpu>,
@@ -101,6 +108,7 @@ impl Amd {
         Amd {
             present: false,
             mode: Mode::Disable,
+            ranked: false,
             prefcore: false,
             dynamic_epp: false,
             cpus: vec![AmdCpu::default(); cpus as usize],
@@ -113,8 +121,10 @@ impl Amd {
 pub(crate) struct Caps {
     /// The CPU's own highest level: its preferred-core ranking.
     pub(crate) own: u8,
-    /// The level that the highest frequency belongs to.
+    /// The level that the driver takes for the highest: `amd_pstate_highest_perf`.
     pub(crate) highest: u8,
+    /// The level that the highest frequency belongs to.
+    numerator: u8,
     pub(crate) nominal: u8,
     pub(crate) lowest_nonlinear: u8,
     pub(crate) lowest: u8,
@@ -145,31 +155,43 @@ impl Caps {
             }
             _ => (cpc.highest, cpc.nominal, cpc.lowest_nonlinear, cpc.lowest),
         };
-        // amd_pstate_init_perf() and amd_pstate_init_freq() give up on firmware zeros, and the driver does not load.
+        // The kernel divides by the nominal level.
         if nominal == 0 || lowest == 0 || cpc.nominal_mhz == 0 {
             return Err(Errno::INVAL);
         }
-        // With preferred cores the register differs from core to core, the frequency that it stands for does not
-        // (amd_get_boost_ratio_numerator): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere.
-        let highest = if platform.amd.prefcore {
-            if platform.board.family == 0x19 && (0x70..=0x7f).contains(&platform.board.model) {
-                196
-            } else {
-                166
-            }
+        let board = &platform.board;
+        let numerator = if platform.before(Kernel::V6_12) {
+            // pstate_init_perf() and cppc_init_perf() of 6.1: whichever is less.
+            own.min(highest_by_model(board))
+        } else if platform.amd.ranked {
+            // With preferred cores the register differs from core to core, the frequency that it stands for does not
+            // (amd_get_boost_ratio_numerator(), which does not look at amd_prefcore=): 196 on Zen 4 models 0x70 to
+            // 0x7f, 166 elsewhere.
+            if board.family == 0x19 && (0x70..=0x7f).contains(&board.model) { 196 } else { 166 }
         } else {
             own
         };
-        Ok(Caps {
+        // 6.12.107 computes levels on the scale of each core's own (seen there); 6.12.117 has the numerator, as 6.18.
+        let highest = if platform.kernel == Kernel::V6_12 { own } else { numerator };
+        let caps = Caps {
             own,
             highest,
+            numerator,
             nominal,
             lowest_nonlinear,
             lowest,
             nominal_mhz: cpc.nominal_mhz,
             lowest_mhz: cpc.lowest_mhz,
             new: platform.since(Kernel::V6_18),
-        })
+        };
+        // amd_pstate_init_freq(): from 6.9 on firmware's zeros and a nonlinear frequency out of order keep the driver away.
+        let (least, nonlinear) = (cpc.lowest_mhz * 1000, caps.khz(lowest_nonlinear));
+        if !platform.before(Kernel::V6_12)
+            && (least == 0 || nonlinear <= least || nonlinear > cpc.nominal_mhz * 1000)
+        {
+            return Err(Errno::INVAL);
+        }
+        Ok(caps)
     }
 
     /// The frequency of a performance level in kHz. Up to 6.12 a ratio with ten binary places is truncated twice.
@@ -186,9 +208,14 @@ impl Caps {
         }
     }
 
+    /// `amd_pstate_max_freq`, which boost does not change.
+    pub(crate) fn highest_khz(&self) -> u32 {
+        self.khz(self.numerator)
+    }
+
     pub(crate) fn lowest_khz(&self) -> u32 {
-        // Up to 6.12 from _CPC's lowest frequency, which firmware may leave at 0.
-        if self.new || self.lowest_mhz == 0 { self.khz(self.lowest) } else { self.lowest_mhz * 1000 }
+        // Up to 6.12 _CPC's lowest frequency, which 6.1 takes as it is if firmware has left it at 0.
+        if self.new { self.khz(self.lowest) } else { self.lowest_mhz * 1000 }
     }
 
     /// The performance level of a frequency (7.2).
@@ -196,6 +223,14 @@ impl Caps {
         let perf = div_ceil(u64::from(khz) * u64::from(self.nominal), u64::from(self.nominal_mhz) * 1000);
         // The result fits: `highest` is a byte.
         perf.clamp(u64::from(self.lowest), u64::from(self.highest)) as u8
+    }
+}
+
+/// amd_get_highest_perf() of kernels before 6.9 (arch/x86/kernel/cpu/amd.c): the end of the scale of two families' models.
+pub(super) fn highest_by_model(board: &Board) -> u8 {
+    match (board.family, board.model) {
+        (0x17, 0x30..0x40 | 0x70..0x80) | (0x19, 0x20..0x30 | 0x40..0x70) => 166,
+        _ => 255,
     }
 }
 
@@ -255,8 +290,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     let caps = Caps::read(platform, cpu)?;
     platform.amd.cpus[cpu as usize].caps = Some(caps);
     policy.lowest = caps.lowest_khz();
-    policy.highest = caps.khz(caps.highest);
-    if policy.lowest == 0 || policy.highest < policy.lowest {
+    policy.highest = caps.highest_khz();
+    if policy.highest < policy.lowest {
         return Err(Errno::INVAL);
     }
     let request = if platform.board.access == CppcAccess::Msr {
@@ -277,11 +312,11 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     state.cached = request;
     // A driver that registers again allocates a new struct amd_cpudata.
     state.raw = false;
-    // Later kernels keep what firmware had asked for across changes of mode; the register no longer says it.
-    if !std::mem::replace(&mut state.known, true) {
-        state.bios_min = request.min;
-        state.default_epp = request.epp;
-    } else if !new {
+    // msr_init_perf(): a minimum alone is firmware's, since the driver leaves nothing else behind. Kernels before 6.13
+    // have no notion of it.
+    let alone = request.max == 0 && request.desired == 0 && request.epp == 0;
+    state.bios_min = if new && alone && platform.board.access == CppcAccess::Msr { request.min } else { 0 };
+    if !std::mem::replace(&mut state.known, true) || !new {
         // Up to 6.12 the default is what stands in the register whenever the driver comes.
         state.default_epp = request.epp;
     }
@@ -311,44 +346,46 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
         return Err(Errno::INVAL);
     }
     let caps = Caps::of(platform, policy.number)?;
-    policy.highest = caps.khz(if on { caps.highest } else { caps.nominal });
+    policy.highest = if on { caps.highest_khz() } else { caps.khz(caps.nominal) };
     // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch in HWCR is left
     // alone; without boost no level above nominal is requested.
     policy.driver_request.1 = policy.highest as i32;
     Ok(())
 }
 
-/// The performance level of the policy's maximum: nominal without boost.
-fn ceiling(caps: &Caps, policy: &Policy) -> u8 {
-    if policy.boost { caps.highest } else { caps.nominal }
-}
-
 /// The levels of the policy's limits.
 fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
-    let top = ceiling(caps, policy);
     if platform.since(Kernel::V6_18) {
-        return (caps.perf(policy.min).min(top), caps.perf(policy.max).min(top));
+        return (caps.perf(policy.min), caps.perf(policy.max));
     }
-    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated.
+    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated. Without the CPU flag
+    // cpb boost is not supported, and the scale is the whole one (amd_pstate_init_boost_support()).
+    let top = if platform.board.boost && !policy.boost { caps.nominal } else { caps.highest };
     let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
     let max = level(policy.max).clamp(caps.lowest, top);
     (level(policy.min).max(caps.lowest).min(max), max)
 }
 
 impl AmdPstate {
-    fn request(platform: &mut Platform, policy: &mut Policy, min: u8, desired: u8, max: u8) {
+    /// amd_pstate_update().
+    fn request(platform: &mut Platform, policy: &mut Policy, caps: &Caps, min: u8, desired: u8, max: u8) {
+        // "limit the max perf when core performance boost feature is disabled": of the register's maximum alone up to
+        // 6.12, of the desired level too since.
+        let top = if platform.board.boost || platform.before(Kernel::V6_12) { u8::MAX } else { caps.nominal };
+        let within = if platform.since(Kernel::V6_18) { max.min(top) } else { max };
         // Governors that set one frequency get it in guided mode too.
         let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
         for &cpu in &policy.online {
             // Without EPP files the driver still has to write the field: it writes back what it has cached.
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
-            let desired = desired.clamp(min.min(max), max);
+            let desired = desired.clamp(min.min(within), within);
+            let (min, max) = (min.min(max), max.min(top));
             // Guided: firmware chooses between a floor and the maximum, so the target becomes the floor
             // (amd_pstate_update).
             let request = if guided {
                 PerfRequest { min: desired, max, desired: 0, epp }
             } else {
-                PerfRequest { min: min.min(max), max, desired, epp }
+                PerfRequest { min, max, desired, epp }
             };
             if platform.trace.is_enabled(Kind::AmdPerf)
                 // No event without a sample: amd_pstate_sample() is false where MPERF or TSC has not moved.
@@ -400,36 +437,45 @@ impl Driver for AmdPstate {
         Ok(())
     }
 
+    fn enter(&self, platform: &mut Platform, policy: &mut Policy, _cpu: u32) {
+        if platform.since(Kernel::V6_18) {
+            return;
+        }
+        // The driver of 6.12 and before has no `online`: cpufreq_online() calls `init` again, which brings boost back, also
+        // the global switch's value (amd_pstate_init_boost_support()).
+        if self.init(platform, policy).is_ok() {
+            platform.boost = boost_at_start(platform);
+            policy.boost = platform.boost;
+            policy.driver_request.1 = policy.highest as i32;
+        }
+    }
+
     fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
         verify(platform, policy, limits);
     }
 
-    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
-        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
+        let Ok(caps) = Caps::of(platform, policy.number) else { return khz };
         let (mut min, mut max) = limit_levels(platform, &caps, policy);
-        if platform.is(Kernel::V6_1) {
+        if platform.before(Kernel::V6_12) {
             // The whole range: the limits act on the frequency that is asked for alone.
             (min, max) = (caps.lowest, caps.highest);
         }
         let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
-            // Up to 6.1 on the scale of the highest frequency that there is, whether boost is on or not.
-            let (level, highest) = if platform.is(Kernel::V6_1) {
-                (caps.highest, caps.khz(caps.highest))
-            } else {
-                (ceiling(&caps, policy), policy.highest)
-            };
-            let highest = u64::from(highest.max(1));
-            ((u64::from(khz) * u64::from(level) + highest / 2) / highest) as u8
+            // amd_pstate_update_freq(): on the scale of the highest frequency that there is, whether boost is on or not.
+            let highest = u64::from(caps.highest_khz().max(1));
+            ((u64::from(khz) * u64::from(caps.highest) + highest / 2) / highest) as u8
         };
-        Self::request(platform, policy, min, desired, max);
+        Self::request(platform, policy, &caps, min, desired, max);
+        khz
     }
 
     fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
         let (mut floor, mut max) = limit_levels(platform, &caps, policy);
-        if platform.is(Kernel::V6_1) {
+        if platform.before(Kernel::V6_12) {
             // The limits do not act on what schedutil asks for.
             (floor, max) = (caps.lowest, caps.highest);
         }
@@ -447,10 +493,18 @@ impl Driver for AmdPstate {
             }
         };
         let desired = scale(target);
-        let min = scale(min).max(floor).min(max);
-        Self::request(platform, policy, min, desired, max);
-        // As amd_pstate_update() does: with adjust_perf no frequency passes the core.
-        policy.current = caps.khz(desired.clamp(min, max.max(min)));
+        // Up to 6.12 a minimum of the whole capacity is none: amd_pstate_adjust_perf() starts from the lowest level.
+        let least = if min >= capacity && !platform.since(Kernel::V6_18) { caps.lowest } else { scale(min) };
+        let min = least.max(floor).min(max);
+        Self::request(platform, policy, &caps, min, desired, max);
+        // As amd_pstate_update() does: with adjust_perf no frequency passes the core. Up to 6.12 in proportion to the limit.
+        let level = desired.clamp(min, max.max(min));
+        policy.current = if platform.since(Kernel::V6_18) {
+            caps.khz(level)
+        } else {
+            let top = if platform.before(Kernel::V6_12) { caps.highest_khz() } else { policy.max };
+            (u64::from(level) * u64::from(top) / u64::from(max.max(1))) as u32
+        };
     }
 
     fn switches_fast(&self, platform: &Platform) -> bool {
@@ -470,38 +524,38 @@ impl Driver for AmdPstate {
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
-        leave(platform, cpu);
+        // Up to 6.12 the register stays as it is: there is no `offline`, and amd_pstate_cpu_exit() only frees.
+        if platform.since(Kernel::V6_18) {
+            go_offline(platform, cpu);
+        }
     }
 
     fn exit(&self, platform: &mut Platform, cpu: u32) {
-        // Up to 6.12 a driver that goes leaves the register as it is.
         if platform.since(Kernel::V6_18) {
-            leave(platform, cpu);
+            release(platform, cpu);
         }
     }
 }
 
 /// The boost switch at start: from 6.12 on only with the CPU flag cpb.
 fn boost_at_start(platform: &Platform) -> bool {
-    if platform.is(Kernel::V6_1) {
+    if platform.before(Kernel::V6_12) {
         platform.board.cppc.first().is_some_and(|cppc| cppc.highest > cppc.nominal)
     } else {
         platform.board.boost
     }
 }
 
-/// The last request of a CPU that goes offline, or of a driver that goes: firmware's minimum, and its full range.
-fn leave(platform: &mut Platform, cpu: u32) {
-    let Ok(caps) = Caps::of(platform, cpu) else { return };
+/// amd_pstate_cpu_offline() since 6.13: firmware's minimum, and the rest as it was.
+fn go_offline(platform: &mut Platform, cpu: u32) {
     let state = platform.amd.cpus[cpu as usize];
-    let request = if platform.since(Kernel::V6_18) {
-        // Nothing but firmware's own minimum is left behind.
-        PerfRequest { min: state.bios_min, max: 0, desired: 0, epp: 0 }
-    } else {
-        let min = if state.bios_min > 0 { state.bios_min } else { caps.lowest };
-        PerfRequest { min, max: caps.own, desired: 0, epp: state.default_epp }
-    };
-    send(platform, cpu, platform.boost, request);
+    send(platform, cpu, platform.boost, PerfRequest { min: state.bios_min, ..state.cached });
+}
+
+/// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: nothing but firmware's minimum is left behind.
+fn release(platform: &mut Platform, cpu: u32) {
+    let min = platform.amd.cpus[cpu as usize].bios_min;
+    send(platform, cpu, platform.boost, PerfRequest { min, max: 0, desired: 0, epp: 0 });
 }
 
 impl Driver for AmdPstateEpp {
@@ -539,11 +593,13 @@ impl Driver for AmdPstateEpp {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
         let (mut min, max) = limit_levels(platform, &caps, policy);
         let performance = matches!(policy.governor, Governor::Performance);
-        if performance {
+        // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone: with shared memory
+        // amd_pstate_set_epp() sends min_limit_perf, the policy's.
+        let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
+        if performance && !kept {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
-            let floor = if platform.since(Kernel::V6_18) && bios > 0 { bios } else { caps.nominal };
-            // amd_pstate_epp_update_limit(): performance asks for nominal at least, since 6.13 for firmware's minimum
-            // where there is one.
+            // Performance asks for nominal at least, since 7.0 for firmware's minimum where there is one.
+            let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
             min = floor.min(max);
         }
         // Cloned: the driver's state is borrowed in the loop.
@@ -572,154 +628,25 @@ impl Driver for AmdPstateEpp {
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
-        leave(platform, cpu);
+        if platform.since(Kernel::V6_18) {
+            go_offline(platform, cpu);
+            return;
+        }
+        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but pstate_update_perf(), which writes
+        // the register, ignores its arguments for the cached request: the limits stay as they are (seen on 6.12.107). The
+        // preference stays 191 when the CPU comes back: amd_pstate_epp_reenable() writes epp_cached.
+        let state = &mut platform.amd.cpus[cpu as usize];
+        state.raw = false;
+        let cached = state.cached;
+        send(platform, cpu, platform.boost, PerfRequest { epp: 191, ..cached });
     }
 
     fn exit(&self, platform: &mut Platform, cpu: u32) {
         if platform.since(Kernel::V6_18) {
-            leave(platform, cpu);
-            return;
-        }
-        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but pstate_update_perf(), which writes
-        // the register, ignores its arguments for the cached request: the limits stay as they are (seen on 6.12.107).
-        let cached = platform.amd.cpus[cpu as usize].cached;
-        send(platform, cpu, platform.boost, PerfRequest { epp: 191, ..cached });
-    }
-}
-
-/// Words of energy_performance_preference and their values, after `default`.
-const EPP_WORDS: [(&str, u8); 4] =
-    [("performance", 0), ("balance_performance", 128), ("balance_power", 191), ("power", 255)];
-
-/// energy_performance_preference of a CPU.
-pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
-    let state = &platform.amd.cpus[cpu as usize];
-    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there shows.
-    let epp = match platform.board.access {
-        CppcAccess::Msr if !platform.since(Kernel::V6_18) => {
-            PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?).epp
-        }
-        _ => state.cached.epp,
-    };
-    if state.raw {
-        return Ok(epp.to_string());
-    }
-    EPP_WORDS.iter().find(|(_, value)| *value == epp).map(|(word, _)| (*word).to_owned()).ok_or(Errno::INVAL)
-}
-
-/// energy_performance_available_preferences under this policy.
-pub(crate) fn available_epp(platform: &Platform, policy: &Policy) -> &'static str {
-    if matches!(policy.governor, Governor::Performance) {
-        "performance"
-    } else if platform.since(Kernel::V7_2) {
-        "default performance balance_performance balance_power power custom "
-    } else {
-        "default performance balance_performance balance_power power "
-    }
-}
-
-/// Writes energy_performance_preference.
-pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -> Answer {
-    let cpu = policy.leader();
-    let state = platform.amd.cpus[cpu as usize];
-    let new = platform.since(Kernel::V7_2);
-    let number = if new { kstrtou32(text, 0).ok() } else { None };
-    let (epp, raw) = if let Some(number) = number {
-        (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
-    } else {
-        // sscanf("%20s"): what follows the first word is not looked at.
-        let word = scan_word(text, 20)?;
-        let known =
-            |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
-        let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
-        (epp, false)
-    };
-    // amd_pstate_set_energy_pref_index(): EBUSY for anything but performance.
-    if epp > 0 && matches!(policy.governor, Governor::Performance) {
-        return Err(Errno::BUSY);
-    }
-    // Only once the write is accepted: a refused number must not change how the old value reads.
-    platform.amd.cpus[cpu as usize].raw = raw;
-    let request = PerfRequest { epp, ..state.cached };
-    send(platform, cpu, policy.boost, request);
-    Ok(())
-}
-
-/// Registers the driver of a mode at boot or after `disable`.
-pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
-    platform.amd.mode = mode;
-    let result = match mode {
-        Mode::Disable => Ok(()),
-        Mode::Active => cpufreq.register(platform, cpus, &AmdPstateEpp),
-        Mode::Passive | Mode::Guided => cpufreq.register(platform, cpus, &AmdPstate),
-    };
-    if result.is_err() {
-        platform.amd.mode = Mode::Disable;
-    }
-    result
-}
-
-/// Writes amd_pstate/status. The text is compared over its own length, which must be 6 or 7.
-pub(crate) fn store_status(
-    cpufreq: &mut Cpufreq,
-    platform: &mut Platform,
-    cpus: &[Cpu],
-    text: &[u8],
-) -> Answer {
-    let text = text.split(|&byte| byte == b'\n').next().unwrap_or(text);
-    if !(6..=7).contains(&text.len()) {
-        return Err(Errno::INVAL);
-    }
-    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which nothing leads.
-    if b"undefined".starts_with(text) {
-        return Ok(());
-    }
-    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word().as_bytes().starts_with(text)) else {
-        return Err(Errno::INVAL);
-    };
-    let old = platform.amd.mode;
-    if mode == old {
-        return Ok(());
-    }
-    // mode_state_machine[][]: all other changes unregister the driver.
-    let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
-    // The same driver: only autonomous selection changes (amd_pstate_change_mode_without_dvr_change).
-    if keeps(old) && keeps(mode) {
-        platform.amd.mode = mode;
-        for cpu in 0..platform.board.cpus() {
-            platform.chip.set_autonomous(cpu, mode == Mode::Guided);
-        }
-        return Ok(());
-    }
-    if old != Mode::Disable {
-        cpufreq.unregister(platform);
-    }
-    register(cpufreq, platform, cpus, mode)
-}
-
-/// Writes amd_pstate/dynamic_epp.
-pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
-    let on = if streq(text, "enabled") {
-        true
-    } else if streq(text, "disabled") {
-        false
-    } else {
-        kstrtobool(text)?
-    };
-    if platform.amd.mode == Mode::Disable {
-        // Seen on 7.2.13; in the other modes it is taken.
-        return Err(Errno::INVAL);
-    }
-    platform.amd.dynamic_epp = on;
-    if on {
-        // Without a charger or a chosen profile the balanced profile's preference applies, where the policy allows.
-        for index in 0..cpufreq.policies.len() {
-            let policy = &cpufreq.policies[index];
-            if !matches!(policy.governor, Governor::Performance) {
-                let epp: &[u8] = if platform.board.server { b"performance" } else { b"balance_performance" };
-                let _ = store_epp(platform, policy, epp);
-            }
+            release(platform, cpu);
+        } else {
+            // cpufreq_remove_dev() takes the policy offline first.
+            self.leave(platform, cpu);
         }
     }
-    Ok(())
 }

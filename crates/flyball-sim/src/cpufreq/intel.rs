@@ -14,6 +14,7 @@ use super::{
 use crate::{
     cpu_state::Cpu,
     errno::{Answer, Errno},
+    governor::Relation,
     kernel::Kernel,
     trace::{Context, Event, Kind},
 };
@@ -59,8 +60,18 @@ pub(crate) struct IntelCpu {
     saved_epp: Option<u8>,
     /// EPB while the CPU is offline.
     pub(crate) epb: u8,
-    /// HWP dynamic boost: steps taken, and when the last wake-up from IO was.
-    io_waits: (u8, u64),
+    boost: HwpBoost,
+}
+
+/// HWP dynamic boost's part of `struct cpudata`.
+#[derive(Debug, Clone, Copy, Default)]
+struct HwpBoost {
+    /// `hwp_boost_min`: the raised minimum, 0 without boost.
+    min: u32,
+    /// When the last wake-up from IO was, ns.
+    last_io: u64,
+    /// When the scheduler last called without one, or the minimum was raised, ns.
+    last_update: u64,
 }
 
 /// The driver's global state.
@@ -105,15 +116,12 @@ impl Intel {
     fn choose_epp_table(&mut self, kernel: Kernel, model: u32) {
         // From the defaults each time: 0x9a changes one of them alone.
         self.epp_table = [0, 128, 192, 255];
-        match (model, kernel) {
-            (0x9a, _) => self.epp_table[1] = 102,
-            (0x8f | 0xcf, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2)
-            | (0xad | 0xae, Kernel::V6_18 | Kernel::V7_2) => {
-                self.epp_table[1] = 32;
-            }
-            (0xaa | 0xc6, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2) => {
-                self.epp_table = [16, 64, 179, 255];
-            }
+        match model {
+            // intel_epp_balance_perf[] came after 5.15.
+            0x9a if kernel >= Kernel::V6_1 => self.epp_table[1] = 102,
+            0x8f | 0xcf if kernel >= Kernel::V6_12 => self.epp_table[1] = 32,
+            0xad | 0xae if kernel >= Kernel::V6_18 => self.epp_table[1] = 32,
+            0xaa | 0xc6 if kernel >= Kernel::V6_12 => self.epp_table = [16, 64, 179, 255],
             _ => {}
         }
     }
@@ -187,21 +195,25 @@ impl Pstates {
         if self.scaling == RATIO_KHZ { khz } else { khz / RATIO_KHZ * RATIO_KHZ }
     }
 
-    /// The level of a frequency (`intel_pstate_freq_to_hwp`), rounded up: at least as fast.
-    fn level(&self, khz: u32) -> u32 {
+    /// The level of a frequency (`intel_pstate_freq_to_hwp_rel`).
+    fn level(&self, khz: u32, relation: Relation) -> u32 {
         // The ends were rounded down to ratios: dividing them again could miss the levels that they stand for.
         if khz == self.khz(self.turbo) {
             self.turbo
         } else if khz == self.khz(self.max) {
             self.max
         } else {
-            khz.div_ceil(self.scaling)
+            match relation {
+                Relation::High => khz / self.scaling,
+                Relation::Close => (khz + self.scaling / 2) / self.scaling,
+                Relation::Low => khz.div_ceil(self.scaling),
+            }
         }
     }
 
     /// The level of a limit: rounded down to a ratio first (`intel_pstate_update_perf_limits`).
     fn limit_level(&self, khz: u32) -> u32 {
-        self.level(khz / RATIO_KHZ * RATIO_KHZ)
+        self.level(khz / RATIO_KHZ * RATIO_KHZ, Relation::Low)
     }
 
     /// The highest that turbo switches allow.
@@ -210,10 +222,10 @@ impl Pstates {
     }
 }
 
-/// Whether the driver takes turbo for off. Up to 6.1 update_turbo_state() looks at the register each time; later kernels do
-/// so when they register and when no_turbo is written.
+/// Whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the register each time; later kernels do
+/// so when they register and when no_turbo is written (6.1.158 has this too).
 pub(crate) fn is_turbo_off(platform: &Platform) -> bool {
-    platform.intel.no_turbo || platform.is(Kernel::V6_1) && firmware_disables_turbo(platform)
+    platform.intel.no_turbo || platform.before(Kernel::V6_1) && firmware_disables_turbo(platform)
 }
 
 /// MSR 0x1A0 bit 38 on the boot CPU.
@@ -451,6 +463,7 @@ impl Driver for IntelPstate {
         let cpu = policy.leader();
         let Some(state) = cpus.get(cpu as usize) else { return };
         if platform.intel.hwp {
+            // Set from the performance policy too, which clears its hook (intel_pstate_set_policy()).
             if platform.intel.dynamic_boost && matches!(policy.governor, Governor::Powersave) {
                 dynamic_boost(platform, policy, cpu, state.woke_from_io);
             }
@@ -501,29 +514,48 @@ impl Driver for IntelPstate {
     }
 }
 
-/// intel_pstate_hwp_boost_up/down: halfway to guaranteed, guaranteed, highest; back after 3 ms.
+/// intel_pstate_update_util_hwp_local(): the minimum is raised halfway to guaranteed, to guaranteed, to the maximum; it falls
+/// back when the scheduler has not called for 3 ms.
 fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
+    // hwp_boost_hold_time_ns.
+    const HOLD_NS: u64 = 3_000_000;
     let Ok(pstates) = Pstates::of(platform, cpu) else { return };
     let (min, max) = perf_limits(platform, policy, &pstates);
-    let now = platform.now;
-    let (steps, last) = &mut platform.intel.cpus[cpu as usize].io_waits;
-    // A single wake-up proves nothing: two in consecutive ticks count (intel_pstate_update_util_hwp_local()).
-    if io {
-        *steps = if now.saturating_sub(*last) <= 2_000_000 { (*steps + 1).min(3) } else { *steps };
-        *last = now;
-    } else if *steps > 0 && now.saturating_sub(*last) > 3_000_000 {
-        *steps = 0;
+    let (now, tick) = (platform.now, platform.board.tick_us * 1000);
+    let boost = &mut platform.intel.cpus[cpu as usize].boost;
+    let raised = if io {
+        // A single wake-up proves nothing: two within two ticks (TICK_NSEC) count.
+        let again = now < boost.last_io + 2 * tick;
+        boost.last_io = now;
+        if !again || max == min || boost.min >= max {
+            return;
+        }
+        // intel_pstate_hwp_boost_up().
+        let guaranteed = pstates.max;
+        let from = if boost.min == 0 { min } else { boost.min };
+        boost.min = match guaranteed.midpoint(min) {
+            half if from < half => half,
+            _ if from < guaranteed => guaranteed,
+            _ if from == guaranteed && max != guaranteed => max,
+            _ => {
+                boost.min = from;
+                return;
+            }
+        };
+        boost.last_update = now;
+        boost.min
     } else {
-        return;
-    }
-    let boosted = match *steps {
-        0 => min,
-        1 => min.midpoint(pstates.max.max(min)),
-        2 => pstates.max.max(min),
-        _ => max,
+        // intel_pstate_hwp_boost_down(): each call without IO puts the end off.
+        let expired = boost.min > 0 && now > boost.last_update + HOLD_NS;
+        boost.last_update = now;
+        if !expired {
+            return;
+        }
+        boost.min = 0;
+        min
     };
     // Only the register: the cached request keeps the minimum to go back to, which is worked out again here.
-    write_hwp(platform, cpu, boosted.min(max), max, 0, None);
+    write_hwp(platform, cpu, raised, max, 0, None);
 }
 
 /// intel_cpufreq: passive mode.
@@ -539,7 +571,8 @@ impl Driver for IntelCpufreq {
     }
 
     fn adjusts_performance(&self, platform: &Platform) -> bool {
-        platform.intel.hwp
+        // intel_cpufreq_adjust_perf() came with 5.11.
+        platform.intel.hwp && platform.since(Kernel::V5_15)
     }
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
@@ -564,26 +597,30 @@ impl Driver for IntelCpufreq {
         verify(platform, policy, limits);
     }
 
-    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32, relation: Relation) -> u32 {
+        let mut set = khz;
         for cpu in policy.online.clone() {
             let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
-            // Rounded up as for CPUFREQ_RELATION_L; the kernel rounds down for conservative's steps up, and to the
-            // closest for ondemand (intel_pstate_freq_to_hwp_rel()).
-            let target = pstates.level(khz).clamp(min, max);
+            let target = pstates.level(khz, relation).clamp(min, max);
+            // What intel_cpufreq_target() and intel_cpufreq_fast_switch() answer.
+            set = target * pstates.scaling;
             if platform.intel.hwp {
                 // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run above the target.
                 let strict = matches!(
                     policy.governor,
                     Governor::Userspace(_) | Governor::Powersave | Governor::Performance
                 );
-                write_hwp(platform, cpu, target, if strict { target } else { max }, target, None);
+                // intel_cpufreq_adjust_hwp() of 5.10 leaves the desired level alone.
+                let desired = if platform.since(Kernel::V5_15) { target } else { 0 };
+                write_hwp(platform, cpu, target, if strict { target } else { max }, desired, None);
             } else {
                 write_perf_ctl(platform, cpu, target);
             }
             let from = policy.current / pstates.scaling;
             trace_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
         }
+        set
     }
 
     fn switches_fast(&self, _platform: &Platform) -> bool {
@@ -598,8 +635,14 @@ impl Driver for IntelCpufreq {
         let cpu = policy.leader();
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
-        let top = pstates.top(platform);
-        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off, rounded up.
+        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off, rounded up. Up to 6.1 only where
+        // firmware has switched it off (global.turbo_disabled).
+        let off = if platform.before(Kernel::V6_12) {
+            firmware_disables_turbo(platform)
+        } else {
+            platform.intel.no_turbo
+        };
+        let top = if off { pstates.max } else { pstates.turbo };
         let scale =
             |value: u32| (u64::from(top) * u64::from(value)).div_ceil(u64::from(capacity.max(1))) as u32;
         let target = scale(target.min(capacity)).clamp(low, high);

@@ -31,8 +31,10 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
         return None;
     }
     let (base, ratio) = match platform.board.vendor {
-        Vendor::Intel => intel(platform)?,
-        Vendor::Amd => amd(platform)?,
+        // Since 5.7 on Intel's and since 5.11 on AMD's processors (arch/x86/kernel/smpboot.c, init_freq_invariance()).
+        Vendor::Intel if platform.since(Kernel::V5_10) => intel(platform)?,
+        Vendor::Amd if platform.since(Kernel::V5_15) => amd(platform)?,
+        _ => return None,
     };
     let turbo = (base * ratio / ONE) as u32;
     Some(FullSpeed { turbo, base: base as u32 })
@@ -58,12 +60,8 @@ fn amd(platform: &Platform) -> Option<(u64, u64)> {
     if board.access == CppcAccess::None {
         return None;
     }
-    let highest = if platform.is(Kernel::V6_1) {
-        // amd_get_highest_perf() of that kernel knows two families; for others it is the scale's end.
-        match (board.family, board.model) {
-            (0x17, 0x30..0x40 | 0x70..0x80) | (0x19, 0x20..0x30 | 0x40..0x70) => 166,
-            _ => 255,
-        }
+    let highest = if platform.before(Kernel::V6_12) {
+        u64::from(super::amd::highest_by_model(board))
     } else if board.cppc.iter().all(|cpu| cpu.highest == first.highest) {
         u64::from(first.highest)
     } else if board.family == 0x19 && (0x70..0x80).contains(&board.model) {

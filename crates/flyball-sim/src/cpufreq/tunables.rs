@@ -77,7 +77,10 @@ impl Tunables {
                 let value = number(text)?;
                 match name {
                     "sampling_rate" if u64::from(value) < least_rate => return Err(Errno::INVAL),
-                    "sampling_rate" => tunables.sampling_rate = u64::from(value),
+                    "sampling_rate" => {
+                        tunables.sampling_rate = u64::from(value);
+                        sample_soon(policies);
+                    }
                     "up_threshold" if (1..=100).contains(&value) => tunables.up_threshold = value,
                     "sampling_down_factor" if (1..=100_000).contains(&value) => {
                         // A period that is stretched now ends: sampling_down_factor_store() sets rate_mult back to 1
@@ -104,7 +107,10 @@ impl Tunables {
                 let value = number(text)?;
                 match name {
                     "sampling_rate" if u64::from(value) < least_rate => return Err(Errno::INVAL),
-                    "sampling_rate" => tunables.sampling_rate = u64::from(value),
+                    "sampling_rate" => {
+                        tunables.sampling_rate = u64::from(value);
+                        sample_soon(policies);
+                    }
                     // The two thresholds must not meet: one load would ask for a step up and a step down.
                     "up_threshold" if value <= 100 && value > tunables.down_threshold => {
                         tunables.up_threshold = value;
@@ -123,6 +129,17 @@ impl Tunables {
             _ => return Err(Errno::NOENT),
         }
         Ok(())
+    }
+}
+
+/// sampling_rate_store(): a new rate takes effect with the next update, not at the end of the old period.
+fn sample_soon(policies: &mut [Policy]) {
+    for policy in policies {
+        match &mut policy.governor {
+            Governor::Ondemand(governor) => governor.common.sample_soon(),
+            Governor::Conservative(governor) => governor.common.sample_soon(),
+            _ => {}
+        }
     }
 }
 

@@ -23,6 +23,8 @@ struct PerCpu {
 pub struct DbsCommon {
     cpus: Vec<PerCpu>,
     sampled: u64,
+    /// The next update samples whatever time has passed.
+    soon: bool,
     /// The highest load of the last sample as it was measured, without what a sleeper keeps from before, percent.
     pub measured: u32,
     /// Periods that the CPUs were idle beyond one; `None` if they were not.
@@ -33,12 +35,22 @@ impl DbsCommon {
     /// Starts sampling at `now` with the times that the CPUs have then.
     pub fn start(now: u64, times: impl Iterator<Item = CpuTimes>) -> DbsCommon {
         let cpus = times.map(|seen| PerCpu { seen, at: now, load: 0 }).collect();
-        DbsCommon { cpus, sampled: now, measured: 0, idle_periods: None }
+        DbsCommon { cpus, sampled: now, soon: false, measured: 0, idle_periods: None }
     }
 
     /// Whether a sample is due.
     pub fn due(&self, now: u64, period_us: u64) -> bool {
-        now.saturating_sub(self.sampled) >= period_us * 1000
+        self.soon || now.saturating_sub(self.sampled) >= period_us * 1000
+    }
+
+    /// gov_update_sample_delay(policy_dbs, 0), after a change of limits or of the sampling rate: the next update samples.
+    pub fn sample_soon(&mut self) {
+        self.soon = true;
+    }
+
+    /// Whether [`DbsCommon::sample_soon`] asked for the next sample.
+    pub fn is_soon(&self) -> bool {
+        self.soon
     }
 
     /// Forgets what CPUs did before `now` (a tunable changed what counts as idle).
@@ -59,6 +71,7 @@ impl DbsCommon {
         times: impl Iterator<Item = CpuTimes>,
     ) -> u32 {
         self.sampled = now;
+        self.soon = false;
         let period = period_us.max(1) * 1000;
         let mut highest = 0;
         (self.idle_periods, self.measured) = (None, 0);

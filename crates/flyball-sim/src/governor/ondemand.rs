@@ -68,8 +68,10 @@ impl Ondemand {
         table: &[u32],
         times: impl Iterator<Item = CpuTimes>,
     ) -> Option<Request> {
+        // od_dbs_update(): a delay that was set to 0 in the meantime makes it a sample, not the period's second part.
         if let Some((low, at)) = self.low
             && now >= at
+            && !self.common.is_soon()
         {
             self.low = None;
             return Some(Request::Frequency(low, Relation::High));

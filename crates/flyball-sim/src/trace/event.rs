@@ -56,6 +56,8 @@ impl Kind {
     /// Whether a kernel has it: Debian's have the rest on every machine.
     pub(crate) fn is_in(self, kernel: Kernel) -> bool {
         match self {
+            // amd-pstate came with 5.17.
+            Kind::AmdPerf => kernel >= Kernel::V6_1,
             Kind::AmdEpp => kernel >= Kernel::V6_18,
             Kind::AmdReq2 => kernel >= Kernel::V7_2,
             _ => true,
@@ -65,17 +67,18 @@ impl Kind {
     /// The number of its records: those of Debian's kernels where they were seen, their neighbours' otherwise.
     pub(crate) fn id(self, kernel: Kernel) -> u16 {
         let base = match kernel {
-            Kernel::V6_1 => 468,
             Kernel::V6_12 => 534,
             // Not seen: between its neighbours.
             Kernel::V6_18 => 530,
             Kernel::V7_2 => 527,
+            // 6.1's; those of older kernels were not seen.
+            _ => 468,
         };
         let amd = match kernel {
-            Kernel::V6_1 => 1218,
             Kernel::V6_12 => 1342,
             Kernel::V6_18 => 1380,
             Kernel::V7_2 => 1412,
+            _ => 1218,
         };
         match self {
             Kind::CpuFrequency => base,

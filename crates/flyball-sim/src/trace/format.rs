@@ -143,7 +143,7 @@ pub(crate) fn text(kind: Kind, kernel: Kernel) -> String {
     text.push('\n');
     let mut line = |(of, name, offset, size, signed): Field| {
         // Up to 6.1 plain char counts as signed.
-        let signed = if of == "char" && kernel == Kernel::V6_1 { 1 } else { signed };
+        let signed = if of == "char" && kernel < Kernel::V6_12 { 1 } else { signed };
         let _ = writeln!(text, "\tfield:{of} {name};\toffset:{offset};\tsize:{size};\tsigned:{signed};");
     };
     fields(kind, kernel).iter().copied().for_each(&mut line);
@@ -153,7 +153,7 @@ pub(crate) fn text(kind: Kind, kernel: Kernel) -> String {
 
 /// events/header_page.
 pub(crate) fn page(kernel: Kernel) -> String {
-    let signed = u8::from(kernel == Kernel::V6_1);
+    let signed = u8::from(kernel < Kernel::V6_12);
     format!(
         "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
          \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\

@@ -133,30 +133,41 @@ fn same_cache(world: &World, place: &Place) -> Vec<u32> {
     online_where(world, |other| other.llc == llc).collect()
 }
 
+fn has_dies(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V5_10)
+}
+
+fn has_clusters(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V6_1)
+}
+
 pub(super) static TOPOLOGY: &[Attribute] = &[
     ro("physical_package_id", |world, dir, out| line(out, place(world, dir)?.package)),
-    ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)),
+    // die_id and the names core_cpus, package_cpus and die_cpus came with 5.2, clusters with 5.16, ppin with 5.18
+    // (drivers/base/topology.c).
+    ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)).when(has_dies),
     ro("core_id", |world, dir, out| line(out, place(world, dir)?.core)),
     // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID where the kernel does not set
     // it.
     ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
         Vendor::Intel => line(out, place(world, dir)?.core),
         Vendor::Amd => line(out, 65535),
-    }),
+    })
+    .when(has_clusters),
     // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c, ppin_init()).
-    ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400),
+    ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400).when(has_clusters),
     ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
     ro("thread_siblings_list", |world, dir, out| list(world, dir, out, same_core)),
-    ro("core_cpus", |world, dir, out| mask(world, dir, out, same_core)),
-    ro("core_cpus_list", |world, dir, out| list(world, dir, out, same_core)),
+    ro("core_cpus", |world, dir, out| mask(world, dir, out, same_core)).when(has_dies),
+    ro("core_cpus_list", |world, dir, out| list(world, dir, out, same_core)).when(has_dies),
     ro("core_siblings", |world, dir, out| mask(world, dir, out, same_package)),
     ro("core_siblings_list", |world, dir, out| list(world, dir, out, same_package)),
-    ro("package_cpus", |world, dir, out| mask(world, dir, out, same_package)),
-    ro("package_cpus_list", |world, dir, out| list(world, dir, out, same_package)),
-    ro("die_cpus", |world, dir, out| mask(world, dir, out, same_die)),
-    ro("die_cpus_list", |world, dir, out| list(world, dir, out, same_die)),
-    ro("cluster_cpus", |world, dir, out| mask(world, dir, out, same_core)),
-    ro("cluster_cpus_list", |world, dir, out| list(world, dir, out, same_core)),
+    ro("package_cpus", |world, dir, out| mask(world, dir, out, same_package)).when(has_dies),
+    ro("package_cpus_list", |world, dir, out| list(world, dir, out, same_package)).when(has_dies),
+    ro("die_cpus", |world, dir, out| mask(world, dir, out, same_die)).when(has_dies),
+    ro("die_cpus_list", |world, dir, out| list(world, dir, out, same_die)).when(has_dies),
+    ro("cluster_cpus", |world, dir, out| mask(world, dir, out, same_core)).when(has_clusters),
+    ro("cluster_cpus_list", |world, dir, out| list(world, dir, out, same_core)).when(has_clusters),
 ];
 
 fn cppc(world: &World, dir: Dir) -> Answer<crate::board::Cppc> {
@@ -176,10 +187,13 @@ pub(super) static CPPC: &[Attribute] = &[
     ro("guaranteed_perf", |world, dir, out| line(out, cppc(world, dir)?.guaranteed))
         .when(|world, _| world.platform.since(Kernel::V6_12)),
     ro("highest_perf", |world, dir, out| line(out, cppc(world, dir)?.highest)),
-    ro("lowest_freq", |world, dir, out| line(out, cppc(world, dir)?.lowest_mhz)),
+    // The two frequencies came with 4.18 (drivers/acpi/cppc_acpi.c).
+    ro("lowest_freq", |world, dir, out| line(out, cppc(world, dir)?.lowest_mhz))
+        .when(|world, _| world.platform.since(Kernel::V4_19)),
     ro("lowest_nonlinear_perf", |world, dir, out| line(out, cppc(world, dir)?.lowest_nonlinear)),
     ro("lowest_perf", |world, dir, out| line(out, cppc(world, dir)?.lowest)),
-    ro("nominal_freq", |world, dir, out| line(out, cppc(world, dir)?.nominal_mhz)),
+    ro("nominal_freq", |world, dir, out| line(out, cppc(world, dir)?.nominal_mhz))
+        .when(|world, _| world.platform.since(Kernel::V4_19)),
     ro("nominal_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
     // Where firmware gives no register the kernel uses nominal (cppc_get_perf_ctrs()).
     ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
@@ -193,24 +207,33 @@ fn throttled(world: &World, dir: Dir) -> Answer<u64> {
     Ok(world.platform.chip.silicon().throttle_events(place.package as usize))
 }
 
+/// Times next to counts came with 5.6 (arch/x86/kernel/cpu/mce/therm_throt.c).
+fn has_times(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V5_10)
+}
+
 pub(super) static THROTTLE: &[Attribute] = &[
     ro("core_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
     ro("core_throttle_max_time_ms", |world, dir, out| {
         line(out, world.throttle_ms(place(world, dir)?.package).1)
     })
+    .when(has_times)
     .live(),
     ro("core_throttle_total_time_ms", |world, dir, out| {
         line(out, world.throttle_ms(place(world, dir)?.package).0)
     })
+    .when(has_times)
     .live(),
     ro("package_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
     ro("package_throttle_max_time_ms", |world, dir, out| {
         line(out, world.throttle_ms(place(world, dir)?.package).1)
     })
+    .when(has_times)
     .live(),
     ro("package_throttle_total_time_ms", |world, dir, out| {
         line(out, world.throttle_ms(place(world, dir)?.package).0)
     })
+    .when(has_times)
     .live(),
 ];
 
@@ -247,7 +270,8 @@ pub(super) static POWER: &[Attribute] = &[
             intel::store_epb(&mut world.platform, cpu, online, text)
         },
     )
-    .when(|world, _| world.platform.board.epb),
+    // Since 5.2 (arch/x86/kernel/cpu/intel_epb.c); before that only the register holds it.
+    .when(|world, _| world.platform.board.epb && world.platform.since(Kernel::V5_10)),
     rw(
         "pm_qos_resume_latency_us",
         |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {
@@ -311,6 +335,15 @@ fn idle_count(world: &World, dir: Dir) -> Answer<crate::cpu_state::IdleCount> {
     world.cpus[dir.index() as usize].idle.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)
 }
 
+fn has_newer_counts(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V5_10)
+}
+
+/// Up to 5.7 the governor is fixed, without `cpuidle_sysfs_switch` on the command line (drivers/cpuidle/sysfs.c).
+fn switches_governors(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V5_10)
+}
+
 pub(super) static IDLE_STATE: &[Attribute] = &[
     ro("name", |world, dir, out| line(out, idle_state(world, dir).map_or("POLL", |state| &state.name))),
     ro("desc", |world, dir, out| {
@@ -319,16 +352,20 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
     ro("latency", |world, dir, out| line(out, idle_state(world, dir).map_or(0, |state| state.latency_us))),
     ro("residency", |world, dir, out| {
         line(out, idle_state(world, dir).map_or(0, |state| state.residency_us))
-    }),
+    })
+    .when(|world, _| world.platform.since(Kernel::V4_19)),
     // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0 (drivers/cpuidle/poll_state.c).
     ro("power", |_, dir, out| line(out, if dir.minor() == 0 { u32::MAX } else { 0 })),
     ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
-    ro("rejected", |world, dir, out| line(out, idle_count(world, dir)?.rejected)).live(),
+    // `rejected` came with 5.10, `above` and `below` with 5.1, `default_status` with 5.6 (drivers/cpuidle/sysfs.c).
+    ro("rejected", |world, dir, out| line(out, idle_count(world, dir)?.rejected))
+        .when(has_newer_counts)
+        .live(),
     ro("time", |world, dir, out| line(out, idle_count(world, dir)?.time_ns / 1000)).live(),
-    ro("above", |world, dir, out| line(out, idle_count(world, dir)?.above)).live(),
-    ro("below", |world, dir, out| line(out, idle_count(world, dir)?.below)).live(),
+    ro("above", |world, dir, out| line(out, idle_count(world, dir)?.above)).when(has_newer_counts).live(),
+    ro("below", |world, dir, out| line(out, idle_count(world, dir)?.below)).when(has_newer_counts).live(),
     // CPUIDLE_FLAG_OFF is on none of the states that are modelled.
-    ro("default_status", |_, _, out| line(out, "enabled")),
+    ro("default_status", |_, _, out| line(out, "enabled")).when(has_newer_counts),
     rw(
         "disable",
         |world, dir, out| {
@@ -348,7 +385,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
 
 pub(super) static IDLE_GLOBAL: &[Attribute] = &[
     ro("current_driver", |world, _, out| line(out, world.platform.board.idle_driver)),
-    ro("available_governors", |_, _, out| line(out, "menu ")),
+    ro("available_governors", |_, _, out| line(out, "menu ")).when(switches_governors),
     rw(
         "current_governor",
         |_, _, out| line(out, "menu"),
@@ -356,7 +393,8 @@ pub(super) static IDLE_GLOBAL: &[Attribute] = &[
             // The only governor that is modelled.
             if trim(text) == b"menu" { Ok(()) } else { Err(Errno::INVAL) }
         },
-    ),
+    )
+    .when(switches_governors),
     ro("current_governor_ro", |_, _, out| line(out, "menu")),
 ];
 
@@ -469,6 +507,10 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             None => find(&global_folders(world), name),
         },
         Dir::Cpu(cpu) => match name {
+            // Up to 4.2 the policy is a directory of its own below its CPU (cpufreq_add_dev()).
+            "cpufreq" if world.platform.before(Kernel::V4_19) => {
+                world.cpufreq.policy_of(cpu).map(|policy| Node::Dir(Dir::Policy(policy.number)))
+            }
             "cpufreq" => world
                 .cpufreq
                 .policy_of(cpu)

@@ -66,10 +66,35 @@ fn caps(world: &World, dir: Dir) -> Answer<Caps> {
     Caps::of(&world.platform, policy(world, dir)?.number)
 }
 
+/// A write to a limit. Since 5.3 it is a request, which a work item applies; before, the write applies it, and is refused if
+/// minimum and maximum cross (store_one() and cpufreq_set_policy() of 4.19).
+fn store_limit(world: &mut World, dir: Dir, text: &[u8], is_max: bool) -> Answer {
+    let index = index(world, dir)?;
+    let mut request = world.cpufreq.policies[index].request;
+    // Not limited by what the processor can: the request is kept, verify() clips what comes of it.
+    if is_max {
+        request.1 = limit(world, text, i32::MAX)?;
+    } else {
+        request.0 = limit(world, text, 0)?;
+    }
+    let at_once = world.platform.before(Kernel::V5_10);
+    if at_once && request.0 > request.1 {
+        return Err(Errno::INVAL);
+    }
+    let World { cpufreq, platform, .. } = world;
+    cpufreq.policies[index].request = request;
+    if at_once {
+        cpufreq.refresh(platform, index);
+    } else {
+        cpufreq.request_changed(platform, index);
+    }
+    Ok(())
+}
+
 /// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request. -1 (all bits set) takes
 /// the request back (freq_qos_value_invalid() in include/linux/pm_qos.h, PM_QOS_DEFAULT_VALUE).
 fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
-    let value = if world.platform.is(Kernel::V6_1) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
+    let value = if world.platform.before(Kernel::V6_12) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
     match value as i32 {
         -1 => Ok(default),
         value if value < 0 => Err(Errno::INVAL),
@@ -132,23 +157,12 @@ pub(super) static POLICY: &[Attribute] = &[
     rw(
         "scaling_min_freq",
         |world, dir, out| line(out, policy(world, dir)?.min),
-        |world, dir, text| {
-            let index = index(world, dir)?;
-            // Not limited by what the processor can: the request is kept, verify() clips what comes of it.
-            world.cpufreq.policies[index].request.0 = limit(world, text, 0)?;
-            world.cpufreq.request_changed(&world.platform, index);
-            Ok(())
-        },
+        |world, dir, text| store_limit(world, dir, text, false),
     ),
     rw(
         "scaling_max_freq",
         |world, dir, out| line(out, policy(world, dir)?.max),
-        |world, dir, text| {
-            let index = index(world, dir)?;
-            world.cpufreq.policies[index].request.1 = limit(world, text, i32::MAX)?;
-            world.cpufreq.request_changed(&world.platform, index);
-            Ok(())
-        },
+        |world, dir, text| store_limit(world, dir, text, true),
     ),
     rw(
         "scaling_setspeed",
@@ -167,7 +181,7 @@ pub(super) static POLICY: &[Attribute] = &[
             if !matches!(world.cpufreq.policies[index].governor, Governor::Userspace(_)) {
                 return Err(Errno::INVAL);
             }
-            let speed = if world.platform.is(Kernel::V6_1) {
+            let speed = if world.platform.before(Kernel::V6_12) {
                 scan_unsigned(text)? as u32
             } else {
                 kstrtou32(text, 0)?
@@ -239,7 +253,7 @@ pub(super) static POLICY: &[Attribute] = &[
     // amd-pstate
     ro("amd_pstate_max_freq", |world, dir, out| {
         let caps = caps(world, dir)?;
-        line(out, caps.khz(caps.highest))
+        line(out, caps.highest_khz())
     })
     .when(|world, _| is_amd(world)),
     ro("amd_pstate_lowest_nonlinear_freq", |world, dir, out| {
@@ -247,13 +261,8 @@ pub(super) static POLICY: &[Attribute] = &[
         line(out, caps.khz(caps.lowest_nonlinear))
     })
     .when(|world, _| is_amd(world)),
-    ro("amd_pstate_highest_perf", |world, dir, out| {
-        let caps = caps(world, dir)?;
-        // As recorded: 6.12.107 shows each core's ranking, later kernels the level that stands for the highest
-        // frequency.
-        line(out, if world.platform.since(Kernel::V6_18) { caps.highest } else { caps.own })
-    })
-    .when(|world, _| is_amd(world)),
+    ro("amd_pstate_highest_perf", |world, dir, out| line(out, caps(world, dir)?.highest))
+        .when(|world, _| is_amd(world)),
     ro("amd_pstate_prefcore_ranking", |world, dir, out| line(out, caps(world, dir)?.own))
         .when(|world, _| is_amd(world) && shows_prefcore(world)),
     ro("amd_pstate_hw_prefcore", |world, dir, out| {
@@ -297,8 +306,11 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("base_frequency", |world, dir, out| {
         line(out, intel::base_frequency(&world.platform, policy(world, dir)?.number)?)
     })
+    // Since 4.20, and in RHEL 7.
     .when(|world, _| {
-        matches!(driver_name(world), "intel_pstate" | "intel_cpufreq") && world.platform.intel.hwp
+        matches!(driver_name(world), "intel_pstate" | "intel_cpufreq")
+            && world.platform.intel.hwp
+            && world.platform.kernel != Kernel::V4_19
     }),
 ];
 
@@ -312,7 +324,7 @@ pub(super) static GLOBAL: &[Attribute] = &[rw(
     "boost",
     |world, _, out| line(out, u8::from(world.platform.boost)),
     |world, _, text| {
-        let on = if world.platform.is(Kernel::V6_1) {
+        let on = if world.platform.before(Kernel::V6_12) {
             match scan_signed(text)? {
                 // sscanf("%d") and 0 or 1 alone (store_boost()).
                 0 => false,
@@ -363,6 +375,7 @@ pub(super) static STATS: &[Attribute] = &[
         Ok(())
     })
     .live(),
+    // Since 4.8 (drivers/cpufreq/cpufreq_stats.c).
     wo("reset", |world, dir, _| {
         let index = index(world, dir)?;
         let now = world.platform.now;
@@ -372,7 +385,8 @@ pub(super) static STATS: &[Attribute] = &[
             stats.last = now;
         }
         Ok(())
-    }),
+    })
+    .when(|world, _| world.platform.since(Kernel::V4_19)),
 ];
 
 /// Directories of tunables by their number.
@@ -466,7 +480,7 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
         "hwp_dynamic_boost",
         |world, _, out| line(out, u8::from(world.platform.intel.dynamic_boost)),
         |world, _, text| {
-            let value = if world.platform.is(Kernel::V6_1) {
+            let value = if world.platform.before(Kernel::V6_12) {
                 scan_unsigned(text).map_err(|_| Errno::INVAL)? as u32
             } else {
                 kstrtou32(text, 10)?
@@ -475,8 +489,12 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
             Ok(())
         },
     )
-    // Hidden in passive mode (intel_pstate_sysfs_hide_hwp_dynamic_boost()).
-    .when(|world, _| world.platform.intel.hwp && world.platform.intel.mode == intel::Mode::Active),
+    // Hidden in passive mode (intel_pstate_sysfs_hide_hwp_dynamic_boost()); not in RHEL 7.
+    .when(|world, _| {
+        world.platform.intel.hwp
+            && world.platform.intel.mode == intel::Mode::Active
+            && world.platform.since(Kernel::V4_19)
+    }),
 ];
 
 pub(super) static AMD_PSTATE: &[Attribute] = &[
@@ -519,6 +537,8 @@ fn has_stats(world: &World, number: u32) -> bool {
 pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     match dir {
         Dir::Cpufreq => match numbered(name, "policy") {
+            // Directories of policies came with 4.3; before, each is below its CPU.
+            Some(_) if world.platform.before(Kernel::V4_19) => None,
             Some(number) => world.cpufreq.index_of_policy(number).map(|_| Node::Dir(Dir::Policy(number))),
             None => TUNABLES
                 .iter()
@@ -536,7 +556,9 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
 pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
     match dir {
         Dir::Cpufreq => {
-            names.extend(world.cpufreq.policies.iter().map(|policy| format!("policy{}", policy.number)));
+            if world.platform.since(Kernel::V4_19) {
+                names.extend(world.cpufreq.policies.iter().map(|policy| format!("policy{}", policy.number)));
+            }
             names.extend((0..TUNABLES.len()).filter(|&n| in_use(world, n)).map(|n| TUNABLES[n].to_owned()));
         }
         Dir::Policy(number) if has_stats(world, number) => names.push("stats".to_owned()),

@@ -5,6 +5,7 @@ use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
     board::Vendor,
     errno::{Answer, Errno},
+    kernel::Kernel,
     text::{kstrtobool, kstrtou64, line},
     world::World,
 };
@@ -21,6 +22,10 @@ fn package_counter(world: &World) -> u32 {
 
 /// Zones with a package's counters: none where the register is missing.
 pub(super) fn packages(world: &World) -> u32 {
+    // intel_rapl knows AMD's processors since 5.11.
+    if world.platform.board.vendor == Vendor::Amd && world.platform.before(Kernel::V5_15) {
+        return 0;
+    }
     if world.platform.chip.read(0, package_counter(world)).is_ok() {
         world.platform.board.packages()
     } else {
@@ -146,7 +151,8 @@ fn store_power(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
     // powercap_sys.c answers EINVAL to every text that kstrtou64 refuses, ERANGE included.
     let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (_, _, divisor) = limit(world, dir)?;
-    let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000).min(0x7fff) as u64;
+    // rapl_write_data_raw() cuts what exceeds the field (`bits &= rpi->mask`): 4,096 W in eighths of a watt become 0.
+    let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000) as u64 & 0x7fff;
     write_limit(world, dir, 0x7fff << shift, raw << shift)
 }
 
@@ -219,7 +225,8 @@ pub(super) static ZONE: &[Attribute] = &[
         },
     ),
     // Readable by root only since 5.10: energy reveals what code computes (CVE-2020-8694).
-    ro("energy_uj", energy).mode(0o400).live(),
+    ro("energy_uj", energy).mode(0o400).when(|world, _| world.platform.since(Kernel::V5_10)).live(),
+    ro("energy_uj", energy).when(|world, _| world.platform.before(Kernel::V5_10)).live(),
     ro("max_energy_range_uj", range),
     ro("constraint_0_name", |_, _, out| line(out, "long_term")).when(limited),
     rw(
@@ -258,7 +265,8 @@ pub(super) static SUBZONE: &[Attribute] = &[
     }),
     // A subzone of this register has no limits, so there is nothing that could be enabled.
     rw("enabled", |_, _, out| line(out, 0), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
-    ro("energy_uj", energy).mode(0o400).live(),
+    ro("energy_uj", energy).mode(0o400).when(|world, _| world.platform.since(Kernel::V5_10)).live(),
+    ro("energy_uj", energy).when(|world, _| world.platform.before(Kernel::V5_10)).live(),
     ro("max_energy_range_uj", range),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];

@@ -14,7 +14,9 @@ const UNCORE_STATUS: u32 = 0x621;
 
 /// The uncore's clock can be set: through an MSR, or through TPMI clusters.
 pub(super) fn has_uncore(world: &World) -> bool {
+    // intel-uncore-frequency came with 5.6.
     world.platform.board.vendor == Vendor::Intel
+        && world.platform.since(Kernel::V5_10)
         && (world.platform.chip.read(0, UNCORE_LIMIT).is_ok() || clusters(world) > 0)
 }
 
@@ -102,7 +104,8 @@ pub(super) static UNCORE: &[Attribute] = &[
         line(out, (world.platform.chip.read(cpu, UNCORE_STATUS)? & 0x7f) * 100_000)
     })
     .mode(0o400)
-    .when(|world, _| world.platform.chip.read(0, UNCORE_STATUS).is_ok())
+    // Not in 5.15 and before (drivers/platform/x86/intel/uncore-frequency.c).
+    .when(|world, _| world.platform.since(Kernel::V6_1) && world.platform.chip.read(0, UNCORE_STATUS).is_ok())
     .live(),
 ];
 

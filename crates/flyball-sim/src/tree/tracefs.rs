@@ -116,7 +116,7 @@ fn instance_mut(world: &mut World, number: u8) -> Answer<&mut Instance> {
 
 /// Files that this kernel has: the size of sub-buffers can be seen since 6.8.
 fn top(kernel: Kernel) -> &'static [(&'static str, u16)] {
-    if kernel == Kernel::V6_1 { &TOP[..TOP.len() - 1] } else { &TOP }
+    if kernel < Kernel::V6_12 { &TOP[..TOP.len() - 1] } else { &TOP }
 }
 
 /// What `name` is in a directory.

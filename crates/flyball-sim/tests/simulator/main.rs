@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod amd_pstate;
 mod isst;
+mod old_kernels;
 mod properties;
 mod recorded;
 mod replay;

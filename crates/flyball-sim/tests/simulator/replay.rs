@@ -18,7 +18,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("acpi-cpufreq-6.12.txt", "cpuinfo_cur_freq", PORTS),
     ("acpi-cpufreq-6.1.txt", "cpuinfo_cur_freq", PORTS),
     ("acpi-cpufreq-6.1.txt", "scaling_setspeed: recorded '3301000'", BEFORE),
-    ("amd-cppc-6.1.txt", "scaling_setspeed: recorded '1099518'", BEFORE),
     ("amd-rome-prefcore-6.12.txt", "357: /sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq", LATE),
 ];
 

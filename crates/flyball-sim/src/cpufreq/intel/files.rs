@@ -56,13 +56,15 @@ pub(crate) fn store_status(
     text: &[u8],
 ) -> Answer {
     let old = platform.intel.mode;
+    // HWP cannot be switched off, so neither can the driver. Up to 5.8 it cannot go passive either
+    // (intel_pstate_unregister_driver()).
+    let held = platform.intel.hwp && platform.before(Kernel::V5_10);
     let mode = if streq(text, "off") {
         if old == Mode::Off {
             // Newer kernels take a second `off` for done, older ones for an invalid word.
             return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
         }
         if platform.intel.hwp {
-            // HWP cannot be switched off, so neither can the driver (intel_pstate_update_status).
             return Err(Errno::BUSY);
         }
         Mode::Off
@@ -75,6 +77,9 @@ pub(crate) fn store_status(
     };
     if mode == old {
         return Ok(());
+    }
+    if held {
+        return Err(Errno::BUSY);
     }
     // The old driver goes before the new one comes: two cannot be registered (EEXIST).
     if old != Mode::Off {
@@ -104,9 +109,11 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // Turbo that firmware has switched off cannot be switched on here; since 6.12 the attempt sets no_turbo.
-    let refused = firmware_disables_turbo(platform) && !value;
-    if refused && (platform.intel.no_turbo || platform.is(Kernel::V6_1)) {
+    // Turbo that firmware has switched off cannot be switched on here; up to 5.15 no value can be written then, later the
+    // attempt sets no_turbo.
+    let old = platform.before(Kernel::V6_1);
+    let refused = firmware_disables_turbo(platform) && (old || !value);
+    if refused && (platform.intel.no_turbo || old) {
         return Err(Errno::PERM);
     }
     let value = value || refused;
@@ -153,6 +160,11 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     // intel_pstate_get_epp(cpu, 0) reads the register, not the cached request.
     let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
     let table = platform.intel.epp_table;
+    if platform.before(Kernel::V5_10) {
+        // Ranges until 5.9 let numbers be written and read (HWP_EPP_*).
+        let index = table.iter().position(|&value| epp <= value).unwrap_or(3);
+        return Ok(EPP_WORDS[index + 1].to_owned());
+    }
     Ok(match table.iter().position(|&value| value == epp) {
         Some(index) => EPP_WORDS[index + 1].to_owned(),
         // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose `performance` is another
@@ -172,6 +184,7 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
         // 128 is the value at reset; a CPU with a policy has its own by now.
         Some(0) => platform.intel.cpus[cpu as usize].default_epp.unwrap_or(128),
         Some(index) => table[index - 1],
+        None if platform.before(Kernel::V5_10) => return Err(Errno::INVAL),
         // The whole text, not its first word: `128 x` is not a number.
         None => u8::try_from(kstrtou32(text, 10)?).map_err(|_| Errno::INVAL)?,
     };
@@ -179,8 +192,13 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word.
-    if platform.intel.mode == Mode::Active && matches!(policy.governor, Governor::Performance) && epp > 0 {
+    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word. 4.19 takes what the next change of the
+    // policy overwrites.
+    if platform.intel.mode == Mode::Active
+        && matches!(policy.governor, Governor::Performance)
+        && epp > 0
+        && platform.since(Kernel::V5_10)
+    {
         return Err(Errno::BUSY);
     }
     set_epp(platform, cpu, epp);

@@ -1,0 +1,151 @@
+//! What amd-pstate's files accept, and how the driver of a mode is registered: its store and show functions.
+
+use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, send};
+use crate::{
+    board::CppcAccess,
+    cpu_state::Cpu,
+    cpufreq::{
+        Cpufreq, Platform,
+        policy::{Governor, Policy},
+    },
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    text::{kstrtobool, kstrtou32, scan_word, streq},
+};
+
+/// Words of energy_performance_preference and their values, after `default`.
+const EPP_WORDS: [(&str, u8); 4] =
+    [("performance", 0), ("balance_performance", 128), ("balance_power", 191), ("power", 255)];
+
+/// energy_performance_preference of a CPU.
+pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
+    let state = &platform.amd.cpus[cpu as usize];
+    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there shows.
+    let epp = match platform.board.access {
+        CppcAccess::Msr if !platform.since(Kernel::V6_18) => {
+            PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?).epp
+        }
+        _ => state.cached.epp,
+    };
+    if state.raw {
+        return Ok(epp.to_string());
+    }
+    EPP_WORDS.iter().find(|(_, value)| *value == epp).map(|(word, _)| (*word).to_owned()).ok_or(Errno::INVAL)
+}
+
+/// energy_performance_available_preferences under this policy.
+pub(crate) fn available_epp(platform: &Platform, policy: &Policy) -> &'static str {
+    if matches!(policy.governor, Governor::Performance) {
+        "performance"
+    } else if platform.since(Kernel::V7_2) {
+        "default performance balance_performance balance_power power custom "
+    } else {
+        "default performance balance_performance balance_power power "
+    }
+}
+
+/// Writes energy_performance_preference.
+pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -> Answer {
+    let cpu = policy.leader();
+    let state = platform.amd.cpus[cpu as usize];
+    let new = platform.since(Kernel::V7_2);
+    let number = if new { kstrtou32(text, 0).ok() } else { None };
+    let (epp, raw) = if let Some(number) = number {
+        (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
+    } else {
+        // sscanf("%20s"): what follows the first word is not looked at.
+        let word = scan_word(text, 20)?;
+        let known =
+            |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
+        let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
+        (epp, false)
+    };
+    // amd_pstate_set_energy_pref_index(): EBUSY for anything but performance.
+    if epp > 0 && matches!(policy.governor, Governor::Performance) {
+        return Err(Errno::BUSY);
+    }
+    // Only once the write is accepted: a refused number must not change how the old value reads.
+    platform.amd.cpus[cpu as usize].raw = raw;
+    let request = PerfRequest { epp, ..state.cached };
+    send(platform, cpu, policy.boost, request);
+    Ok(())
+}
+
+/// Registers the driver of a mode at boot or after `disable`.
+pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
+    platform.amd.mode = mode;
+    let result = match mode {
+        Mode::Disable => Ok(()),
+        Mode::Active => cpufreq.register(platform, cpus, &AmdPstateEpp),
+        Mode::Passive | Mode::Guided => cpufreq.register(platform, cpus, &AmdPstate),
+    };
+    if result.is_err() {
+        platform.amd.mode = Mode::Disable;
+    }
+    result
+}
+
+/// Writes amd_pstate/status. The text is compared over its own length, which must be 6 or 7.
+pub(crate) fn store_status(
+    cpufreq: &mut Cpufreq,
+    platform: &mut Platform,
+    cpus: &[Cpu],
+    text: &[u8],
+) -> Answer {
+    let text = text.split(|&byte| byte == b'\n').next().unwrap_or(text);
+    if !(6..=7).contains(&text.len()) {
+        return Err(Errno::INVAL);
+    }
+    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which nothing leads.
+    if b"undefined".starts_with(text) {
+        return Ok(());
+    }
+    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word().as_bytes().starts_with(text)) else {
+        return Err(Errno::INVAL);
+    };
+    let old = platform.amd.mode;
+    if mode == old {
+        return Ok(());
+    }
+    // mode_state_machine[][]: all other changes unregister the driver.
+    let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
+    // The same driver: only autonomous selection changes (amd_pstate_change_mode_without_dvr_change).
+    if keeps(old) && keeps(mode) {
+        platform.amd.mode = mode;
+        for cpu in 0..platform.board.cpus() {
+            platform.chip.set_autonomous(cpu, mode == Mode::Guided);
+        }
+        return Ok(());
+    }
+    if old != Mode::Disable {
+        cpufreq.unregister(platform);
+    }
+    register(cpufreq, platform, cpus, mode)
+}
+
+/// Writes amd_pstate/dynamic_epp.
+pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
+    let on = if streq(text, "enabled") {
+        true
+    } else if streq(text, "disabled") {
+        false
+    } else {
+        kstrtobool(text)?
+    };
+    if platform.amd.mode == Mode::Disable {
+        // Seen on 7.2.13; in the other modes it is taken.
+        return Err(Errno::INVAL);
+    }
+    platform.amd.dynamic_epp = on;
+    if on {
+        // Without a charger or a chosen profile the balanced profile's preference applies, where the policy allows.
+        for index in 0..cpufreq.policies.len() {
+            let policy = &cpufreq.policies[index];
+            if !matches!(policy.governor, Governor::Performance) {
+                let epp: &[u8] = if platform.board.server { b"performance" } else { b"balance_performance" };
+                let _ = store_epp(platform, policy, epp);
+            }
+        }
+    }
+    Ok(())
+}
