@@ -45,6 +45,6 @@ pub use snapshot::{Entry, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
 pub use table::{TABLE, UnknownKnob, called};
 pub use target_error::TargetError;
-pub use topology::{CoreType, Cpu, Policy, Topology, driver_before_policies};
+pub use topology::{CoreType, Cpu, Policy, Topology};
 pub use value::{ReadError, Reading, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

@@ -97,6 +97,9 @@ pub struct Topology {
     pub cpus: BTreeMap<u32, Cpu>,
     /// Every cpufreq policy, by number; empty without a cpufreq driver.
     pub policies: Vec<Policy>,
+    /// The driver of a kernel whose policies are not where flyball looks ([`driver_before_policies`]).
+    #[serde(skip)]
+    pub driver_before_policies: Option<String>,
     /// NUMA nodes and their CPUs.
     pub nodes: BTreeMap<u32, CpuList>,
 }
@@ -123,7 +126,7 @@ pub(crate) const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/s
 
 /// The driver of a kernel before 4.3, which has no directory of policies: each CPU has its own
 /// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
-pub fn driver_before_policies(host: &dyn Host) -> Option<String> {
+fn driver_before_policies(host: &dyn Host) -> Option<String> {
     let driver = host.read(BEFORE_POLICIES).ok()?;
     Some(driver.trim().to_owned()).filter(|name| !name.is_empty())
 }
@@ -184,12 +187,16 @@ impl Topology {
             flags: info.flags,
             cpus,
             policies: Vec::new(),
+            driver_before_policies: None,
             nodes: BTreeMap::new(),
         };
         // Before the policies: cpufreq may be missing, and kinds and nodes are known without it.
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;
+        if topology.policies.is_empty() {
+            topology.driver_before_policies = driver_before_policies(host);
+        }
         Ok(topology)
     }
 
@@ -235,6 +242,7 @@ impl Topology {
             flags: BTreeSet::new(),
             cpus: (0..count).map(|number| (number, cpu(number))).collect(),
             policies: (0..count).map(policy).collect(),
+            driver_before_policies: None,
             nodes: BTreeMap::new(),
         }
     }

@@ -249,8 +249,12 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     let root = "/sys/devices/system/cpu/intel_uncore_frequency";
     let domains = facts.list(root);
     if domains.is_empty() {
-        return (facts.vendor == Vendor::Intel)
-            .then(|| unknown(facts.missing(root, "modprobe intel_uncore_frequency")));
+        // drivers/platform/x86/intel-uncore-frequency.c came with 5.6.
+        let remedy = match facts.kernel_version() {
+            Some(version) if version < (5, 6) => "Linux 5.6 or newer",
+            _ => "modprobe intel_uncore_frequency",
+        };
+        return (facts.vendor == Vendor::Intel).then(|| unknown(facts.missing(root, remedy)));
     }
     let mut shown = None;
     let mut unread = None;

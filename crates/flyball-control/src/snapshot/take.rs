@@ -263,7 +263,8 @@ impl Pass<'_> {
                     | Why::NoRegister { .. }
                     | Why::OtherVendor(_)
                     | Why::OtherModel { .. }
-                    | Why::NoCpufreq),
+                    | Why::NoCpufreq
+                    | Why::OldKernel),
                 )) => {
                     first.get_or_insert(why);
                 }
@@ -316,7 +317,7 @@ impl Pass<'_> {
                 // By address: the patterns are constants of the table, and comparing texts would cost as much as parsing.
                 let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
                 let Some(path) = pattern.path(topology, &place.at) else {
-                    return Attempt::absent(Why::NoCpufreq);
+                    return Attempt::absent(snapshot.why_no_policy());
                 };
                 self.file(topology, path, form, write, place)
             }

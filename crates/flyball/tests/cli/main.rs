@@ -15,6 +15,7 @@ mod hostile;
 mod house;
 mod measure;
 mod odd;
+mod old_kernels;
 mod packages;
 mod privileges;
 mod profiles;

@@ -99,6 +99,8 @@ fn a_kernel_before_policies_is_told_apart_from_one_without_a_driver() {
     let machine = Machine::bare();
     machine.put("cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
     assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["driver_before_policies"], "acpi-cpufreq");
+    let got = machine.expect(4, &["get", "governor", "--json"]).json();
+    assert!(got[0]["absent"].as_str().unwrap().contains("older than 4.3"), "{got}");
     let report = machine.run(&["doctor", "--json"]).json();
     let found = report["findings"].as_array().unwrap();
     let present = found.iter().find(|finding| finding["id"] == "driver.present").unwrap();

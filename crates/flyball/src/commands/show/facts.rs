@@ -61,12 +61,7 @@ impl Facts {
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
             kernel: flyball_control::doctor::kernel_release(host),
-            // Asked only without policies: it reads files that newer kernels do not have.
-            driver_before_policies: if topology.policies.is_empty() {
-                flyball_control::driver_before_policies(host)
-            } else {
-                None
-            },
+            driver_before_policies: topology.driver_before_policies.clone(),
             // CPUID leaf 1, ECX bit 31, which hypervisors set for their guests.
             virtual_machine: topology.flags.contains("hypervisor"),
             present: topology.present.clone(),
