@@ -203,7 +203,7 @@ impl World {
         platform.intel.forced = forced;
         // Without a preference HWP is left off unless firmware has switched it on (intel_pstate_init()).
         let wanted = platform.board.has("hwp_epp") && !boot.has("intel_pstate=no_hwp");
-        // Up to 5.8 passive mode does without HWP, and `active` is no word (intel_pstate_setup()).
+        // Up to 5.8 passive mode does without HWP, and `active` is not a word (intel_pstate_setup()).
         let old = platform.before(Kernel::V5_10);
         let passive = boot.mode("intel_pstate", &["passive", "active"]) == Some("passive");
         platform.intel.hwp = platform.board.hwp && if old { wanted && !passive } else { forced || wanted };

@@ -276,11 +276,11 @@ fn alike_writes_to_many_cpus_are_one_line() {
     };
     let folded = plan(&[]);
     assert_eq!(folded.len(), 2, "{folded:?}");
-    assert!(folded[1].contains("/policy{0-511}/scaling_governor  performance -> powersave"), "{folded:?}");
+    assert!(folded[1].contains("/policy{0-511}/scaling_governor  schedutil -> powersave"), "{folded:?}");
     assert_eq!(plan(&["--each"]).len(), 513);
     let few = plan(&["-c", "3-5,300"]);
     assert_eq!(few.len(), 5, "{few:?}");
-    assert!(few[4].contains("/policy300/scaling_governor  performance -> powersave"), "{few:?}");
+    assert!(few[4].contains("/policy300/scaling_governor  schedutil -> powersave"), "{few:?}");
 }
 
 #[test]

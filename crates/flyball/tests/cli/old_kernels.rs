@@ -19,7 +19,7 @@ impl Machine {
     fn run(&self, words: &[&str]) -> Ran {
         let journal = self.folder.path().join("journal");
         let journal = journal.to_str().unwrap();
-        flyball(&[&["-M", &self.machine, "--state-dir", journal], words].concat())
+        Ran::of(flyball!().args(["-M", &self.machine, "--state-dir", journal]).args(words))
     }
 
     fn get(&self, knobs: &[&str]) -> String {
