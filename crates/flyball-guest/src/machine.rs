@@ -76,10 +76,11 @@ impl Driver {
             Driver::Default => {
                 // amd-pstate stays away by default where the firmware names no preferred profile, as QEMU's does not
                 // (drivers/cpufreq/amd-pstate.c, amd_pstate_acpi_pm_profile_undefined). What a machine with a profile
-                // gets is asked for by name: active, but for servers before family 1Ah, from 6.5 on.
+                // gets is asked for by name: active from 6.5 on; servers from 6.13 on, if they are of family 1Ah or later.
                 let cppc =
                     matches!(spec.firmware.interface, InterfaceSpec::CppcMsr | InterfaceSpec::CppcShared);
-                let wanted = !spec.identity.server || spec.identity.family >= 0x1a;
+                let wanted = !spec.identity.server
+                    || spec.identity.family >= 0x1a && compare_versions(release, "6.13") != Ordering::Less;
                 if cppc && wanted && compare_versions(release, "6.5") == Ordering::Greater {
                     words.push("amd_pstate=active".into());
                 }
