@@ -19,6 +19,7 @@ mod cpulist;
 mod emulated;
 mod error;
 pub mod facts;
+pub mod isolation;
 pub mod isst;
 mod kept;
 mod live;

@@ -85,7 +85,7 @@ pub(super) fn read(
             'p' => match numbers::leading_number(&value) {
                 // Text without a number is 0 for strtol(3), and so refused with it.
                 0 => session.warn("Invalid pause interval, ignore\n"),
-                ms => options.pause = Duration::from_millis(ms.max(0).unsigned_abs()),
+                ms => options.pause = Duration::from_millis(u64::from(ms.max(0).unsigned_abs())),
             },
             'r' => match numbers::leading_number(&value) {
                 0 => session.warn("Invalid retry count, ignore\n"),

@@ -5,25 +5,25 @@ use crate::session::{Ended, Session};
 /// Most CPUs that one command line may name.
 const MOST_TARGETS: usize = 512;
 
-/// The number that a text starts with, as strtol(3) reads it.
-pub(super) fn leading_number(text: &str) -> i64 {
+/// The number that a text starts with, as strtol(3) reads it and the tool's `int` keeps it: the lower 32 bits.
+pub(super) fn leading_number(text: &str) -> i32 {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     // strtol(3) answers LONG_MAX for what does not fit.
     let value = digits[..end].parse::<i64>().unwrap_or(if end == 0 { 0 } else { i64::MAX });
-    if text.starts_with('-') { -value } else { value }
+    (if text.starts_with('-') { -value } else { value }) as i32
 }
 
-/// A number at the start of `text`, as strtoul(3) reads it into 32 bits, and what follows it.
-fn number(text: &str) -> (u64, &str) {
+/// A number at the start of `text`, as strtoul(3) reads it and the tool's `unsigned int` keeps it, and what follows it.
+fn number(text: &str) -> (u32, &str) {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
     let digits = start.strip_prefix(['-', '+']).unwrap_or(start);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     if end == 0 {
         return (0, text);
     }
-    (digits[..end].parse().unwrap_or(u64::MAX).min(u64::from(u32::MAX)), &digits[end..])
+    (digits[..end].parse::<u64>().unwrap_or(u64::MAX) as u32, &digits[end..])
 }
 
 /// Reads `--cpu`: `1,2,4..6,8-10`.
@@ -60,7 +60,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
             return None;
         }
         let (first, after) = number(rest);
-        cpus.push(first as u32);
+        cpus.push(first);
         if after.is_empty() {
             break;
         }
@@ -78,7 +78,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
             return None;
         }
         // `0-4294967295` must not take memory for all of them before it is refused.
-        cpus.extend((first + 1..=last).take(MOST_TARGETS + 1).map(|cpu| cpu as u32));
+        cpus.extend((first..=last).skip(1).take(MOST_TARGETS + 1));
         rest = match after.strip_prefix(',') {
             Some(next) => next,
             None if after.is_empty() => after,
@@ -100,6 +100,12 @@ mod tests {
         for bad in ["0-x", "3-1", "-1", "1.2", "a", "1-2x", "4-4"] {
             assert_eq!(targets(bad), None, "{bad}");
         }
+        // The tool keeps the lower 32 bits of what strtoul(3) read, which is its greatest number for what does not fit.
+        assert_eq!(targets("4294967296,4294967299"), Some(vec![0, 3]));
+        assert_eq!(targets("99999999999999999999"), Some(vec![u32::MAX]));
+        assert_eq!(targets("2-4294967300"), Some(vec![2, 3, 4]));
+        assert_eq!(leading_number("4294967296 s"), 0);
+        assert_eq!(leading_number("-4294967295"), 1);
         assert!(targets("0-4294967295").is_some_and(|cpus| cpus.len() > MOST_TARGETS));
     }
 

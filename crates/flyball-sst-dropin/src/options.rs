@@ -59,7 +59,8 @@ fn decimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u32, End
         return Err(malformed(session, name, text));
     }
     // check_optarg() looks at each digit, so that an empty text passes, and atoi() makes 0 of it.
-    Ok(if text.is_empty() { 0 } else { text.parse().unwrap_or(u32::MAX) })
+    // atoi() is strtol(3), which ends at LONG_MAX, cut to 32 bits.
+    Ok(if text.is_empty() { 0 } else { text.parse::<i64>().unwrap_or(i64::MAX) as u32 })
 }
 
 fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64, Ended> {
@@ -95,6 +96,8 @@ pub(super) fn read(
         let skylake = session.model.is_skylake_based();
         // 255 is the tool's "not given".
         let known = |value: u32| (value != 255).then_some(value);
+        // And -1 is that of the classes' options.
+        let given = |value: u32| (value != u32::MAX).then_some(value);
         match letter {
             'a' => options.auto = true,
             'h' => options.help = true,
@@ -111,12 +114,12 @@ pub(super) fn read(
                 };
                 options.kinds = Some(kind.1);
             }
-            'c' => options.clos = Some(decimal(session, "clos", &text)?),
+            'c' => options.clos = given(decimal(session, "clos", &text)?),
             'd' => options.desired = Some(decimal(session, "desired", &text)?),
             'n' => options.min = Some(decimal(session, "min", &text)?),
             'm' => options.max = Some(decimal(session, "max", &text)?),
             'e' => {
-                options.epp = Some(decimal(session, "epp", &text)?);
+                options.epp = given(decimal(session, "epp", &text)?);
                 if skylake {
                     session.error("epp can't be specified on this platform");
                     return Err(Ended(0));
@@ -130,7 +133,7 @@ pub(super) fn read(
                 }
             }
             _ => {
-                options.weight = Some(decimal(session, "weight", &text)?);
+                options.weight = given(decimal(session, "weight", &text)?);
                 if skylake {
                     session.error("weight can't be specified on this platform");
                     return Err(Ended(0));

@@ -12,11 +12,12 @@ mod windows;
 
 use std::{collections::HashMap, sync::Arc};
 
+use flyball_host::isolation::Isolation;
+
 use crate::{
     clock::Clock,
     event_names::{NameId, Names},
     events::{BY_NAME, Event, NamedRow},
-    isolation::Isolation,
     record::Record,
 };
 
@@ -162,10 +163,11 @@ pub struct Diagnoser {
     first: Option<u64>,
     last: u64,
     limited: Vec<LimitEvent>,
-    /// Names of passed-through events, the rows of those that report heat, and by CPU their place in `limited`.
+    /// Names of passed-through events, and the rows of those that report heat.
     names: Arc<Names>,
     hot: HashMap<NameId, Option<&'static NamedRow>>,
-    hot_places: HashMap<(NameId, u32), usize>,
+    /// Where the last event of a CPU and meaning is in `limited`.
+    limited_places: HashMap<(Option<u32>, String), usize>,
     siblings: Vec<(u32, u32)>,
     isolation: Option<Isolation>,
 }
@@ -185,7 +187,7 @@ impl Diagnoser {
             limited: Vec::new(),
             names: Arc::default(),
             hot: HashMap::new(),
-            hot_places: HashMap::new(),
+            limited_places: HashMap::new(),
             siblings,
             isolation: None,
         }
@@ -326,13 +328,22 @@ impl Diagnoser {
         }
     }
 
+    /// An event that says that something limits a CPU, or any. One finding for as long as it repeats: the governor of a hot
+    /// thermal zone reports its trip point at each poll, and the driver of a cooling device may send ten events a second.
     fn limit(&mut self, time: u64, cpu: Option<u32>, what: String) {
-        if self.limited.len() < KEPT {
-            self.limited.push(LimitEvent { time, end: time, count: 1, cpu, what });
+        let key = (cpu, what);
+        let place = self.limited_places.get(&key).copied();
+        if let Some(limited) = place.and_then(|place| self.limited.get_mut(place))
+            && time.saturating_sub(limited.end) <= STILL_HOT
+        {
+            (limited.end, limited.count) = (time.max(limited.end), limited.count + 1);
+        } else if self.limited.len() < KEPT {
+            self.limited.push(LimitEvent { time, end: time, count: 1, cpu, what: key.1.clone() });
+            self.limited_places.insert(key, self.limited.len() - 1);
         }
     }
 
-    /// An event that is passed through by its name: the driver of a cooling device may send ten a second.
+    /// An event that is passed through by its name.
     fn other(&mut self, time: u64, cpu: u32, name: NameId) {
         let names = &self.names;
         // Names without a row are kept as well, so that each is looked up once per trace.
@@ -341,15 +352,7 @@ impl Diagnoser {
             BY_NAME.iter().find(|row| row.name == name)
         });
         let Some(row) = *row else { return };
-        let place = self.hot_places.get(&(name, cpu)).copied();
-        if let Some(limited) = place.and_then(|place| self.limited.get_mut(place))
-            && time.saturating_sub(limited.end) <= STILL_HOT
-        {
-            (limited.end, limited.count) = (time.max(limited.end), limited.count + 1);
-        } else if self.limited.len() < KEPT {
-            self.hot_places.insert((name, cpu), self.limited.len());
-            self.limit(time, row.about_cpu.then_some(cpu), row.meaning.to_owned());
-        }
+        self.limit(time, row.about_cpu.then_some(cpu), row.meaning.to_owned());
     }
 
     /// Time between the decisions of a CPU; a record's counters cover the time since the one before. `false` for a

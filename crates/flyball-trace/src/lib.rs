@@ -24,7 +24,6 @@ mod format;
 mod histogram;
 pub mod html;
 mod input;
-mod isolation;
 #[cfg(feature = "live")]
 pub mod live;
 mod machine;
@@ -48,9 +47,9 @@ pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
 pub use event_names::{NameId, Names};
 pub use events::{AmdEpp, AmdPerf, AmdReq2, AmdRequest, Event, IntelSample, Switch};
+pub use flyball_host::isolation::Isolation;
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
-pub use isolation::{CpuRanges, Isolation};
 pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use page::{Entries, Entry, Missed, Page, PageCursor};

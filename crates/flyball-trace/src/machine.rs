@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::isolation::{Isolation, words};
+use flyball_host::isolation::{Isolation, LastCpu, command_line_words};
 
 /// The machine of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Machine {
     /// /sys/devices/system/cpu/nohz_full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tickless: Option<String>,
-    /// /sys/devices/system/cpu/possible; `present` of a recording that lacks it.
+    /// /sys/devices/system/cpu/possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub possible: Option<String>,
     /// /sys/devices/system/cpu/online when the recording began.
@@ -72,12 +72,11 @@ impl Machine {
         if self.command_line.is_none() && self.tickless.is_none() {
             return None;
         }
-        let last = |list: &str| list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok();
-        // For `N` and `all` in lists of the command line.
-        let last = self.possible.as_deref().and_then(last).unwrap_or(crate::record::MOST_CPUS - 1);
+        let last = LastCpu::of(self.possible.as_deref(), self.online.as_deref())
+            .unwrap_or(LastCpu { cpu: crate::record::MOST_CPUS - 1, is_exact: false });
         let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
-            Some(list) => isolation.with_tickless(list, last),
+            Some(list) => isolation.with_tickless(list),
             None => isolation,
         })
     }
@@ -108,7 +107,7 @@ impl Machine {
                 .iter()
                 .any(|known| if known.ends_with('.') { name.starts_with(known) } else { name == *known })
         };
-        words(command_line).filter(telling).collect::<Vec<_>>().join(" ")
+        command_line_words(command_line).filter(telling).collect::<Vec<_>>().join(" ")
     }
 }
 

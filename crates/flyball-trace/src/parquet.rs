@@ -90,6 +90,7 @@ impl ParquetFile {
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let row = Row {
             time: record.time,
+            // pstate_sample has no field for the CPU: its counters are read on the CPU that it is about.
             cpu: record.cpu,
             pid: record.pid,
             comm: record.comm,
@@ -101,6 +102,8 @@ impl ParquetFile {
         };
         let row = match &record.event {
             Event::AmdPerf(event) => Row {
+                // The thread of a governor makes requests for other CPUs: the row is about the one whose counters it has.
+                cpu: event.cpu,
                 level: event.des,
                 khz: event.khz,
                 counters: [event.mperf, event.aperf, event.tsc],

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
+use flyball_host::{
+    CpuList,
+    isolation::{self, Isolation, LastCpu},
+    msr::MSR_PM_ENABLE,
+};
 
 use super::{Answer, Check, Facts, Fix, Group, Unseen, fault, note, ok, unknown, warning};
 use crate::Id;
@@ -12,7 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.nohz-full",
         group: Group::Conflicts,
         why: "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
-        looks: "nohz_full=, isolcpus= and rcu_nocbs= on the command line, cpu/nohz_full, driver, mode and HWP; with --trace the \
+        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, driver, governor and HWP; with --trace the \
             driver's decisions",
         covers: &[],
         run: nohz_full,
@@ -21,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.observer",
         group: Group::Conflicts,
         why: "Reading a register of a tickless CPU interrupts it, so that a benchmark there can measure its observer.",
-        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, the packages, the kernel's release",
+        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, the packages, the kernel's release",
         covers: &[],
         run: observer,
     },
@@ -35,47 +39,30 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A list of CPUs on the command line, without the flags before it: `isolcpus=domain,managed_irq,3-5`.
-fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
-    let text = facts.parameter(name)?.trim_matches('"');
-    // bitmap_parselist takes `all` and `N` for the last CPU (Documentation/admin-guide/kernel-parameters.rst).
-    let last = facts.present.iter().last().unwrap_or(0);
-    let starts = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) || matches!(*part, "all" | "N");
-    let mut cpus = CpuList::new();
-    for part in text.split(',').filter(starts) {
-        let part = part.replace("all", &format!("0-{last}")).replace('N', &last.to_string());
-        cpus.extend(part.parse::<CpuList>().ok()?.iter());
-    }
-    Some(cpus)
-}
-
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
 /// CPUs that the kernel keeps free of other work.
 struct CpusApart {
     isolated: CpuList,
-    /// The tickless CPUs, as the kernel reports them.
-    actual: Option<CpuList>,
-    /// The tickless CPUs that the command line asks for.
-    requested: Option<CpuList>,
+    tickless: CpuList,
+    /// The tickless CPUs that the kernel reports; `None` where it has no such file.
+    reported: Option<CpuList>,
 }
 
 impl CpusApart {
-    fn of(facts: &Facts) -> CpusApart {
-        let list = listed(facts, "isolcpus").unwrap_or_default();
-        let words: Vec<&str> = facts.parameter("isolcpus").unwrap_or_default().split(',').collect();
-        let has = |flag: &str| words.contains(&flag);
-        // isolcpus=nohz makes its own list tickless; of its flags only `domain`, which is meant where there is none, isolates
-        // (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
-        let requested = if has("nohz") { Some(list.clone()) } else { listed(facts, "nohz_full") };
-        let isolates = has("domain") || !(has("nohz") || has("managed_irq"));
-        let isolated = if isolates { list } else { CpuList::new() };
-        // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
-        let actual = facts.read(NOHZ_FULL).ok().map(|text| match text.trim() {
-            "" | "(null)" => CpuList::new(),
-            list => list.parse().unwrap_or_default(),
-        });
-        CpusApart { isolated, actual, requested }
+    fn of(facts: &Facts, cmdline: &str) -> CpusApart {
+        let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
+        let asked = LastCpu::of(list("possible").as_deref(), list("present").as_deref())
+            .map(|last| Isolation::of_command_line(cmdline, last))
+            .unwrap_or_default();
+        let reported = list("nohz_full").and_then(|text| isolation::reported(&text));
+        // What the kernel made of the parameter: it refuses some lists.
+        let isolated = list("isolated").and_then(|text| isolation::reported(&text));
+        CpusApart {
+            isolated: isolated.unwrap_or(asked.isolated),
+            tickless: reported.clone().unwrap_or(asked.tickless),
+            reported,
+        }
     }
 }
 
@@ -84,8 +71,8 @@ fn observer(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
     };
-    let CpusApart { isolated, actual, requested } = CpusApart::of(facts);
-    let apart = actual.or(requested).unwrap_or_default().union(&isolated).intersection(&facts.present);
+    let CpusApart { isolated, tickless, .. } = CpusApart::of(facts, cmdline);
+    let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         let what = "no CPU is isolated or tickless, so that reading meters interrupts none that must not be";
         return Some(ok(what).seen("/proc/cmdline", shorten(cmdline)));
@@ -117,62 +104,87 @@ fn observer(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick, and
-/// with RCU callbacks offloaded, nothing calls it while one task runs, and the CPU keeps whatever speed it had; which of
-/// these conditions hold decides between fault and note.
+/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick nothing
+/// calls it while one task runs, and the CPU keeps whatever speed it had. `rcu_nocbs=` changes nothing of that: the
+/// kernel offloads the callbacks of tickless CPUs in any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
 fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
     };
-    let file = NOHZ_FULL;
-    let CpusApart { isolated, actual, requested } = CpusApart::of(facts);
-    let tickless = actual.clone().or(requested.clone()).unwrap_or_default();
-    let place = |answer: Answer| match &actual {
-        Some(cpus) if cpus.is_empty() => answer.seen(file, "none"),
-        Some(cpus) => answer.seen(file, cpus.to_string()),
+    let CpusApart { isolated, tickless, reported } = CpusApart::of(facts, cmdline);
+    let place = |answer: Answer| match &reported {
+        Some(cpus) if cpus.is_empty() => answer.seen(NOHZ_FULL, "none"),
+        Some(cpus) => answer.seen(NOHZ_FULL, cpus.to_string()),
         None => answer.seen("/proc/cmdline", shorten(cmdline)),
     };
     if tickless.is_empty() {
-        let ignored = requested.is_some_and(|cpus| !cpus.is_empty());
-        return Some(place(if ignored {
-            note("nohz_full is on the command line, but this kernel is built without it")
-                .seen("/proc/cmdline", shorten(cmdline))
-        } else {
-            ok("no CPU is tickless (nohz_full)")
-        }));
+        let asked = facts.parameter("nohz_full").is_some_and(|list| !list.is_empty());
+        let refused = reported.is_some();
+        return Some(match asked {
+            true => not_tickless(place, refused).seen("/proc/cmdline", shorten(cmdline)),
+            false => place(ok("no CPU is tickless (nohz_full)")),
+        });
     }
-    let offloaded = listed(facts, "rcu_nocbs").unwrap_or_default();
-    // On a CPU that is not isolated, the scheduler's wake-ups of other tasks run the driver's callback.
-    let risky = tickless.intersection(&isolated).difference(&offloaded);
     let Some(driver) = facts.driver() else {
         return Some(unknown(format!("CPUs {tickless} are tickless; the cpufreq driver is unknown")));
     };
-    let seen = |answer: Answer| {
-        place(answer)
-            .seen("isolcpus", if isolated.is_empty() { "none".to_owned() } else { isolated.to_string() })
-            .seen("rcu_nocbs", if offloaded.is_empty() { "none".to_owned() } else { offloaded.to_string() })
-    };
     // Only intel_pstate's own algorithm needs the scheduler's callback on the CPU itself (intel_pstate_update_util). With
     // hardware P-states the processor chooses, and governors of other drivers also run on callbacks from other CPUs.
-    let needs_callback = driver == "intel_pstate" && !hardware_chooses(facts);
-    Some(if needs_callback && !risky.is_empty() {
-        seen(fault(format!(
-            "CPUs {risky} are isolated and tickless without rcu_nocbs, and {driver} changes their speed only when the scheduler calls \
-             it there"
-        )))
-        .fix(Fix::KernelParameter(format!(
-            "add rcu_nocbs={tickless}; or use hardware P-states, or intel_pstate=passive with a fixed frequency"
-        )))
-    } else if needs_callback {
+    if driver != "intel_pstate" || hardware_chooses(facts) {
+        return Some(place(ok(format!("CPUs {tickless} are tickless, and {driver} needs no tick"))));
+    }
+    // Under `performance` intel_pstate_set_policy() sets the P-state at once, for these CPUs, since 4.9.
+    let sets_at_once = facts.kernel_version().is_none_or(|version| version >= (4, 9));
+    let performance = facts.cpus_with("scaling_governor", "performance");
+    let depending = if sets_at_once { tickless.difference(&performance) } else { tickless.clone() };
+    let risky = depending.intersection(&isolated);
+    let seen = |answer: Answer| {
+        place(answer)
+            .seen("isolated", if isolated.is_empty() { "none".to_owned() } else { isolated.to_string() })
+            .seen(
+                "scaling_governor",
+                if performance.is_empty() {
+                    "none with performance".to_owned()
+                } else {
+                    format!("performance on CPUs {performance}")
+                },
+            )
+    };
+    // On a CPU that is not isolated, the scheduler's wake-ups of other tasks run the driver's callback.
+    Some(if !risky.is_empty() {
+        let answer = seen(fault(format!(
+            "CPUs {risky} are isolated and tickless, and {driver} changes their speed only when the scheduler calls it there"
+        )));
+        match sets_at_once {
+            true => answer.set(Id::Governor, "performance"),
+            false => answer.fix(Fix::KernelParameter(
+                "add intel_pstate=passive, and set a fixed frequency; from kernel 4.9 on governor=performance is enough".to_owned(),
+            )),
+        }
+    } else if !depending.is_empty() {
         seen(note(format!(
-            "CPUs {tickless} are tickless, and {driver} changes their speed only when the scheduler calls it there; a trace shows \
+            "CPUs {depending} are tickless, and {driver} changes their speed only when the scheduler calls it there; a trace shows \
              whether it does (--trace)"
         )))
-    } else if risky.is_empty() {
-        seen(ok("RCU callbacks of tickless CPUs run on other CPUs, and the driver needs no tick"))
     } else {
-        seen(note(format!("CPUs {risky} are isolated and tickless, without rcu_nocbs")))
-            .fix(Fix::KernelParameter(format!("add rcu_nocbs={tickless}")))
+        seen(ok(format!(
+            "CPUs {tickless} are tickless; under performance {driver} sets their speed without the tick"
+        )))
+    })
+}
+
+/// `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only (drivers/base/cpu.c).
+fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
+    place(match has_file {
+        true => note("nohz_full is on the command line, but the kernel refused its list").fix(
+            Fix::KernelParameter(
+                "name only possible CPUs in nohz_full=, and the same as in isolcpus=nohz,".to_owned(),
+            ),
+        ),
+        false => note(
+            "nohz_full is on the command line, but no CPU is tickless: the kernel lacks CONFIG_NO_HZ_FULL, or \
+            it refused the list",
+        ),
     })
 }
 
@@ -303,28 +315,33 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         .collect();
     let found = ["intel_idle.max_cstate", "processor.max_cstate"].into_iter().find_map(|name| {
         let value = facts.parameter(name)?;
-        // 0 switches intel_idle off altogether: what runs then is acpi_idle with its own limit.
         let limit = value.parse::<usize>().ok()?;
-        let reached = match limit {
-            0 => name == "intel_idle.max_cstate" && driver != "intel_idle",
-            // A driver has at most 10 states with polling (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
-            _ => names.len() <= limit && limit < 9,
+        let is_own = name.starts_with("intel_idle") == (driver == "intel_idle");
+        let reached = match (name, limit) {
+            // Switches intel_idle off altogether: what runs then is acpi_idle with its own limit.
+            ("intel_idle.max_cstate", 0) => driver != "intel_idle",
+            // Both drivers stop after that many states, acpi_idle after one if it is 0. With fewer states the limit was not
+            // reached; and a driver has at most 10 with polling (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
+            _ => is_own && limit < 9 && names.len() == limit.max(1),
         };
-        let concerns = limit == 0 || name.starts_with("intel_idle") == (driver == "intel_idle");
-        (reached && concerns).then(|| format!("{name}={value}"))
+        reached.then(|| format!("{name}={value}"))
     });
     let parameter = found.or_else(|| {
         let value = facts.parameter("idle")?;
         matches!(value, "halt" | "nomwait" | "poll").then(|| format!("idle={value}"))
     })?;
+    // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones turbo.
+    let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));
     let what = match names.last() {
-        Some(deepest) => {
+        Some(deepest) if shallow => {
             format!("{parameter} on the command line limits idle states: the deepest is {deepest}")
+        }
+        // The driver's table may end there by itself: Skylake servers have C1, C1E and C6.
+        Some(deepest) => {
+            format!("{parameter} on the command line would hide idle states deeper than {deepest}")
         }
         None => format!("{parameter} on the command line limits idle states: there is none but polling"),
     };
-    // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones turbo.
-    let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));
     let answer = if shallow { warning(what) } else { note(what) };
     Some(
         answer

@@ -6,7 +6,7 @@
 use flyball_host::{CpuList, Epp};
 
 use super::{Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
-use crate::{At, Id, ReadError, ResolveError, Value, Wanted, knob::order::keeps_policies};
+use crate::{At, Id, ReadError, Reading, ResolveError, Value, Vendor, Wanted, knob::order::keeps_policies};
 
 impl Planner<'_> {
     /// Applies every rule.
@@ -30,8 +30,9 @@ impl Planner<'_> {
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
         // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no other
-        // driver can run the processor then.
-        if mode == "off" && self.snapshot.topology().flags.contains("hwp_epp") {
+        // driver can run the processor then. The processor's flags do not say whether HWP is on: intel_pstate=no_hwp
+        // leaves it off, and firmware may have switched it on without EPP (intel_pstate_init).
+        if mode == "off" && self.has_preferences()? {
             self.refuse(Refusal::DriverOffUnderHwp);
             return Ok(());
         }
@@ -66,6 +67,13 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Whether a policy has preferences: of intel_pstate, whether HWP is on (`hwp_cpufreq_attrs`).
+    fn has_preferences(&self) -> Result<bool, ReadError> {
+        let mut policies = self.snapshot.entries(Id::AvailableEpp)?;
+        Ok(policies
+            .any(|(_, entry)| entry.is_some_and(|entry| matches!(entry.reading, Ok(Reading::Value { .. })))))
+    }
+
     /// A policy whose CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and goes with the driver:
     /// cpufreq_unregister_driver removes inactive policies as well. What was set there cannot be saved before. Bringing the CPU
     /// online to look is left to the user: it may be offline for its heat, its faults or its Speed Select level.
@@ -91,18 +99,23 @@ impl Planner<'_> {
             Some(mode) => mode == "active",
             None => chooses_by_itself(self.snapshot)?,
         };
+        let topology = self.snapshot.topology();
+        // Without EPP intel_pstate writes the bias, under any governor (intel_pstate_set_energy_pref_index).
+        let writes_bias = topology.vendor == Vendor::Intel
+            && !topology.flags.is_empty()
+            && !topology.flags.contains("hwp_epp");
         for want in self.wants_of(Id::Epp) {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
-            // `default` is the number that firmware had chosen (cpudata->epp_default). It may be 0, which the driver
-            // takes under any governor: only the write shows.
+            // `default` is the number that firmware had chosen (cpudata->epp_default): usually 128, which both drivers
+            // refuse. Where it is 0, `performance` is the same number.
             let gentle = match &want.value {
-                Some(Value::Word(word)) => !matches!(word.as_str(), "performance" | "default"),
+                Some(Value::Word(word)) => word != "performance",
                 Some(Value::Epp(Epp(number))) => *number > 0,
                 _ => false,
             };
             let judged = !self.is_only_present(Id::Governor, &want.place.at);
-            if active && governor == "performance" && gentle && judged {
+            if active && governor == "performance" && gentle && judged && !writes_bias {
                 self.contradicted.insert((want.knob, want.place.at.clone()));
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }

@@ -158,7 +158,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::DriverOffUnderHwp => f.write_str(
                 "driver-mode=off: intel_pstate cannot be switched off while hardware P-states (HWP) are on (EBUSY); \
-                 boot with intel_pstate=disable instead",
+                 boot with intel_pstate=no_hwp, or with intel_pstate=disable for another driver",
             ),
             Refusal::NoPolicies { from, mode } => {
                 write!(f, "{from}: with driver-mode={mode} there are no policies")

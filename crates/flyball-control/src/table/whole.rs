@@ -45,7 +45,7 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         accepts: "active, passive, or guided and disable (amd-pstate), or off (intel_pstate)",
         ends: Ends::None,
         check: Check::DriverMode,
-        judged_by: &[Id::Driver],
+        judged_by: &[Id::Driver, Id::AvailableEpp],
         appears_with: &[],
         narrower: None,
         saved: Saved::Always,

@@ -645,6 +645,28 @@ fn couplings_are_refused_before_the_first_write() {
     assert!(kernel.writes().is_empty());
 }
 
+/// Both drivers refuse firmware's preference under `performance`, unless it is 0.
+#[test]
+fn the_default_preference_is_refused_under_performance() {
+    for driver in [Driver::AmdPstate, Driver::IntelPstate] {
+        let kernel = Kernel::new(driver, 4, 1, 0);
+        (0..4).for_each(|cpu| {
+            kernel.poke(&format!("cpufreq/policy{cpu}/scaling_governor"), "powersave").unwrap();
+        });
+        let planned = |words: &[&str]| {
+            let intent = Intent::from_arguments(words, None).unwrap();
+            plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent)
+        };
+        assert!(planned(&["epp=default"]).is_ok(), "{driver:?}");
+        match planned(&["governor=performance", "epp=default"]) {
+            Err(PlanError::Refused(refusals)) => {
+                assert!(matches!(refusals[0], Refusal::PreferenceUnderPerformance { .. }), "{refusals:?}");
+            }
+            other => panic!("{driver:?}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_policy_whose_cpus_are_offline_is_left_alone() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);

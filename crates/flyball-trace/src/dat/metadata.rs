@@ -162,6 +162,50 @@ impl TraceFile {
         if kind != b"flyrecord\0" {
             return Err(cursor.error("neither options nor records where one of them should be"));
         }
+        let clock = options.clock.unwrap_or_default();
+        let cpus_of_main = self.places(cursor, cpus);
+        self.buffers.push(Buffer {
+            name: String::new(),
+            clock,
+            page_size: self.page_size,
+            cpus: cpus_of_main,
+        });
+        for (name, at) in std::mem::take(&mut options.instances) {
+            self.instance(name, at, cpus, clock);
+        }
+        self.take(options);
+        Ok(())
+    }
+
+    /// The buffer of an instance (`trace-cmd record -B`): a table of its own, anywhere in the file, and its clock behind it
+    /// (tracecmd_buffer_instance_handle() of trace-input.c).
+    fn instance(&mut self, name: String, at: u64, cpus: u32, main_clock: Clock) {
+        let mut cursor = self.source.cursor(at, None);
+        match cursor.bytes(10, "the kind of a buffer's data") {
+            Ok(kind) if kind == b"flyrecord\0" => {}
+            Ok(_) => {
+                let error = cursor.error(format!("no records where those of buffer '{name}' should be"));
+                return self.problems.push(error.to_string());
+            }
+            Err(error) => return self.problems.push(error.to_string()),
+        }
+        let found = self.places(&mut cursor, cpus);
+        // Older versions write no clock there.
+        let size = cursor.u64("the size of a buffer's clock").unwrap_or_default();
+        let text = if size <= 1024 {
+            cursor.bytes(size, "a buffer's clock").unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let clock = match Clock::chosen(String::from_utf8_lossy(&text).trim_end_matches('\0')) {
+            Clock::Unknown => main_clock,
+            known => known,
+        };
+        self.buffers.push(Buffer { name, clock, page_size: self.page_size, cpus: found });
+    }
+
+    /// Version 6's table of CPUs: the place and the size of each one's pages.
+    fn places(&mut self, cursor: &mut Cursor, cpus: u32) -> Vec<CpuData> {
         let mut found = Vec::new();
         // A table cut off in the middle still describes the CPUs before: what they hold is shown.
         for cpu in 0..cpus {
@@ -173,10 +217,7 @@ impl TraceFile {
                 }
             }
         }
-        let clock = options.clock.unwrap_or_default();
-        self.buffers.push(Buffer { name: String::new(), clock, page_size: self.page_size, cpus: found });
-        self.take(options);
-        Ok(())
+        found
     }
 
     fn version_7(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {

@@ -20,6 +20,8 @@ pub(super) struct Options {
     /// Sections of version 7: number and place.
     pub(super) sections: Vec<(u16, u64)>,
     pub(super) buffers: Vec<Buffer>,
+    /// Buffers of version 6 besides the main one: name, and place of the table of CPUs.
+    pub(super) instances: Vec<(String, u64)>,
     /// Where the next list starts; 0 for none.
     pub(super) next: u64,
 }
@@ -71,6 +73,12 @@ impl Options {
                     let buffer = buffer(&data, compressed);
                     self.buffers
                         .push(buffer.ok_or_else(|| cursor.error("a buffer's description is cut off"))?);
+                }
+                // Version 6 has the place and the name only (handle_options() of trace-input.c).
+                id::BUFFER => {
+                    let at = number(&data, 0);
+                    let at = at.ok_or_else(|| cursor.error("a buffer's description is cut off"))?;
+                    self.instances.push((text(&data[8..]), at));
                 }
                 id::HEADER_INFO..=id::CMDLINES if sections => {
                     let at = number(&data, 0);

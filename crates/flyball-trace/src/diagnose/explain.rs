@@ -5,13 +5,13 @@
 //! and intel_pstate_update_util() in drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never
 //! enters the kernel keeps the CPU at whatever P-state it had, often the lowest.
 
-use crate::isolation::{CpuRanges, Isolation};
+use flyball_host::{CpuList, isolation::Isolation};
 
 use super::{Diagnoser, Finding, FindingKind, Severity};
 
 const TICKLESS: &str = "take the CPU out of nohz_full, or let something else than the scheduler's callback choose its \
-    frequency: intel_pstate=passive with a fixed minimum (scaling_min_freq), HWP, or the performance governor of \
-    acpi-cpufreq";
+    frequency: the governor performance (from kernel 4.9 on intel_pstate then sets the P-state at once), HWP, or \
+    intel_pstate=passive with a fixed minimum (scaling_min_freq)";
 const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept the callback away: a hypervisor that took \
     the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
     never sleeps)";
@@ -104,7 +104,7 @@ fn without_decisions(
         });
     }
     if !unexplained.is_empty() {
-        let cpus = CpuRanges::of(unexplained.into_iter());
+        let cpus = CpuList::from_iter(unexplained);
         findings.push(Finding {
             kind: FindingKind::Unexplained,
             severity: Severity::Note,

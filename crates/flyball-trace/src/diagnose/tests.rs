@@ -150,6 +150,24 @@ fn heat_and_power_limits() {
     pair(FindingKind::Throttled, trip, with(Event::Temperature(zone)));
 }
 
+/// The governor of a thermal zone reports a trip point at each poll: a minute of that must not fill what is kept.
+#[test]
+fn heat_that_lasts_is_one_finding() {
+    let trip = |ms| record(ms, 0, Event::Trip(Trip { trip: 1, ..Trip::default() }));
+    let device = Comm::new(b"Processor");
+    let cooling = |ms| record(ms, 0, Event::Cooling(Cooling { device, target: 3 }));
+    let polls = (1_000..5_000).step_by(2).flat_map(|ms| [trip(ms), cooling(ms + 1)]);
+    // Much later again: a time of its own.
+    let found = findings(polls.chain([trip(9_000)]).collect());
+    let times = |what: &str| -> Vec<(f64, f64)> {
+        let of = found.iter().filter(|one| one.kind == FindingKind::Throttled && one.what.contains(what));
+        of.map(|finding| (finding.from, finding.to)).collect()
+    };
+    assert_eq!(times("trip point").len(), 2, "{found:#?}");
+    assert_eq!(times("cooling device").len(), 1, "{found:#?}");
+    assert!(times("trip point").iter().any(|(from, to)| to - from > 3.9), "{found:#?}");
+}
+
 #[test]
 fn a_governor_that_hunts() {
     let turns = |every: u64| {
@@ -244,7 +262,10 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
 }
 
 fn with_isolation(records: &[Record], command_line: &str) -> Vec<Finding> {
-    let isolation = crate::Isolation::of_command_line(command_line, 7);
+    let isolation = crate::Isolation::of_command_line(
+        command_line,
+        flyball_host::isolation::LastCpu { cpu: 7, is_exact: true },
+    );
     let mut sorted = records.to_vec();
     sorted.sort_by_key(|record| record.time);
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation);

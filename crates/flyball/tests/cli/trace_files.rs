@@ -250,3 +250,26 @@ fn events_without_a_name_here_show_their_fields() {
          freq=400000 mperf=1000000 aperf=900000 tsc=3000000 cpu_id=0 fast_switch=0"
     );
 }
+
+/// `trace-cmd record -B` of version 6: an option with the place of a table of CPUs, and the instance's name.
+#[test]
+fn instances_of_version_6_are_read() {
+    let mut bytes = traces::dat(DatVersion::Six, &requests(30, 3));
+    let place =
+        |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text).unwrap();
+    // The kernel's name becomes a buffer whose records are those of the main one.
+    let name = place(&bytes, b"Linux box 7.2 x86_64\0");
+    let table = place(&bytes, b"flyrecord\0") as u64;
+    bytes[name - 6..name - 4].copy_from_slice(&3u16.to_le_bytes());
+    bytes[name..name + 8].copy_from_slice(&table.to_le_bytes());
+    bytes[name + 8..name + 21].copy_from_slice(b"instance\0\0\0\0\0");
+    let lines = |bytes: &[u8]| {
+        let printed = flyball(&["report", "--print", "-"], bytes);
+        (String::from_utf8_lossy(&printed.stdout).lines().count(), stderr(&printed))
+    };
+    assert_eq!(lines(&bytes), (60, String::new()));
+    // One whose place is wrong is reported.
+    bytes[name..name + 8].copy_from_slice(&(table + 1).to_le_bytes());
+    let (count, error) = lines(&bytes);
+    assert!(count == 30 && error.contains("instance"), "{count}: {error}");
+}

@@ -185,13 +185,45 @@ pub fn rows() -> Vec<Row> {
         ),
         row("conflict.turbo", amd, |f| put(f, format!("{CPU}/cpufreq/policy1/boost"), "0"), Note),
         row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Fault),
+        // rcu_nocbs= changes nothing: the kernel offloads tickless CPUs in any case.
         row(
             "conflict.nohz-full",
             haswell,
             |f| put(f, "proc/cmdline", "isolcpus=nohz,domain,2-N rcu_nocbs=all"),
+            Fault,
+        ),
+        // From 4.9 on the governor performance sets the speed at once.
+        row(
+            "conflict.nohz-full",
+            haswell,
+            |f| {
+                put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3");
+                each_policy(f, "scaling_governor", "performance");
+            },
+            Ok,
+        ),
+        row(
+            "conflict.nohz-full",
+            haswell,
+            |f| {
+                put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3");
+                put(f, "proc/sys/kernel/osrelease", "4.8.0");
+                each_policy(f, "scaling_governor", "performance");
+            },
+            Fault,
+        ),
+        // Hardware P-states need no tick.
+        row("conflict.nohz-full", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Ok),
+        // The kernel refuses a list with a CPU that is not possible.
+        row(
+            "conflict.nohz-full",
+            haswell,
+            |f| {
+                put(f, "proc/cmdline", "nohz_full=2-9");
+                put(f, format!("{CPU}/nohz_full"), "");
+            },
             Note,
         ),
-        row("conflict.nohz-full", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Note),
         row("conflict.observer", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3"), Note),
         row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpuidle/current_driver"), "none"), Warning),
         row(

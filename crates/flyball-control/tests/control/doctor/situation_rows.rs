@@ -195,9 +195,9 @@ fn idle() -> Vec<Situation> {
         row(
             "bdwup0",
             Added("/proc/cmdline", "isolcpus=2 nohz_full=2"),
-            "conflict.nohz-full",
+            "conflict.observer",
             Note,
-            "rcu_nocbs=2",
+            "--observer none",
         ),
         row(
             "milan0",

@@ -42,8 +42,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
         driver,
         command_line: read("/proc/cmdline").map(|text| Machine::telling_words(&text)),
         tickless: read(&format!("{CPUS}/nohz_full")),
-        // The last possible CPU bounds the lists of the command line; old recordings have the present ones only.
-        possible: read(&format!("{CPUS}/possible")).or_else(|| read(&format!("{CPUS}/present"))),
+        possible: read(&format!("{CPUS}/possible")),
         online: read(&format!("{CPUS}/online")),
         cores,
     })
