@@ -90,6 +90,8 @@ pub struct Topology {
     pub stepping: Option<u32>,
     /// `model name` of /proc/cpuinfo.
     pub model_name: Option<String>,
+    /// `microcode` of the first CPU of /proc/cpuinfo.
+    pub microcode: Option<u32>,
     /// `flags` of the first CPU of /proc/cpuinfo.
     #[serde(skip)]
     pub flags: BTreeSet<String>,
@@ -184,6 +186,7 @@ impl Topology {
             model: info.model,
             stepping: info.stepping,
             model_name: info.model_name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" ")),
+            microcode: info.microcode,
             flags: info.flags,
             cpus,
             policies: Vec::new(),
@@ -239,6 +242,7 @@ impl Topology {
             model: None,
             stepping: None,
             model_name: None,
+            microcode: None,
             flags: BTreeSet::new(),
             cpus: (0..count).map(|number| (number, cpu(number))).collect(),
             policies: (0..count).map(policy).collect(),

@@ -28,7 +28,9 @@ pub use analyse::{
 };
 pub use arm::{Arm, ArmError, ArmSetting};
 pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError};
-pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
+pub use meter::{
+    Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, Readings, Recording, Series,
+};
 pub use metric::{Better, Metric};
 pub use run_directory::{
     BackgroundNote, Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory,

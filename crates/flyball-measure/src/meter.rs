@@ -5,13 +5,17 @@
 //! ([`Readings`] has the arithmetic), so a report can be made again.
 
 mod clock;
+mod command;
 mod energy;
 mod heat;
 #[cfg(test)]
 mod tests;
 
 pub use clock::Effective;
+pub use command::PowerCommand;
 pub use energy::{Domain, EnergySource};
+
+use std::time::{Duration, Instant};
 
 use flyball_host::{CpuList, Host};
 
@@ -68,6 +72,8 @@ pub struct Meters {
     energy: energy::EnergyMeters,
     clock: clock::Clocks,
     heat: heat::Heat,
+    /// The source of it is the last of the list.
+    command: Option<PowerCommand>,
 }
 
 impl Meters {
@@ -85,7 +91,24 @@ impl Meters {
             temperature: heat.sensors(),
             throttle: heat.counts_throttling(),
         };
-        Meters { list, energy, clock, heat }
+        Meters { list, energy, clock, heat, command: None }
+    }
+
+    /// With the power that a command of the user's prints, in place of other meters of the whole machine: both together
+    /// would count it twice.
+    #[must_use]
+    pub fn with_power_command(mut self, command: PowerCommand) -> Meters {
+        self.energy.leave_out(Domain::Platform);
+        self.list.energy = self.energy.sources();
+        self.list.energy.push(command.source());
+        self.list.no_energy = None;
+        self.command = Some(command);
+        self
+    }
+
+    /// What the user's command did not do, if so.
+    pub fn complaint(&self) -> Option<String> {
+        self.command.as_ref().and_then(PowerCommand::complaint)
     }
 
     /// What was found.
@@ -114,9 +137,9 @@ impl Meters {
         self.heat.read(host, 0.0, &mut readings.temperature);
         let registers = self.clock.read_registers(host);
         // Energy last, so that what it counts begins with the work.
-        let started = host.now();
+        let (started, began) = (host.now(), Instant::now());
         self.energy.read(host, 0.0, &mut readings.energy);
-        Recording { meters: self, host, started, readings, registers, throttled, switches }
+        Recording { meters: self, host, started, began, readings, registers, throttled, switches }
     }
 }
 
@@ -124,7 +147,9 @@ impl Meters {
 pub struct Recording<'a> {
     meters: &'a Meters,
     host: &'a dyn Host,
-    started: std::time::Duration,
+    started: Duration,
+    /// The same on the clock of the user's power command.
+    began: Instant,
     readings: Readings,
     registers: Vec<Option<clock::Registers>>,
     throttled: Option<u64>,
@@ -155,6 +180,10 @@ impl Recording<'_> {
             if !whole {
                 series.clear();
             }
+        }
+        // Not read in ticks: its thread has the times, also where nothing may be read during a round.
+        if let (Some(command), Some(series)) = (&self.meters.command, self.readings.energy.last_mut()) {
+            *series = command.series(self.began, Instant::now());
         }
         let after = self.meters.clock.read_registers(self.host);
         self.readings.registers = self

@@ -170,6 +170,10 @@ macro_rules! rows {
             IdleLatency = idle::IDLE_LATENCY;
             /// Target residency of an idle state.
             IdleResidency = idle::IDLE_RESIDENCY;
+            /// Power domain of an uncore domain.
+            UncoreDomain = power::UNCORE_DOMAIN;
+            /// Agents of an uncore domain.
+            UncoreAgents = power::UNCORE_AGENTS;
             /// Current uncore frequency.
             UncoreFreq = power::UNCORE_FREQ;
             /// Lowest uncore frequency of the hardware.

@@ -263,6 +263,35 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     }),
 };
 
+pub(super) const UNCORE_DOMAIN: Knob = Knob {
+    id: Id::UncoreDomain,
+    name: "uncore-domain",
+    title: "power domain of an uncore domain",
+    scope: Scope::Uncore,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
+    // Of the TPMI driver only (uncore-frequency-tpmi.c).
+    mechanisms: &[ro(uncore!("domain_id"), Form::Count)],
+    about: "The number of the die in its package, as the power unit counts compute and I/O dies and Speed Select names its power \
+            domains. Linux's die_id counts otherwise: it is 0 for all CPUs of a package of several compute dies.",
+    interacts: &[(Id::UncoreAgents, "says what is on that die")],
+    role: Role::Fact,
+};
+
+pub(super) const UNCORE_AGENTS: Knob = Knob {
+    id: Id::UncoreAgents,
+    name: "uncore-agents",
+    title: "what an uncore domain clocks",
+    scope: Scope::Uncore,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[ro(uncore!("agent_types"), Form::Words)],
+    about: "The kinds of agents whose fabric this domain clocks: core, cache, memory and io. Kernels from 6.17 on have it, for \
+            processors with TPMI.",
+    interacts: &[(Id::UncoreMaxFreq, "limits these agents")],
+    role: Role::Fact,
+};
+
 pub(super) const UNCORE_FREQ: Knob = Knob {
     id: Id::UncoreFreq,
     name: "uncore-freq",

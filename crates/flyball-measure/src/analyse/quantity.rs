@@ -24,6 +24,8 @@ pub enum Quantity {
     Platform,
     /// Mean power of the packages.
     Power,
+    /// Mean power of the whole platform.
+    PlatformPower,
     /// Mean frequency while running.
     Frequency,
     /// Share of time not idle, of the CPUs that the workload may use.
@@ -55,7 +57,7 @@ impl Quantity {
     /// Those that verdicts are given for.
     pub const JUDGED: [Quantity; 3] = [Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
 
-    pub(super) const ALL: [Quantity; 20] = [
+    pub(super) const ALL: [Quantity; 21] = [
         Quantity::Performance,
         Quantity::Latency,
         Quantity::Energy,
@@ -63,6 +65,7 @@ impl Quantity {
         Quantity::Dram,
         Quantity::Platform,
         Quantity::Power,
+        Quantity::PlatformPower,
         Quantity::Frequency,
         Quantity::Busy,
         Quantity::Temperature,
@@ -89,6 +92,7 @@ impl Quantity {
             Quantity::Dram => lower("DRAM energy", "J"),
             Quantity::Platform => lower("platform energy", "J"),
             Quantity::Power => lower("power", "W"),
+            Quantity::PlatformPower => lower("platform power", "W"),
             Quantity::Frequency => Metric::new("frequency", "GHz", Better::Higher),
             Quantity::Busy => lower("busy", "%"),
             Quantity::Temperature => lower("peak temperature", "C"),
@@ -136,6 +140,7 @@ impl Quantity {
             Quantity::Dram => joules(Domain::Dram),
             Quantity::Platform => joules(Domain::Platform),
             Quantity::Power => round.readings.watts(sources, Domain::Package),
+            Quantity::PlatformPower => round.readings.watts(sources, Domain::Platform),
             Quantity::Frequency => round.readings.mean_khz().map(|khz| khz / 1e6),
             Quantity::Busy => round.readings.busy().map(|share| share * 100.0),
             Quantity::Temperature => round.readings.peak_celsius(),

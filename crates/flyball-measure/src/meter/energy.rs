@@ -35,6 +35,9 @@ impl Domain {
     }
 }
 
+/// The name of the meter that is a command of the user's.
+pub(super) const POWER_COMMAND: &str = "power command";
+
 /// One energy meter, and how its numbers become joules.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct EnergySource {
@@ -87,6 +90,11 @@ impl EnergySource {
         Some(sum * self.unit)
     }
 
+    /// Whether it is a command of the user's, which flyball cannot find again by itself.
+    pub fn is_command(&self) -> bool {
+        self.name == POWER_COMMAND
+    }
+
     /// Whether so many counts can have been made in so many seconds. A counter is brought up to date now and then: of a
     /// second at least is allowed for.
     fn possible(&self, counts: u64, seconds: f64) -> bool {
@@ -131,6 +139,11 @@ impl EnergyMeters {
             }
         }
         (EnergyMeters { meters: Vec::new() }, Some(reasons.join("; ")))
+    }
+
+    /// Without the meters of a domain.
+    pub(super) fn leave_out(&mut self, domain: Domain) {
+        self.meters.retain(|(source, _)| source.domain != domain);
     }
 
     pub(super) fn sources(&self) -> Vec<EnergySource> {

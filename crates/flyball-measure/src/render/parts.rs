@@ -24,6 +24,7 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         Quantity::Platform,
         Quantity::PerWatt,
         Quantity::Power,
+        Quantity::PlatformPower,
         Quantity::Frequency,
         Quantity::Busy,
         Quantity::Temperature,

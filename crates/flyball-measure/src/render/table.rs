@@ -39,7 +39,7 @@ fn short(quantity: Quantity, report: &Report) -> [String; 2] {
     let name = match quantity {
         Quantity::PerWatt => "per watt",
         Quantity::Dram => "DRAM",
-        Quantity::Platform => "platform",
+        Quantity::Platform | Quantity::PlatformPower => "platform",
         Quantity::Temperature => "peak",
         Quantity::Switches => "switches",
         Quantity::TraceFrequency => "traced",

@@ -4,6 +4,7 @@ mod args;
 mod confirm;
 mod dry_run;
 mod manifest;
+mod power;
 mod progress;
 mod published;
 mod tracer;
@@ -16,7 +17,8 @@ use std::{
 
 use flyball_host::{Host, Launch, Process, User};
 use flyball_measure::{
-    Arm, Command, Conductor, End, Manifest, MeasureError, Meters, QuietNote, RunDirectory, Stop, Workload,
+    Arm, Command, Conductor, End, Manifest, MeasureError, Meters, PowerCommand, QuietNote, RunDirectory,
+    Stop, Workload,
 };
 
 pub use self::args::Args;
@@ -56,7 +58,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
-        return resume(context, &*host, directory, wall_power, &args.forms);
+        let power_command = power::of_resumed(&*host, &directory.manifest, args)?;
+        return resume(context, &*host, directory, Extras { wall_power, power_command, forms: &args.forms });
     }
     let args = &args.expanded();
     let workload = workloads::make(&*host, &args.workload)?;
@@ -82,6 +85,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         tracer::check(&*host)?;
     }
     let user = args.run_as.user(&*host)?;
+    let power_command = power::start(&*host, args, workload.command.cpus.as_ref())?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
@@ -93,7 +97,15 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             RunDirectory::create_numbered(&path, manifest, user)?
         }
     };
-    conduct(context, &*host, directory, taken, interrupted, wall_power, &args.forms)
+    let extras = Extras { wall_power, power_command, forms: &args.forms };
+    conduct(context, &*host, directory, taken, interrupted, extras)
+}
+
+/// What a comparison has besides its directory and the machine that it holds.
+struct Extras<'a> {
+    wall_power: Option<WallPower>,
+    power_command: Option<PowerCommand>,
+    forms: &'a Forms,
 }
 
 /// Continues a comparison.
@@ -101,8 +113,7 @@ fn resume(
     context: &Context,
     host: &dyn Host,
     directory: RunDirectory,
-    wall_power: Option<WallPower>,
-    forms: &Forms,
+    extras: Extras<'_>,
 ) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let mut manifest = directory.manifest.clone();
@@ -113,7 +124,7 @@ fn resume(
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
     let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
-    conduct(context, host, directory, taken, interrupted, wall_power, forms)
+    conduct(context, host, directory, taken, interrupted, extras)
 }
 
 /// Decides what makes the machine quiet during all arms, and records it in the manifest.
@@ -148,9 +159,9 @@ fn conduct(
     mut directory: RunDirectory,
     mut taken: Taken<'_>,
     interrupted: Arc<AtomicBool>,
-    mut wall_power: Option<WallPower>,
-    forms: &Forms,
+    extras: Extras<'_>,
 ) -> Result<Exit, Failure> {
+    let Extras { mut wall_power, power_command, forms } = extras;
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
@@ -169,7 +180,10 @@ fn conduct(
         load.user = directory.owner().cloned();
     }
     // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
-    let meters = Meters::find(host, workload.cpus.as_ref());
+    let mut meters = Meters::find(host, workload.cpus.as_ref());
+    if let Some(command) = power_command {
+        meters = meters.with_power_command(command);
+    }
     let stop = Stop::watching(interrupted);
     let mut tracer = directory
         .manifest
@@ -204,6 +218,9 @@ fn conduct(
         progress.show(event);
     });
     progress.end();
+    if let Some(complaint) = meters.complaint() {
+        eprintln!("note: {complaint}");
+    }
     if let Some(server) = server {
         // Its failure would hide that of the comparison.
         // The rounds are stored already; a server that does not end in time is killed.
@@ -268,6 +285,9 @@ fn resume_command(machine: &MachineArg, directory: &RunDirectory) -> String {
         words.extend(machine.arguments().into_iter().map(|word| word.to_string_lossy().into_owned()));
     }
     words.extend(["--resume".to_owned(), directory.path().display().to_string()]);
+    if power::had_one(&directory.manifest) {
+        words.extend(["--power-command", "COMMAND"].map(str::to_owned));
+    }
     flyball_measure::quote(&words)
 }
 

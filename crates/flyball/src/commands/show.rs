@@ -75,7 +75,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let facts = facts::Facts::of(host.as_ref(), &snapshot);
     output.object(
         || Whole { machine: &facts, rows: lines::objects(&rows) },
-        || screen::render(&facts, &rows, &snapshot, Paint::stdout()),
+        || screen::render(&facts, &rows, &snapshot, (args.all, Paint::stdout())),
     )?;
     if !output.is_json() && snapshot.topology().policies.is_empty() {
         eprintln!("{}", facts.no_cpufreq());

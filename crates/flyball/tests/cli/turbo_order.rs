@@ -66,6 +66,23 @@ fn base_freq_and_turbo_off_hold_in_any_order() {
     }
 }
 
+/// A profile for high-priority CPUs that was made while turbo was off gives them their base frequency.
+#[test]
+fn recommended_profiles_hold_while_turbo_is_off() {
+    for kernel in KERNELS {
+        let guide = Guide::new(kernel);
+        guide.done("set turbo=off");
+        let made = guide.run("sst recommend --cpus 5,6 --profile");
+        assert!(made.code == 0 && made.err.contains("turbo is off"), "{}", made.err);
+        let path = guide.folder.path().join("profile.toml");
+        std::fs::write(&path, &made.out).unwrap();
+        guide.done(&format!("apply {}", path.display()));
+        guide.reach(3000, 2400);
+        guide.done("verify turbo=off sst-bf=on");
+        guide.done("restore");
+    }
+}
+
 /// `echo 1 > no_turbo`, then `base-freq enable -a`, as the guide has it; and back one by one.
 #[test]
 fn the_guides_procedure_works_on_every_kernel() {

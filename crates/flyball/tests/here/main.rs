@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod pages;
+mod power_command;
 mod quiet;
 #[cfg(feature = "serve")]
 mod sim_run;

@@ -94,6 +94,12 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["trace", "selftest"])]
     pub(super) observer: Option<Observer>,
 
+    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a power strip. Run in a shell
+    /// every second, on CPUs that --pin leaves free, and with flyball's rights (under sudo as root). A round needs two readings.
+    // After --resume it must be given again: it may hold a password, and directories belong to other users too.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"])]
+    pub(super) power_command: Option<String>,
+
     /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
     /// running and lag become columns of the report; `flyball trace report` shows a round in full.
     #[arg(long)]

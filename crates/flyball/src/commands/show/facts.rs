@@ -21,6 +21,9 @@ pub struct Facts {
     pub model_name: Option<String>,
     /// Family, model and stepping.
     pub signature: Option<(u32, u32, u32)>,
+    /// The microcode's revision, in hexadecimal as the kernel prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
     /// The kernel's release.
     pub kernel: Option<String>,
     /// Whether it runs under a hypervisor that says so.
@@ -60,6 +63,7 @@ impl Facts {
             signature: topology
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
+            microcode: topology.microcode.map(|revision| format!("{revision:#x}")),
             kernel: flyball_control::doctor::kernel_release(host),
             driver_before_policies: topology.driver_before_policies.clone(),
             // CPUID leaf 1, ECX bit 31, which hypervisors set for their guests.

@@ -18,17 +18,19 @@ fn width() -> usize {
     terminal_columns().map_or(WIDTH, |columns| columns.clamp(60, WIDTH))
 }
 
-/// Reads what the screen has beyond its rows: the times of the idle states, which one CPU knows for all.
+/// Reads what the screen has beyond its rows: the dies of uncore domains, and the times of the idle states, which one CPU
+/// knows for all.
 pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     // Not CPU 0, which may be offline.
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
     let knobs = &[Id::IdleLatency, Id::IdleResidency];
     snapshot.take(host, &Request { knobs, cpus: Some(&first), ..Request::default() });
+    snapshot.take(host, &Request { knobs: &[Id::UncoreDomain, Id::UncoreAgents], ..Request::default() });
 }
 
-/// The screen.
-pub fn render(facts: &Facts, rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
-    let screen = Screen { facts, rows, snapshot, paint };
+/// The screen; `all` for what is shown on request only.
+pub fn render(facts: &Facts, rows: &[Row], snapshot: &Snapshot, (all, paint): (bool, Paint)) -> String {
+    let screen = Screen { facts, rows, snapshot, all, paint };
     let mut out = screen.head();
     for section in [
         screen.settings(),
@@ -53,6 +55,7 @@ struct Screen<'a> {
     facts: &'a Facts,
     rows: &'a [Row],
     snapshot: &'a Snapshot,
+    all: bool,
     paint: Paint,
 }
 
@@ -127,6 +130,9 @@ impl Screen<'_> {
         let mut out = one_line(line.join(", ")) + "\n";
         let mut second = Vec::new();
         second.extend(facts.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+        second.extend(
+            facts.microcode.as_ref().filter(|_| self.all).map(|revision| format!("microcode {revision}")),
+        );
         second.push(match facts.kind {
             Kind::Live => match &facts.emulated {
                 Some(what) => format!("this machine, which is emulated ({what})"),
@@ -400,6 +406,24 @@ impl Screen<'_> {
     }
 
     /// Uncore domains, equal ones in one row.
+    /// The compute die of an uncore domain, as package:domain (Linux's die ids do not count these), and its agents.
+    fn die(&self, name: &str, cpus: &CpuList) -> (String, String) {
+        let value = |knob: Id| {
+            let mut entries = self.snapshot.entries(knob).ok()?;
+            let (_, entry) = entries.find(|(place, _)| matches!(&place.at, At::Uncore(of) if of == name))?;
+            match &entry?.reading {
+                Ok(reading) => reading.value().cloned(),
+                Err(_) => None,
+            }
+        };
+        let package = cpus.first().and_then(|cpu| self.snapshot.topology().cpus.get(&cpu)?.package);
+        let die = match (package, value(Id::UncoreDomain)) {
+            (Some(package), Some(Value::Count(domain))) => format!("{package}:{domain}"),
+            _ => String::new(),
+        };
+        (die, value(Id::UncoreAgents).map(|agents| agents.to_string()).unwrap_or_default())
+    }
+
     fn uncore(&self) -> String {
         let columns_of =
             [Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
@@ -423,19 +447,27 @@ impl Screen<'_> {
             return String::new();
         }
         let mut columns = Columns::new();
-        columns.heading(["uncore domain", "CPUs", "min-max GHz", "at boot", "now"]);
-        let mut merged: Vec<(String, usize, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
+        columns.heading(["uncore domain", "die", "agents", "CPUs", "min-max GHz", "at boot", "now"]);
+        type Merged<'a> = (String, usize, &'a CpuList, (String, String), [Option<KiloHertz>; 5]);
+        let mut merged: Vec<Merged> = Vec::new();
         for (name, cpus, values) in domains {
+            let die = self.die(&name, cpus);
             match merged.last_mut() {
                 // Neighbours only: domains are in the order of their numbers, and `and N more` is read as those that follow.
-                Some((_, count, other, alike)) if *other == cpus && *alike == values => *count += 1,
-                _ => merged.push((name, 1, cpus, values)),
+                Some((_, count, other, same, alike))
+                    if *other == cpus && *same == die && *alike == values =>
+                {
+                    *count += 1;
+                }
+                _ => merged.push((name, 1, cpus, die, values)),
             }
         }
-        for (name, count, cpus, [min, max, low, high, now]) in merged {
+        for (name, count, cpus, (die, agents), [min, max, low, high, now]) in merged {
             let name = if count > 1 { format!("{name} and {} more", count - 1) } else { name };
             columns.row(vec![
                 name.into(),
+                die.into(),
+                agents.into(),
                 cpus_within(cpus, 26).into(),
                 range(min, max).into(),
                 range(low, high).into(),

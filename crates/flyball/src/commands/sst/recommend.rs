@@ -1,6 +1,7 @@
 //! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the others, and a profile
 //! that sets them.
 
+use flyball_control::{Id, Snapshot, Value};
 use flyball_host::CpuList;
 use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
 
@@ -65,7 +66,14 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     if found.is_empty() {
         return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
     }
-    let profile = if args.profile { Some(profile(session, &found, &cpus)?) } else { None };
+    let turbo = Snapshot::of_knobs(session.host, &[Id::Turbo])?.machine_value(Id::Turbo)?;
+    let is_turbo_off = turbo == Some(Value::Switch(false));
+    let profile = if args.profile { Some(profile(session, &found, &cpus, is_turbo_off)?) } else { None };
+    if is_turbo_off {
+        eprintln!(
+            "note: turbo is off: only the guaranteed frequencies are reached, until 'flyball set turbo=on'"
+        );
+    }
     // The note explains the table; programs read the rest.
     let is_table = profile.is_none() && !session.context.output.is_json();
     session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
@@ -111,9 +119,17 @@ fn render(found: &[Candidate]) -> String {
 }
 
 /// The best candidate of each domain as a profile.
-fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result<String, Failure> {
+fn profile(
+    session: &Session<'_>,
+    found: &[Candidate],
+    cpus: &CpuList,
+    is_turbo_off: bool,
+) -> Result<String, Failure> {
     let layout = session.layout()?;
     let mut text = String::from("# Made by 'flyball sst recommend'.\n");
+    if is_turbo_off {
+        text.push_str("# Turbo is off: turbo frequencies, and so turbo-freq, have no effect.\n");
+    }
     let mut done = std::collections::BTreeSet::new();
     let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
     // TOML allows a section only once, so settings for the same CPUs share one.
@@ -140,6 +156,10 @@ fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result
         let pairs: Vec<(String, String)> =
             best.settings.iter().map(|setting| (setting.knob.to_owned(), setting.value.clone())).collect();
         section(&domain.cpus, pairs);
+        // While turbo was off the limit followed the ordinary base frequency, and kernels before 6.12 leave it there.
+        if best.feature == Feature::BaseFreq && is_turbo_off {
+            section(&domain.cpus, vec![("max-freq".to_owned(), "max".to_owned())]);
+        }
         section(&best.offline, vec![("online".to_owned(), "off".to_owned())]);
         if best.feature == Feature::TurboFreq {
             let wanted = cpus.intersection(&domain.cpus);

@@ -1,0 +1,51 @@
+//! `--power-command`: power of the whole machine from a command of the user's.
+
+use flyball_control::Topology;
+use flyball_host::{CpuList, Host, Kind};
+use flyball_measure::{Manifest, PowerCommand};
+
+use super::args::Args;
+use crate::exit::Failure;
+
+/// Starts the command, if there is one. `pinned` are the CPUs of the workload.
+pub(super) fn start(
+    host: &dyn Host,
+    args: &Args,
+    pinned: Option<&CpuList>,
+) -> Result<Option<PowerCommand>, Failure> {
+    let Some(line) = &args.power_command else { return Ok(None) };
+    // A command runs on this machine and measures it; that of another machine in software would be a wrong one.
+    if host.kind() != Kind::Live {
+        return Err(Failure::usage("--power-command measures this machine, not one of -M"));
+    }
+    let online = Topology::inspect(host).map(|topology| topology.online).unwrap_or_default();
+    // Where the workload is not pinned, nothing is free.
+    let free = pinned.map(|pinned| online.difference(pinned)).filter(|free| !free.is_empty());
+    PowerCommand::start(line, free).map(Some).map_err(Failure::failed)
+}
+
+/// Whether the rounds so far have the power of a command.
+pub(super) fn had_one(manifest: &Manifest) -> bool {
+    let mut sources = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
+    sources.any(flyball_measure::EnergySource::is_command)
+}
+
+/// The same for a comparison that is continued: with the command where its earlier rounds have one, and only there.
+pub(super) fn of_resumed(
+    host: &dyn Host,
+    manifest: &Manifest,
+    args: &Args,
+) -> Result<Option<PowerCommand>, Failure> {
+    match (had_one(manifest), args.power_command.is_some()) {
+        (true, false) => {
+            Err(Failure::usage("the earlier rounds have a power command; give --power-command again"))
+        }
+        (false, true) if !manifest.boots.is_empty() => {
+            Err(Failure::usage("the earlier rounds have no power command; their meters cannot change now"))
+        }
+        _ => {
+            let pinned = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
+            start(host, args, pinned.as_ref())
+        }
+    }
+}
