@@ -26,9 +26,8 @@ impl LastCpu {
 /// two of every four. `None` for what the kernel refuses, which is always the whole list.
 fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     // Not left to `parse`, which accepts a plus sign.
-    let digits = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse::<u32>().ok(),
-        false => None,
+    let digits = |text: &str| {
+        if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse::<u32>().ok() } else { None }
     };
     // bitmap_getnum() takes `N` only as a capital.
     let number = |text: &str| if text == "N" { Some(last.cpu) } else { digits(text) };
@@ -62,10 +61,10 @@ fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
 
 /// What a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, the ones that are asked about).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
-    FromTick,
-    FromDomain,
-    FromManagedInterrupts,
+enum Purpose {
+    Tick,
+    Domain,
+    ManagedInterrupts,
 }
 
 /// Which CPUs the kernel leaves alone, and how that is known.
@@ -84,12 +83,12 @@ impl Isolation {
     /// What `/proc/cmdline` says.
     pub fn of_command_line(text: &str, last: LastCpu) -> Isolation {
         let mut isolation = Isolation::default();
-        let mut taken: Vec<(Kept, CpuList)> = Vec::new();
+        let mut taken: Vec<(Purpose, CpuList)> = Vec::new();
         for word in command_line_words(text) {
             let Some((name, value)) = word.split_once('=') else { continue };
             let value = value.trim_matches('"');
             let (kept, list) = match name {
-                "nohz_full" => (vec![Kept::FromTick], value),
+                "nohz_full" => (vec![Purpose::Tick], value),
                 "isolcpus" => match isolcpus(value) {
                     Some(meant) => meant,
                     None => continue,
@@ -106,15 +105,15 @@ impl Isolation {
                 cpus = cpus.difference(&CpuList::from_iter([0]));
             }
             // housekeeping_setup() refuses a second list for the same purpose that differs from the first.
-            let differs = |kept: &Kept| taken.iter().any(|(other, list)| other == kept && *list != cpus);
+            let differs = |kept: &Purpose| taken.iter().any(|(other, list)| other == kept && *list != cpus);
             if cpus.is_empty() || kept.iter().any(differs) {
                 continue;
             }
             for kept in kept {
                 match kept {
-                    Kept::FromTick => isolation.tickless = cpus.clone(),
-                    Kept::FromDomain => isolation.isolated = cpus.clone(),
-                    Kept::FromManagedInterrupts => {}
+                    Purpose::Tick => isolation.tickless = cpus.clone(),
+                    Purpose::Domain => isolation.isolated = cpus.clone(),
+                    Purpose::ManagedInterrupts => {}
                 }
                 taken.push((kept, cpus.clone()));
             }
@@ -163,22 +162,22 @@ pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
 
 /// `isolcpus=[flag-list,]cpu-list`, as housekeeping_isolcpus_setup() takes it. Every word that starts with a letter is a
 /// flag, so that `all` and a leading `N` isolate nothing: `None`, as for a flag with other characters.
-fn isolcpus(value: &str) -> Option<(Vec<Kept>, &str)> {
+fn isolcpus(value: &str) -> Option<(Vec<Purpose>, &str)> {
     let mut kept = Vec::new();
     let mut rest = value;
     while rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
         let (flag, behind) = rest.split_once(',')?;
         match flag {
-            "nohz" => kept.push(Kept::FromTick),
-            "domain" => kept.push(Kept::FromDomain),
-            "managed_irq" => kept.push(Kept::FromManagedInterrupts),
+            "nohz" => kept.push(Purpose::Tick),
+            "domain" => kept.push(Purpose::Domain),
+            "managed_irq" => kept.push(Purpose::ManagedInterrupts),
             _ if flag.chars().all(|c| c.is_ascii_alphabetic() || c == '_') => {}
             _ => return None,
         }
         rest = behind;
     }
     if kept.is_empty() {
-        kept.push(Kept::FromDomain);
+        kept.push(Purpose::Domain);
     }
     Some((kept, rest))
 }

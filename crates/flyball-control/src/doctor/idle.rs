@@ -39,6 +39,9 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
+const NO_LAST_CPU: &str =
+    "cpu/possible and cpu/present cannot be read, which bound the lists of nohz_full= and isolcpus=";
+
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
 /// CPUs that the kernel keeps free of other work.
@@ -50,19 +53,22 @@ struct CpusApart {
 }
 
 impl CpusApart {
-    fn of(facts: &Facts, cmdline: &str) -> CpusApart {
+    /// `None` where lists of the command line cannot be read, because the last CPU is not known.
+    fn of(facts: &Facts, cmdline: &str) -> Option<CpusApart> {
         let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
-        let asked = LastCpu::of(list("possible").as_deref(), list("present").as_deref())
-            .map(|last| Isolation::of_command_line(cmdline, last))
-            .unwrap_or_default();
+        let asked = match LastCpu::of(list("possible").as_deref(), list("present").as_deref()) {
+            Some(last) => Isolation::of_command_line(cmdline, last),
+            None if facts.parameter("nohz_full").or(facts.parameter("isolcpus")).is_some() => return None,
+            None => Isolation::default(),
+        };
         let reported = list("nohz_full").and_then(|text| isolation::reported(&text));
         // What the kernel made of the parameter: it refuses some lists.
         let isolated = list("isolated").and_then(|text| isolation::reported(&text));
-        CpusApart {
+        Some(CpusApart {
             isolated: isolated.unwrap_or(asked.isolated),
             tickless: reported.clone().unwrap_or(asked.tickless),
             reported,
-        }
+        })
     }
 }
 
@@ -71,7 +77,9 @@ fn observer(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
     };
-    let CpusApart { isolated, tickless, .. } = CpusApart::of(facts, cmdline);
+    let Some(CpusApart { isolated, tickless, .. }) = CpusApart::of(facts, cmdline) else {
+        return Some(unknown(NO_LAST_CPU));
+    };
     let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         let what = "no CPU is isolated or tickless, so that reading meters interrupts none that must not be";
@@ -111,7 +119,9 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
     };
-    let CpusApart { isolated, tickless, reported } = CpusApart::of(facts, cmdline);
+    let Some(CpusApart { isolated, tickless, reported }) = CpusApart::of(facts, cmdline) else {
+        return Some(unknown(NO_LAST_CPU));
+    };
     let place = |answer: Answer| match &reported {
         Some(cpus) if cpus.is_empty() => answer.seen(NOHZ_FULL, "none"),
         Some(cpus) => answer.seen(NOHZ_FULL, cpus.to_string()),
@@ -120,9 +130,10 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     if tickless.is_empty() {
         let asked = facts.parameter("nohz_full").is_some_and(|list| !list.is_empty());
         let refused = reported.is_some();
-        return Some(match asked {
-            true => not_tickless(place, refused).seen("/proc/cmdline", shorten(cmdline)),
-            false => place(ok("no CPU is tickless (nohz_full)")),
+        return Some(if asked {
+            not_tickless(place, refused).seen("/proc/cmdline", shorten(cmdline))
+        } else {
+            place(ok("no CPU is tickless (nohz_full)"))
         });
     }
     let Some(driver) = facts.driver() else {
@@ -134,7 +145,12 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
         return Some(place(ok(format!("CPUs {tickless} are tickless, and {driver} needs no tick"))));
     }
     // Under `performance` intel_pstate_set_policy() sets the P-state at once, for these CPUs, since 4.9.
-    let sets_at_once = facts.kernel_version().is_none_or(|version| version >= (4, 9));
+    let Some(version) = facts.kernel_version() else {
+        return Some(unknown(
+            "the kernel's release is unknown, which decides whether performance needs the tick",
+        ));
+    };
+    let sets_at_once = version >= (4, 9);
     let performance = facts.cpus_with("scaling_governor", "performance");
     let depending = if sets_at_once { tickless.difference(&performance) } else { tickless.clone() };
     let risky = depending.intersection(&isolated);
@@ -155,11 +171,13 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
         let answer = seen(fault(format!(
             "CPUs {risky} are isolated and tickless, and {driver} changes their speed only when the scheduler calls it there"
         )));
-        match sets_at_once {
-            true => answer.set(Id::Governor, "performance"),
-            false => answer.fix(Fix::KernelParameter(
-                "add intel_pstate=passive, and set a fixed frequency; from kernel 4.9 on governor=performance is enough".to_owned(),
-            )),
+        if sets_at_once {
+            answer.set(Id::Governor, "performance")
+        } else {
+            answer.fix(Fix::KernelParameter(
+                "add intel_pstate=passive, and set a fixed frequency; from kernel 4.9 on governor=performance is enough"
+                    .to_owned(),
+            ))
         }
     } else if !depending.is_empty() {
         seen(note(format!(
@@ -175,16 +193,15 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
 
 /// `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only (drivers/base/cpu.c).
 fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
-    place(match has_file {
-        true => note("nohz_full is on the command line, but the kernel refused its list").fix(
-            Fix::KernelParameter(
-                "name only possible CPUs in nohz_full=, and the same as in isolcpus=nohz,".to_owned(),
-            ),
-        ),
-        false => note(
-            "nohz_full is on the command line, but no CPU is tickless: the kernel lacks CONFIG_NO_HZ_FULL, or \
-            it refused the list",
-        ),
+    place(if has_file {
+        note("nohz_full is on the command line, but the kernel refused its list").fix(Fix::KernelParameter(
+            "name only possible CPUs in nohz_full=, and the same as in isolcpus=nohz,".to_owned(),
+        ))
+    } else {
+        note(
+            "nohz_full is on the command line, but no CPU is tickless: the kernel lacks CONFIG_NO_HZ_FULL, or it refused \
+             the list",
+        )
     })
 }
 

@@ -17,6 +17,8 @@ use super::{
 };
 use crate::Id;
 
+const MAX_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/max_perf_pct";
+
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.turbo-off",
@@ -55,7 +57,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Conflicts,
         why: "A register that another program wrote is in force, and the kernel's files still show the old setting.",
         looks: "MSR 0x774 (Intel, with HWP) or 0xc00102b3 (AMD) of every CPU against energy_performance_preference and scaling_max_freq",
-        covers: &["energy_performance_preference"],
+        covers: &["energy_performance_preference", "scaling_max_freq"],
         run: registers,
     },
 ];
@@ -229,8 +231,12 @@ fn registers(facts: &Facts) -> Option<Answer> {
     };
     let (mut preference, mut maximum) = (CpuList::new(), CpuList::new());
     let mut evidence = Vec::new();
+    let mut without_policy = CpuList::new();
     for (cpu, value) in values {
-        let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else { continue };
+        let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else {
+            without_policy.insert(cpu);
+            continue;
+        };
         // Bit 42: the package's register holds the request instead.
         if register == MSR_HWP_REQUEST && value >> 42 & 1 == 1 {
             continue;
@@ -250,7 +256,13 @@ fn registers(facts: &Facts) -> Option<Answer> {
         }
     }
     let place = format!("MSR {register:#x}");
+    // is_capped() compares only where nothing else lowers the maximum.
+    let unread = [NO_TURBO, MAX_PERF_PCT].into_iter().find_map(|path| facts.read(path).err());
     let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
+        (true, true) if !without_policy.is_empty() => {
+            return Some(unknown(format!("{}: the policy is not known", cpu_words(&without_policy))));
+        }
+        (true, true) if register == MSR_HWP_REQUEST && unread.is_some() => return unread.map(unknown),
         (true, true) => return Some(ok("the registers have what the files show").seen(place, "every CPU")),
         (false, _) => (
             format!("{}: the preference in force is not the one that the file shows", cpu_words(&preference)),
@@ -274,7 +286,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
 fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
     if policy.core_type.is_some()
         || facts.read(NO_TURBO).map_or(true, |word| word != "0")
-        || facts.read("/sys/devices/system/cpu/intel_pstate/max_perf_pct").map_or(true, |word| word != "100")
+        || facts.read(MAX_PERF_PCT).map_or(true, |word| word != "100")
     {
         return false;
     }

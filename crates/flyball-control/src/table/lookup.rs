@@ -103,7 +103,22 @@ const ALIASES: &[(&str, &str)] = &[
 pub fn called(name: &str) -> Option<&'static Knob> {
     let lower = name.to_ascii_lowercase();
     let ours = ALIASES.iter().find_map(|(other, ours)| (*other == lower).then_some(*ours));
-    ours.or_else(|| is_state(&lower).then_some("idle-state")).and_then(|name| Knob::named(name).ok())
+    ours.or_else(|| is_state(&lower).then_some("idle-state"))
+        .and_then(|name| Knob::named(name).ok())
+        .or_else(|| of_file(name))
+}
+
+/// The first row with a file of this name, as the kernel's documents have them: `amd_pstate_max_freq`. Names of one word
+/// (`name`, `time`, `latency`) are not only those of files.
+fn of_file(name: &str) -> Option<&'static Knob> {
+    if !name.contains('_') {
+        return None;
+    }
+    let is_named = |mechanism: &Mechanism| match mechanism {
+        Mechanism::File { path, .. } => path.rsplit('/').next() == Some(name),
+        _ => false,
+    };
+    TABLE.iter().find(|knob| knob.mechanisms.iter().any(is_named))
 }
 
 /// C6, C1E and the like are names of idle states.
@@ -134,6 +149,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
     let dashed = lower.replace('_', "-");
     alias
+        .or_else(|| of_file(&lower).filter(|knob| fits(knob)).map(|knob| knob.name))
         .or_else(|| named("idle-state").filter(|_| is_state(&lower)))
         .or_else(|| {
             known()

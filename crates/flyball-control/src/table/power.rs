@@ -286,8 +286,8 @@ pub(super) const UNCORE_AGENTS: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(uncore!("agent_types"), Form::Words)],
-    about: "The kinds of agents whose fabric this domain clocks: core, cache, memory and io. Kernels from 6.17 on have it, for \
-            processors with TPMI.",
+    about: "The kinds of agents whose fabric this domain clocks: core, cache, memory and io. Kernel 6.17 has it and 6.12 does \
+            not, for processors with TPMI.",
     interacts: &[(Id::UncoreMaxFreq, "limits these agents")],
     role: Role::Fact,
 };

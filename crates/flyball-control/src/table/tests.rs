@@ -290,3 +290,18 @@ fn a_journal_may_name_every_file_that_is_written() {
         assert_eq!(Location::Partition(group.clone()).is_flyballs(), is_ours, "{group}");
     }
 }
+
+#[test]
+fn names_of_files_lead_to_their_rows() {
+    for (file, knob) in [
+        ("amd_pstate_max_freq", "amd-max-freq"),
+        ("amd_pstate_highest_perf", "amd-highest-perf"),
+        ("energy_performance_preference", "epp"),
+        ("no_turbo", "turbo"),
+    ] {
+        assert_eq!(super::called(file).map(|row| row.name), Some(knob), "{file}");
+    }
+    assert_eq!(Knob::named("amd_pstate_max_freq").unwrap_err().nearest, Some("amd-max-freq"));
+    // A word that is also that of a file.
+    assert!(super::called("latency").is_none());
+}

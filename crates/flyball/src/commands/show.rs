@@ -5,6 +5,7 @@
 mod facts;
 mod lines;
 mod screen;
+mod uncore;
 
 use std::mem::ManuallyDrop;
 

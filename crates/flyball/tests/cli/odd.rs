@@ -344,3 +344,30 @@ fn a_recording_shows_first_what_it_holds_and_holds_no_secrets() {
     // And it is a machine.
     assert_eq!(run(&file, &["get", "governor", "--json"]).json(), machine.get("governor"));
 }
+
+/// Compute dies, which Linux's die ids do not count, and what uncore domains clock.
+#[test]
+fn dies_and_agents_of_uncore_domains_and_the_microcode_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let facts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/gnr0.facts");
+    let text = fs::read_to_string(facts).unwrap();
+    let with = |domain: u32, agents: &str| {
+        let line = format!("domain_id := {domain}\n");
+        (line.clone(), format!("agent_types := {agents}\n{line}"))
+    };
+    let mut changed = text.clone();
+    for (line, more) in (0..5).map(|domain| with(domain, if domain < 3 { "core cache memory" } else { "io" }))
+    {
+        changed = changed.replace(&line, &more);
+    }
+    let file = folder.path().join("gnr.facts");
+    fs::write(&file, changed).unwrap();
+    let shown = run(&file, &["show", "--all"]).out;
+    for words in ["microcode 0x81000360", "die ", "1:2", "core cache memory"] {
+        assert!(shown.contains(words), "no '{words}' in {shown}");
+    }
+    let row = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(row("uncore06").contains("1:1") && row("uncore03").contains("io"), "{shown}");
+    let values = run(&file, &["get", "uncore-agents", "--json"]).json();
+    assert!(values.to_string().contains("memory"), "{values}");
+}

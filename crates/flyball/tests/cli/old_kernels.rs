@@ -71,7 +71,7 @@ fn a_kernel_without_directories_of_policies_is_read_and_not_set() {
         assert_eq!(set.code, 4, "{setting}: {}", set.err);
         assert!(set.err.contains("older than 4.3"), "{setting}: {}", set.err);
     }
-    assert!(machine.get(&["epb"]).contains("6"), "from the register");
+    assert!(machine.get(&["epb"]).contains('6'), "from the register");
     let doctor = machine.run(&["doctor", "--json"]).json();
     let found = doctor["findings"].as_array().unwrap();
     let present = found.iter().find(|finding| finding["id"] == "driver.present").unwrap();

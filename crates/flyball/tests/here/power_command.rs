@@ -11,14 +11,14 @@ impl Place {
         Ran::of(command.arg("compare").args(words))
     }
 
-    /// The points of a quantity of the only arm.
+    /// The points of a quantity of the first arm.
     fn points(&self, quantity: &str) -> Vec<f64> {
         let text = std::fs::read_to_string(self.0.path().join("out/report.json")).unwrap();
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
         let all = report["arms"][0]["summaries"].as_array().unwrap();
-        let points =
-            all.iter().find(|summary| summary["quantity"] == quantity).map(|it| it["points"].clone());
-        points.map(|points| serde_json::from_value(points).unwrap()).unwrap_or_default()
+        let found = all.iter().find(|summary| summary["quantity"] == quantity);
+        let points = found.and_then(|summary| summary["points"].as_array().cloned()).unwrap_or_default();
+        points.iter().filter_map(|point| point["value"].as_f64()).collect()
     }
 }
 
@@ -26,7 +26,7 @@ impl Place {
 fn the_power_of_a_command_is_summed_over_the_round() {
     let _turn = crate::alone();
     let place = Place(tempfile::tempdir().unwrap());
-    let one = ["--arm", "now", "--rounds", "1", "--warm-up", "0", "-o", "out"];
+    let one = ["--arm", "now", "--arm", "b:", "--rounds", "1", "--warm-up", "0", "-o", "out"];
     let run = |command: &str, seconds: &str| {
         let _ = std::fs::remove_dir_all(place.0.path().join("out"));
         place.compare(&[&one[..], &["--power-command", command, "--", "sleep", seconds]].concat())
@@ -41,7 +41,7 @@ fn the_power_of_a_command_is_summed_over_the_round() {
     assert!(resumed.code == 2 && resumed.err.contains("--power-command"), "{}", resumed.err);
     // A round that is too short has no power, and the user learns that.
     let short = run("echo 120", "0.1");
-    assert!(short.code == 0 && short.err.contains("1 rounds have no power"), "{}", short.err);
+    assert!(short.code == 0 && short.err.contains("2 rounds have no power"), "{}", short.err);
     assert!(place.points("platform").is_empty());
     // A command that fails later is counted; the readings that there are do not cover the round.
     let failing = run("test -e first && exit 4; touch first; echo 90 W", "2.6");
@@ -56,6 +56,8 @@ fn the_power_of_a_command_is_summed_over_the_round() {
         "sim:ryzen-5750g",
         "--arm",
         "now",
+        "--arm",
+        "b:",
         "--power-command",
         "echo 1",
         "--workload",
