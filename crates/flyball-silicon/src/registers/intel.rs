@@ -207,7 +207,7 @@ impl Silicon {
             | 1 << 31
     }
 
-    /// Bit 0 PROCHOT, 1 thermal, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is in the upper half.
+    /// Bit 0 PROCHOT, 1 thermal, 8 current, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is in the upper half.
     fn limit_reasons(&self, package: usize) -> u64 {
         let pk = &self.package[package];
         let hot = pk.cool < 1.0;
@@ -215,7 +215,11 @@ impl Silicon {
             let l = pk.control.limits[i];
             l.enabled && pk.control.room < 1.0 && pk.control.average[i] >= l.watts * 0.97
         };
-        let now = u64::from(hot) << 1 | u64::from(over(0)) << 10 | u64::from(over(1)) << 11;
+        let current = self.is_current_limited(package);
+        let now = u64::from(hot) << 1
+            | u64::from(current) << 8
+            | u64::from(over(0)) << 10
+            | u64::from(over(1)) << 11;
         now | now << 16 | u64::from(pk.hot_log) << 17
     }
 

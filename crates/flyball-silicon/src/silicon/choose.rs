@@ -132,9 +132,8 @@ impl Silicon {
         }
     }
 
-    /// The frequency of one core, kHz.
-    fn choose_frequency(&mut self, c: usize, limits: PackageLimits) -> u32 {
-        let f = &self.spec.firmware;
+    /// The frequency of one core that requests, switches, turbo limits and power limits leave, kHz.
+    fn limited_frequency(&self, c: usize, limits: PackageLimits) -> u32 {
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let license = core.license as usize;
@@ -156,15 +155,46 @@ impl Silicon {
             let top = f64::from(kind.max - kind.min) * power;
             khz = khz.min(kind.min + top as u32);
         }
+        khz
+    }
+
+    /// What the current budget leaves of a frequency, kHz.
+    #[inline]
+    fn within_budget(&self, c: usize, mut khz: u32, active: u32) -> u32 {
+        let core = &self.core[c];
+        let kind = &self.kinds[core.place.kind as usize];
+        let step = self.spec.firmware.step_khz;
         if kind.budget > 0.0 {
-            let limit = kind.budget / f64::from(limits.active);
+            let limit = kind.budget / f64::from(active);
             let q = core.quality * core.quality * core.intensity;
             // In steps, because the curve is a table. It stops at the guaranteed frequency, which holds under any
             // current.
             while khz > core.guaranteed && kind.curve.dynamic_watts(khz) * q > limit {
-                khz -= f.step_khz.min(khz - core.guaranteed);
+                khz -= step.min(khz - core.guaranteed);
             }
         }
+        khz
+    }
+
+    /// Whether the current budget holds a busy core of a package back.
+    pub(crate) fn is_current_limited(&self, p: usize) -> bool {
+        let Some(limits) = self.package[p].chosen else { return false };
+        self.topology.package_cores(p).any(|c| {
+            let place = self.core[c].place;
+            let is_busy =
+                [place.first, place.second].iter().any(|&t| self.thread[t as usize].utilisation > 0.0);
+            let khz = self.limited_frequency(c, limits);
+            is_busy && self.within_budget(c, khz, limits.active) < khz
+        })
+    }
+
+    /// The frequency of one core, kHz.
+    fn choose_frequency(&mut self, c: usize, limits: PackageLimits) -> u32 {
+        let mut khz = self.limited_frequency(c, limits);
+        khz = self.within_budget(c, khz, limits.active);
+        let f = &self.spec.firmware;
+        let core = &self.core[c];
+        let kind = &self.kinds[core.place.kind as usize];
         // Multipliers are whole: what a limit leaves in between is lost.
         khz = khz / f.step_khz * f.step_khz;
         khz = khz.max(kind.min);
