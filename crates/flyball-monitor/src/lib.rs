@@ -3,14 +3,21 @@
 //! A [`Layout`] says what is counted on a machine, and a [`Sample`] holds one reading of it, as numbers in the layout's
 //! order. Both are plain data that a file can hold, so that what follows from two samples follows from a recording too.
 
+pub mod facts;
 pub mod interval;
 pub mod layout;
+pub mod limiter;
 pub mod missing;
 pub mod sample;
 pub mod sampler;
+mod sentence;
+pub mod why;
 
+pub use facts::{Cap, Facts};
 pub use interval::{CpuInterval, Interval, PackageInterval, State};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
+pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{Options, Sampler, Touch};
+pub use why::{Explanation, Step, explain};

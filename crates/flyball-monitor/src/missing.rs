@@ -34,8 +34,12 @@ pub enum What {
 pub enum Why {
     /// This user may not: the place, and the errno.
     Forbidden(String, String),
-    /// The kernel does not have it here: a virtual machine, a container, a driver that is not loaded.
+    /// The kernel does not have it here: a container, a driver that is not loaded.
     NotThere(String),
+    /// The hypervisor does not show it to this virtual machine.
+    Virtual(String),
+    /// It is not part of the recording.
+    NotRecorded(String),
 }
 
 impl Missing {
@@ -50,6 +54,14 @@ impl Missing {
         Missing { what, why }
     }
 
+    /// The same where no setting of this kernel's would show it: in a virtual machine, or a recording.
+    pub(crate) fn on(self, other: impl Fn(String) -> Why) -> Missing {
+        match self.why {
+            Why::NotThere(place) => Missing { why: other(place), ..self },
+            _ => self,
+        }
+    }
+
     /// What would make it visible; `None` where nothing does on this machine.
     pub fn remedy(&self) -> Option<&'static str> {
         match (&self.why, self.what) {
@@ -61,7 +73,7 @@ impl Missing {
             (Why::NotThere(path), _) if path.contains("MSR") || path.contains("/dev/cpu") => {
                 Some("load the msr module: modprobe msr")
             }
-            (Why::NotThere(_), _) => None,
+            (Why::NotThere(_) | Why::Virtual(_) | Why::NotRecorded(_), _) => None,
         }
     }
 }
@@ -78,6 +90,8 @@ impl fmt::Display for Missing {
         match &self.why {
             Why::Forbidden(place, errno) => write!(f, "{what}: {place}: {errno}")?,
             Why::NotThere(place) => write!(f, "{what}: there is no {place}")?,
+            Why::NotRecorded(place) => write!(f, "{what}: {place} was not recorded")?,
+            Why::Virtual(place) => write!(f, "{what}: this virtual machine has no {place}")?,
         }
         self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }

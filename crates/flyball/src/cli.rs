@@ -82,6 +82,9 @@ pub enum Command {
     /// Explain a knob: what it does, its values, what it interacts with, its files and registers.
     Explain(commands::explain::Args),
 
+    /// Say why CPUs run no faster: from the highest frequency to the one that they had, what took how much, with evidence.
+    Why(commands::why::Args),
+
     /// Check whether the machine is set up well, and say what to change.
     Doctor(commands::doctor::Args),
 

@@ -32,3 +32,4 @@ pub mod task;
 pub mod trace;
 pub mod tracer_dropin;
 pub mod verify;
+pub mod why;

@@ -34,7 +34,10 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
     let confined = match &cli.command {
         Command::Show(_) | Command::Get(_) => of_machine(&mut files),
         // On any other machine it may change something, with a journal.
-        Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
+        // A running machine is asked through perf events too.
+        Command::Sst(_) | Command::Why(_) => {
+            matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files)
+        }
         Command::Plan(args) => {
             args.files(&mut files);
             of_machine(&mut files)

@@ -47,7 +47,7 @@ use crate::{
     commands::{
         apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
         man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
-        save, set, show, sim, sst, task, trace, tracer_dropin, verify,
+        save, set, show, sim, sst, task, trace, tracer_dropin, verify, why,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -200,6 +200,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Profiles(args) => profiles_command::run(context, args),
         Command::Apply(args) => apply::run(context, args),
         Command::Verify(args) => verify::run(context, args),
+        Command::Why(args) => why::run(context, args),
         Command::Restore(args) => restore::run(context, args),
         Command::Save(args) => save::run(context, args),
         Command::Compare(args) => compare::run(context, args),

@@ -1,6 +1,6 @@
 //! The wall clock, for what is named or numbered by it, and times as people read them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flyball_host::Host;
 use flyball_measure::render::civil;
@@ -25,6 +25,26 @@ pub fn seconds_since_1970() -> u64 {
 /// A seed from the clock: five digits are enough, and can be typed again.
 pub fn arbitrary_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64 % 100_000)
+}
+
+/// Reads a time with its unit, as options take it.
+///
+/// # Errors
+/// What is expected.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let error = || "give a time with its unit: 500ms, 10s or 5min".to_owned();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
+    let (number, unit) = text.split_at(split);
+    // f64 accepts `inf` and `nan`, but those are letters and end up in the unit.
+    let number: f64 = number.trim().parse().map_err(|_| error())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" | "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(error()),
+    };
+    Duration::try_from_secs_f64(number * scale).map_err(|_| error())
 }
 
 /// What distinguishes a recording of `host` from others. The same machine in software and the same workload make the same file.

@@ -14,7 +14,8 @@ use super::{
     file::SysFile,
 };
 use crate::{
-    ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit, missing::What,
+    ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit,
+    missing::{What, Why},
 };
 
 pub(super) struct Discovered {
@@ -117,6 +118,13 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     }
     let (power, missing) = power(host, &layout);
     layout.missing.extend(missing);
+    let elsewhere = match host.kind() {
+        flyball_host::Kind::Recorded => Some(Why::NotRecorded as fn(String) -> Why),
+        _ => topology.flags.contains("hypervisor").then_some(Why::Virtual as fn(String) -> Why),
+    };
+    if let Some(elsewhere) = elsewhere {
+        layout.missing = layout.missing.into_iter().map(|missing| missing.on(elsewhere)).collect();
+    }
     let quantities: Vec<Quantity> = source.quantities();
     let throttles: Vec<Quantity> = throttle.iter().map(|(_, quantity)| *quantity).collect();
     let reason_quantities: Vec<Quantity> = reasons.iter().map(|reason| reason.0).collect();
@@ -209,7 +217,7 @@ fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     most
 }
 
-/// Events of the msr PMU if they may be opened, else registers.
+/// Events of the msr PMU if they may be opened, otherwise registers.
 fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, HostError> {
     const PMU: &str = "/sys/bus/event_source/devices/msr";
     let mut refused = None;

@@ -30,3 +30,4 @@ mod trace;
 mod trace_files;
 mod traces;
 mod turbo_order;
+mod why;

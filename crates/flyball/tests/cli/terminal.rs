@@ -105,6 +105,7 @@ fn a_recorded_machine_cannot_write_to_the_terminal() {
         &["plan", "governor=performance"],
         &["plan", "governor=x", "epp=1"],
         &["verify", "governor=performance"],
+        &["why"],
         &["set", "governor=performance"],
         &["doctor"],
         &["doctor", "-v"],

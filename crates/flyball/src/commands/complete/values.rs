@@ -6,7 +6,7 @@ use flyball_control::{
     knob::{Check, Ends},
     quiet, survey,
 };
-use flyball_sim::{Kernel, check, silicon::MachineSpec};
+use flyball_sim::{Kernel, check, silicon::MachineSpec, workload::Workload};
 
 use super::Offer;
 use crate::{machine::MachineArg, profiles};
@@ -34,6 +34,7 @@ pub(super) fn of(
         // Below `sim` and `guest` the kind of machine is clear, and the argument is its name.
         (["sim" | "guest", ..], "NAME" | "MACHINE") => (machines(false), true),
         (["sim", "check"], _) => (documents(), false),
+        (["why"], "NAME") => (Workload::names().map(|name| Offer::new(name, "a model")).collect(), true),
         (_, "VERSION|FILE") => {
             (Kernel::ALL.iter().map(|one| Offer::new(one.to_string(), "kernel")).collect(), true)
         }

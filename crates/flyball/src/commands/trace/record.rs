@@ -76,7 +76,7 @@ pub struct Args {
     page_kib: Option<u32>,
 
     /// Stop after this time: 10s, 500ms, 5min.
-    #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = duration)]
+    #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = crate::time::duration)]
     time: Option<Duration>,
 
     /// The trace clock.
@@ -97,22 +97,6 @@ pub struct Args {
     /// Record while this command runs.
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let error = || "give a time with its unit: 500ms, 10s or 5min".to_owned();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
-    let (number, unit) = text.split_at(split);
-    // f64 accepts `inf` and `nan`, but those are letters and end up in the unit.
-    let number: f64 = number.trim().parse().map_err(|_| error())?;
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" | "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(error()),
-    };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| error())
 }
 
 fn version(text: &str) -> Result<DatVersion, String> {

@@ -1,0 +1,250 @@
+//! What limits a machine's CPUs by its settings: read once, because it changes only when it is set.
+
+use flyball_control::{Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
+use flyball_host::{Host, Vendor, topology::POLICIES};
+use flyball_sst::{layout::Layout as SpeedSelect, model};
+use serde::{Deserialize, Serialize};
+
+use crate::{Evidence, Layout, Limiter};
+
+/// Limits that follow from settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// In the order of the layout's CPUs.
+    pub cpus: Vec<CpuFacts>,
+    /// In the order of the layout's packages.
+    pub packages: Vec<PackageFacts>,
+    /// Programs that run and write frequency limits.
+    pub programs: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuFacts {
+    /// The highest frequency of the hardware, MHz; 0 if it is not known.
+    pub highest: f64,
+    pub highest_from: String,
+    /// MHz per performance level in the request register; 0 if it is not known.
+    pub level: f64,
+    /// The frequency that governor userspace keeps, MHz.
+    pub set_speed: Option<f64>,
+    pub caps: Vec<Cap>,
+    /// Who wrote scaling_max_freq last, if flyball's journal has it.
+    pub max_set_by: Option<String>,
+}
+
+/// A frequency that a setting allows at most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cap {
+    pub limiter: Limiter,
+    pub mhz: f64,
+    pub evidence: Evidence,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageFacts {
+    /// Turbo limits by the number of active cores: up to this many, MHz.
+    pub turbo: Vec<(u32, f64)>,
+}
+
+const KNOBS: &[Id] = &[
+    Id::HwMaxFreq,
+    Id::AmdMaxFreq,
+    Id::BaseFreq,
+    Id::NominalFreq,
+    Id::CppcNominal,
+    Id::Turbo,
+    Id::Boost,
+    Id::MaxPerfPct,
+    Id::Setspeed,
+    Id::TurboRatios,
+    Id::TurboRatioCores,
+    Id::HwpCapabilities,
+];
+
+impl Facts {
+    /// Reads them. `max_set_by` says who wrote a file last, if it is known.
+    ///
+    /// # Errors
+    /// The machine's CPUs cannot be listed.
+    pub fn take(
+        host: &dyn Host,
+        layout: &Layout,
+        max_set_by: impl Fn(&str) -> Option<String>,
+    ) -> Result<Facts, ReadError> {
+        let mut snapshot = Snapshot::begin(host)?;
+        let request =
+            Request { knobs: KNOBS, sample_absence: true, online_by_list: true, ..Request::default() };
+        snapshot.take(host, &request);
+        let look = Look::of(&snapshot);
+        let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
+        let packages: Vec<PackageFacts> = layout
+            .packages
+            .iter()
+            .map(|package| {
+                let first = package.cpus.iter().next().unwrap_or(0);
+                // One table for two kinds of core cannot be separated by counting cores.
+                PackageFacts { turbo: if is_hybrid { Vec::new() } else { look.turbo(first) } }
+            })
+            .collect();
+        let mut cpus: Vec<CpuFacts> = Vec::with_capacity(layout.cpus.len());
+        for cpu in &layout.cpus {
+            let turbo = layout.package_of(cpu).map(|index| &packages[index].turbo);
+            let mut facts = look.cpu(cpu.number, layout.machine.vendor, turbo.map_or(&[][..], Vec::as_slice));
+            let policy = cpu.policy.map(|policy| format!("{POLICIES}/policy{policy}/scaling_max_freq"));
+            facts.max_set_by = policy.and_then(|path| max_set_by(&path));
+            cpus.push(facts);
+        }
+        speed_select(host, layout, &mut cpus);
+        let programs = owners(host)
+            .into_iter()
+            .filter(|owner| owner.writes.contains(&Id::MaxFreq))
+            .map(|owner| owner.name.to_owned())
+            .collect();
+        Ok(Facts { cpus, packages, programs })
+    }
+}
+
+/// A snapshot, asked by CPU.
+struct Look<'a>(&'a Snapshot);
+
+impl<'a> Look<'a> {
+    fn of(snapshot: &'a Snapshot) -> Look<'a> {
+        Look(snapshot)
+    }
+
+    fn value(&self, knob: Id, cpu: u32) -> Option<Value> {
+        let only = [cpu].into_iter().collect();
+        let places = self.0.places_on(knob, &only).ok()?;
+        places.iter().find_map(|place| self.0.value_if_readable(knob, place).ok().flatten())
+    }
+
+    fn mhz(&self, knob: Id, cpu: u32) -> Option<f64> {
+        Some(self.value(knob, cpu)?.frequency()?.0 as f64 / 1000.0)
+    }
+
+    /// The file or register in which a switch is off.
+    fn where_off(&self, knob: Id, cpu: u32) -> Option<String> {
+        let only = [cpu].into_iter().collect();
+        let places = self.0.places_on(knob, &only).ok()?;
+        places.iter().find_map(|place| match self.0.read(knob, place) {
+            Ok(Reading::Value { value, source }) if value.switch() == Some(false) => Some(source.to_string()),
+            _ => None,
+        })
+    }
+
+    fn fields(&self, knob: Id, cpu: u32) -> Vec<(String, u64)> {
+        match self.value(knob, cpu) {
+            Some(Value::Fields(fields)) => fields,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The turbo limits of a CPU's package by the number of active cores.
+    fn turbo(&self, cpu: u32) -> Vec<(u32, f64)> {
+        let counts = self.fields(Id::TurboRatioCores, cpu);
+        let ratios = self.fields(Id::TurboRatios, cpu);
+        let mut table: Vec<(u32, f64)> = ratios
+            .iter()
+            .enumerate()
+            .map(|(index, (_, ratio))| {
+                let cores = counts.get(index).map_or(index as u64 + 1, |count| count.1);
+                (cores as u32, *ratio as f64 * 100.0)
+            })
+            // Parts with fewer buckets leave the rest at 0; a filler of 0xff counts no core.
+            .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0)
+            .collect();
+        table.sort_by_key(|bucket| bucket.0);
+        table
+    }
+
+    fn cpu(&self, cpu: u32, vendor: Vendor, turbo: &[(u32, f64)]) -> CpuFacts {
+        let base = match vendor {
+            Vendor::Amd => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
+            _ => self.mhz(Id::BaseFreq, cpu),
+        };
+        // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the registers.
+        let sources = [
+            (turbo.first().map(|bucket| bucket.1), "MSR 0x1ad"),
+            (self.mhz(Id::AmdMaxFreq, cpu), "amd_pstate_max_freq"),
+            (self.mhz(Id::HwMaxFreq, cpu), "cpuinfo_max_freq"),
+        ];
+        let highest = sources
+            .into_iter()
+            .filter_map(|(mhz, from)| Some((mhz?, from)))
+            .reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let (highest, from) = highest.unwrap_or((0.0, ""));
+        let mut caps = Vec::new();
+        // One of the two: both are about the same switch where a machine has both.
+        let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
+        if let Some((place, mhz)) = off.zip(base) {
+            let evidence = Evidence::new(place, format!("off (base frequency {mhz:.0} MHz)"));
+            caps.push(Cap { limiter: Limiter::TurboOff, mhz, evidence });
+        }
+        if let Some(Value::Percent(percent)) = self.value(Id::MaxPerfPct, cpu)
+            && percent.0 < 100
+            && highest > 0.0
+        {
+            // In whole ratios, rounded up (intel_pstate.c, intel_pstate_update_perf_limits).
+            let mhz = (highest * f64::from(percent.0) / 1e4).ceil() * 100.0;
+            let evidence = Evidence::new("intel_pstate/max_perf_pct", percent.0.to_string());
+            caps.push(Cap { limiter: Limiter::Percentage, mhz, evidence });
+        }
+        let nominal = match self.value(Id::CppcNominal, cpu) {
+            Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
+            _ => None,
+        };
+        let level = match vendor {
+            Vendor::Amd => base.zip(nominal).map(|(base, nominal)| base / nominal),
+            _ => {
+                let capabilities = self.fields(Id::HwpCapabilities, cpu);
+                let top = capabilities.iter().find(|field| field.0 == "highest").map(|field| field.1);
+                top.filter(|top| *top > 0).map(|top| highest / top as f64)
+            }
+        };
+        CpuFacts {
+            highest,
+            highest_from: from.to_owned(),
+            level: level.unwrap_or(0.0),
+            set_speed: self.mhz(Id::Setspeed, cpu),
+            caps,
+            max_set_by: None,
+        }
+    }
+}
+
+/// What Speed Select's features take from CPUs. A machine without them, or a user who may not ask, has none.
+fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts]) {
+    let Ok(found) = SpeedSelect::read(host) else { return };
+    let access = found.access(host);
+    for domain in &found.domains {
+        let Ok(state) = model::domain(access.as_ref(), domain) else { continue };
+        if !state.qos.enabled {
+            continue;
+        }
+        let classes = model::classes_of(&found, host, &domain.cpus).unwrap_or_default();
+        let limits: Vec<Option<f64>> = (0..4)
+            .map(|number| {
+                model::class(access.as_ref(), domain, number).ok()?.max_mhz.map(|mhz| f64::from(mhz.0))
+            })
+            .collect();
+        let clip = state
+            .features
+            .turbo_freq_on
+            .then(|| model::level(&found, access.as_ref(), domain, state.levels.current).ok()?.turbo_freq)
+            .flatten()
+            .and_then(|offer| offer.clip.first().map(|clip| f64::from(clip.1.0)));
+        for (cpu, class) in classes {
+            let Some(index) = layout.index_of(cpu) else { continue };
+            if let (Some(mhz), true) = (clip, class >= 2) {
+                let value = format!("on; class {class} is of low priority, {mhz:.0} MHz at most");
+                let evidence = Evidence::new("Speed Select turbo-freq", value);
+                cpus[index].caps.push(Cap { limiter: Limiter::SpeedSelect, mhz, evidence });
+            }
+            if let Some(Some(mhz)) = limits.get(usize::from(class)) {
+                let evidence =
+                    Evidence::new(format!("class of service {class}"), format!("{mhz:.0} MHz at most"));
+                cpus[index].caps.push(Cap { limiter: Limiter::ClassOfService, mhz: *mhz, evidence });
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What can keep a CPU below its highest frequency, in the order of the waterfall.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! limiters {
+    ($($(#[doc = $doc:literal])+ $name:ident: $id:literal, $words:literal, $knob:expr, $about:literal;)*) => {
+        /// What keeps a CPU below its highest frequency.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Limiter { $($(#[doc = $doc])+ $name,)* }
+
+        impl Limiter {
+            /// In the order in which they take effect.
+            pub const ALL: &[Limiter] = &[$(Limiter::$name),*];
+
+            /// As JSON and scripts have it.
+            pub fn id(self) -> &'static str {
+                match self { $(Limiter::$name => $id),* }
+            }
+
+            /// In a sentence, after 'lost to'.
+            pub fn words(self) -> &'static str {
+                match self { $(Limiter::$name => $words),* }
+            }
+
+            /// The knob that changes it, as `flyball set` takes it.
+            pub fn knob(self) -> Option<&'static str> {
+                match self { $(Limiter::$name => $knob),* }
+            }
+
+            /// How it is recognised, for the page.
+            pub fn about(self) -> &'static str {
+                match self { $(Limiter::$name => $about),* }
+            }
+        }
+    };
+}
+
+limiters! {
+    /// The limit for the number of cores that are awake.
+    ActiveCores: "active-cores", "the turbo limit for this many active cores", None,
+        "the package's turbo ratios (MSR 0x1ad, 0x1ae) and the number of cores that were awake";
+    /// Turbo or boost is switched off.
+    TurboOff: "turbo-off", "turbo that is off", Some("turbo"),
+        "`no_turbo` or `boost`; the limit is the base frequency";
+    /// Speed Select's turbo-freq clips cores of low priority.
+    SpeedSelect: "speed-select", "Speed Select's turbo-freq, which clips low-priority cores", Some("sst-tf"),
+        "turbo-freq is on and the core's class of service is 2 or 3";
+    /// The highest frequency of the core's class of service.
+    ClassOfService: "class-of-service", "the limit of its class of service", Some("clos-max"),
+        "core-power is on and the core's class has a highest frequency";
+    /// max_perf_pct.
+    Percentage: "max-perf-pct", "max_perf_pct", Some("max-perf-pct"),
+        "`intel_pstate/max_perf_pct` below 100";
+    /// scaling_max_freq, or a lower limit in the processor's request register.
+    MaxFreq: "max-freq", "the frequency limit", Some("max-freq"),
+        "`scaling_max_freq`, and the maximum in the request register if that is lower (another limit in the kernel)";
+    /// The governor asks for less.
+    Governor: "governor", "the governor, which asks for less", Some("governor"),
+        "`powersave` and `userspace` without autonomous selection; another governor if the CPU rests in between";
+    /// The processor chooses by load and preference.
+    Preference: "preference", "the energy preference and little load", Some("epp"),
+        "the processor chooses itself, the preference is not performance, and nothing else limits it";
+    /// It ran so little that leaving idle states decides its speed.
+    WakeUp: "wake-up", "waking up: it ran shortly and often", Some("latency-limit"),
+        "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state";
+    /// A power limit of the package.
+    Power: "power", "the package's power limit", Some("power-limit"),
+        "package power at its limit, or MSR 0x64f bit 10 or 11, or 0x1b1 bit 10. AMD shows no limit: there it is what \
+         remains if all busy cores of a package are slow";
+    /// The current that the regulators may deliver.
+    Current: "current", "the current limit", None,
+        "MSR 0x64f bit 8";
+    /// The processor is as hot as it may be.
+    Heat: "heat", "heat", None,
+        "MSR 0x64f bit 1, 0x19c bit 0, sensors at their limit, or throttle counts that rise";
+    /// A device outside the processor asked it to slow down.
+    Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
+        "MSR 0x64f bit 0 or 0x19c bit 2 while the processor is not hot";
+    /// Nothing that can be seen limits it.
+    Firmware: "firmware", "firmware: nothing that can be seen limits it", None,
+        "all of the above can be seen and do not hold; the evidence is what was ruled out";
+    /// What limits it cannot be seen here.
+    Unseen: "unseen", "a reason that cannot be seen here", None,
+        "registers or power cannot be read";
+}
+
+impl fmt::Display for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+/// Where a reason was seen, and what it shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// A file or register.
+    pub place: String,
+    pub value: String,
+}
+
+impl Evidence {
+    pub(crate) fn new(place: impl Into<String>, value: impl Into<String>) -> Evidence {
+        Evidence { place: place.into(), value: value.into() }
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/why.md has the table of reasons. With `FLYBALL_BLESS` set it is written.
+    #[test]
+    fn the_page_has_the_reasons() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/why.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let head = "| reason | setting | recognised by |\n|---|---|---|\n";
+        let (before, rest) = page.split_once(head).unwrap();
+        let (_, after) = rest.split_once("<!-- end -->").unwrap();
+        let row = |limiter: &Limiter| {
+            let knob = limiter.knob().map_or_else(String::new, |knob| format!("`{knob}`"));
+            format!("| {} | {knob} | {} |\n", limiter.id(), limiter.about())
+        };
+        let table: String = Limiter::ALL.iter().map(row).collect();
+        let right = format!("{before}{head}{table}<!-- end -->{after}");
+        if std::env::var_os("FLYBALL_BLESS").is_some() {
+            std::fs::write(path, &right).unwrap();
+        }
+        assert_eq!(page, right, "run FLYBALL_BLESS=1 cargo test -p flyball-monitor --lib reasons");
+    }
+
+    #[test]
+    fn every_setting_is_a_knob() {
+        for limiter in Limiter::ALL {
+            if let Some(knob) = limiter.knob() {
+                assert!(flyball_control::Knob::named(knob).is_ok(), "{knob}");
+            }
+        }
+    }
+}

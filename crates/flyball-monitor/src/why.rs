@@ -1,0 +1,425 @@
+//! From the highest frequency of the hardware to the one that a CPU had: what took how much of it, with evidence.
+
+mod package;
+
+use std::collections::BTreeMap;
+
+use flyball_control::CoreType;
+use flyball_host::{CpuList, Vendor};
+use serde::Serialize;
+
+use self::package::PackageState;
+use crate::{Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+
+/// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference of the two frequencies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// CPUs to which the same happened; numbers are their means.
+    pub cpus: CpuList,
+    pub state: State,
+    /// Share of the time in which they ran.
+    pub busy: Option<f64>,
+    /// The highest frequency that the hardware has for them, MHz, and where that was read.
+    pub highest: Option<f64>,
+    pub highest_from: String,
+    /// The mean frequency while they ran, MHz.
+    pub mhz: Option<f64>,
+    /// In the order in which the limits take effect.
+    pub steps: Vec<Step>,
+    /// What is left over of the difference: rounding and measurement, MHz.
+    pub rest: f64,
+    /// Every limit that is known as a frequency, whether it took something or not.
+    pub limits: Vec<Cap>,
+    /// Share of the cycles that did not wait for memory, if the processor counts them.
+    pub productive: Option<f64>,
+    /// Share of the time in each idle state, by name.
+    pub idle: Vec<(String, f64)>,
+}
+
+/// What one limit took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    pub limiter: Limiter,
+    /// Mean over the time in which the CPU ran, MHz.
+    pub mhz: f64,
+    /// Share of that time in which it limited.
+    pub share: f64,
+    pub evidence: Vec<Evidence>,
+    /// The setting that changes it.
+    pub knob: Option<&'static str>,
+    /// Who set it, if that is known.
+    pub by: Option<String>,
+}
+
+/// Losses below this share of the highest frequency are rounding.
+const LEAST: f64 = 0.008;
+/// CPUs of a group differ in frequency by at most this share.
+const NEAR: f64 = 0.015;
+
+/// Explains the CPUs of a run of samples, the earliest first: all of them, or those in `wanted`.
+pub fn explain(
+    layout: &Layout,
+    facts: &Facts,
+    samples: &[Sample],
+    wanted: Option<&CpuList>,
+) -> Vec<Explanation> {
+    let mut sums: Vec<Sum> = layout.cpus.iter().map(|_| Sum::default()).collect();
+    // A single sample has limits and no speed: it is compared with itself.
+    let alone = samples.first().filter(|_| samples.len() == 1).map(|only| [only.clone(), only.clone()]);
+    for pair in samples.windows(2).chain(alone.as_ref().map(|pair| &pair[..])) {
+        let interval = Interval::between(layout, &pair[0], &pair[1]);
+        if interval.is_broken && samples.len() > 1 {
+            continue;
+        }
+        let packages: Vec<PackageState> = (0..layout.packages.len())
+            .map(|index| PackageState::of(layout, facts, &interval, &pair[0], &pair[1], index))
+            .collect();
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            let found = &interval.cpus[index];
+            let package = layout.package_of(cpu).and_then(|index| packages.get(index));
+            let request = pair[1].get(layout, Quantity::Request, index).filter(|_| {
+                let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
+                at(&pair[1]) != at(&pair[0])
+            });
+            let losses = facts.cpus.get(index).map(|facts| {
+                let attribution =
+                    Attribution { layout, facts, cpu: found, core_type: cpu.core_type, package, request };
+                sums[index].limits = attribution.caps();
+                attribution.losses()
+            });
+            sums[index].add(&interval, found, losses);
+        }
+    }
+    let last = samples.last();
+    let mut found: Vec<Explanation> = Vec::new();
+    for (index, cpu) in layout.cpus.iter().enumerate() {
+        if wanted.is_some_and(|wanted| !wanted.contains(cpu.number)) {
+            continue;
+        }
+        let is_online = last.and_then(|last| last.get(layout, Quantity::Online, index)) == Some(1);
+        let one = sums[index].explanation(layout, facts, index, is_online);
+        let package = |other: &Explanation| {
+            let first = other.cpus.iter().next().and_then(|number| layout.index_of(number));
+            first.map(|index| (layout.cpus[index].package, layout.cpus[index].core_type))
+        };
+        let like = found
+            .iter_mut()
+            .find(|other| other.is_like(&one) && package(other) == Some((cpu.package, cpu.core_type)));
+        match like {
+            Some(other) => other.join(&one),
+            None => found.push(one),
+        }
+    }
+    found
+}
+
+/// What happened to a CPU over several intervals, weighted by the time in which it ran.
+#[derive(Default)]
+struct Sum {
+    weight: f64,
+    mhz: f64,
+    productive: f64,
+    losses: BTreeMap<Limiter, (f64, f64, Vec<Evidence>)>,
+    seconds: f64,
+    busy: f64,
+    knows_busy: bool,
+    idle: Vec<f64>,
+    limits: Vec<Cap>,
+}
+
+impl Sum {
+    fn add(&mut self, interval: &Interval, cpu: &CpuInterval, losses: Option<Vec<Loss>>) {
+        self.seconds += interval.seconds;
+        self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
+        self.knows_busy |= cpu.busy.is_some();
+        self.idle.resize(cpu.idle.len(), 0.0);
+        for (sum, share) in self.idle.iter_mut().zip(&cpu.idle) {
+            *sum += share.unwrap_or(0.0) * interval.seconds;
+        }
+        let (Some(mhz), Some(busy)) = (cpu.mhz, cpu.busy) else { return };
+        let weight = busy * interval.seconds;
+        self.weight += weight;
+        self.mhz += weight * mhz;
+        self.productive += weight * cpu.productive.unwrap_or(0.0);
+        for loss in losses.into_iter().flatten() {
+            let sum = self.losses.entry(loss.limiter).or_default();
+            sum.0 += weight * loss.mhz;
+            sum.1 += weight;
+            sum.2 = loss.evidence;
+        }
+    }
+
+    fn explanation(&self, layout: &Layout, facts: &Facts, index: usize, is_online: bool) -> Explanation {
+        let cpu = facts.cpus.get(index);
+        let state = match (is_online, self.knows_busy) {
+            (false, _) => State::Offline,
+            (true, false) => State::Unknown,
+            (true, true) if self.busy > 0.0 => State::Running,
+            (true, true) => State::Asleep,
+        };
+        let mhz = (self.weight > 0.0).then(|| self.mhz / self.weight);
+        // What a counter says outranks what a table says.
+        let highest = cpu
+            .map(|cpu| cpu.highest)
+            .filter(|highest| *highest > 0.0)
+            .map(|highest| highest.max(mhz.unwrap_or(0.0)));
+        let mut steps = Vec::new();
+        let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
+        for (limiter, (loss, weight, evidence)) in &self.losses {
+            let mean = loss / self.weight.max(f64::MIN_POSITIVE);
+            if mean < LEAST * highest.unwrap_or(0.0) {
+                continue;
+            }
+            rest -= mean;
+            let by = match limiter {
+                Limiter::MaxFreq => cpu.and_then(|cpu| cpu.max_set_by.clone()).or_else(|| {
+                    (!facts.programs.is_empty())
+                        .then(|| format!("{} runs and may have", facts.programs.join(", ")))
+                }),
+                _ => None,
+            };
+            steps.push(Step {
+                limiter: *limiter,
+                mhz: mean,
+                share: weight / self.weight,
+                evidence: evidence.clone(),
+                // AMD's limits are the firmware's own.
+                knob: limiter
+                    .knob()
+                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
+                by,
+            });
+        }
+        let share = |time: &f64| time / self.seconds.max(f64::MIN_POSITIVE);
+        let names = &layout.machine.idle_states;
+        Explanation {
+            cpus: [layout.cpus[index].number].into_iter().collect(),
+            state,
+            busy: self.knows_busy.then(|| share(&self.busy)),
+            highest,
+            highest_from: cpu.map(|cpu| cpu.highest_from.clone()).unwrap_or_default(),
+            mhz,
+            steps,
+            rest,
+            limits: self.limits.clone(),
+            productive: (self.productive > 0.0).then(|| self.productive / self.weight),
+            idle: names.iter().cloned().zip(self.idle.iter().map(share)).collect(),
+        }
+    }
+}
+
+impl Explanation {
+    /// Whether the same happened to both.
+    fn is_like(&self, other: &Explanation) -> bool {
+        let limiters = |one: &Explanation| one.steps.iter().map(|step| step.limiter).collect::<Vec<_>>();
+        let near = |one: Option<f64>, other: Option<f64>, room: f64| match (one, other) {
+            (Some(one), Some(other)) => (one - other).abs() <= room,
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let room = NEAR * self.highest.unwrap_or(0.0);
+        self.state == other.state
+            && near(self.highest, other.highest, 0.5)
+            && near(self.mhz, other.mhz, room)
+            && near(self.busy, other.busy, 0.1)
+            && limiters(self) == limiters(other)
+    }
+
+    /// Adds the CPUs of another that is like it; the numbers become means.
+    fn join(&mut self, other: &Explanation) {
+        let (old, new) = (self.cpus.len() as f64, other.cpus.len() as f64);
+        let mean = |one: f64, other: f64| (one * old + other * new) / (old + new);
+        let both = |one: &mut Option<f64>, other: Option<f64>| {
+            *one = one.zip(other).map(|(one, other)| mean(one, other));
+        };
+        both(&mut self.busy, other.busy);
+        both(&mut self.highest, other.highest);
+        both(&mut self.mhz, other.mhz);
+        both(&mut self.productive, other.productive);
+        self.rest = mean(self.rest, other.rest);
+        for (step, others) in self.steps.iter_mut().zip(&other.steps) {
+            step.mhz = mean(step.mhz, others.mhz);
+            step.share = mean(step.share, others.share);
+        }
+        for (idle, others) in self.idle.iter_mut().zip(&other.idle) {
+            idle.1 = mean(idle.1, others.1);
+        }
+        self.cpus.add(&other.cpus);
+    }
+
+    /// The reason that took most.
+    pub fn first(&self) -> Option<&Step> {
+        self.steps.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz))
+    }
+}
+
+/// What one limit took of a CPU in an interval.
+struct Loss {
+    limiter: Limiter,
+    mhz: f64,
+    evidence: Vec<Evidence>,
+}
+
+/// A CPU in an interval, with all that may have limited it.
+struct Attribution<'a> {
+    layout: &'a Layout,
+    facts: &'a crate::facts::CpuFacts,
+    cpu: &'a CpuInterval,
+    core_type: Option<CoreType>,
+    package: Option<&'a PackageState>,
+    /// The processor's request register, if it was read in this interval.
+    request: Option<u64>,
+}
+
+impl Attribution<'_> {
+    /// What each limit took. First the limits that are known as frequencies, in the order in which they take effect; what
+    /// remains goes to the one reason whose evidence there is.
+    fn losses(&self) -> Vec<Loss> {
+        let (Some(mhz), true) = (self.cpu.mhz, self.facts.highest > 0.0) else { return Vec::new() };
+        let mut top = self.facts.highest;
+        let mut losses = Vec::new();
+        for Cap { limiter, mhz: cap, evidence } in self.caps() {
+            // A limit that the CPU ran above took no more than the difference to what it had.
+            let left = cap.max(mhz);
+            if left < top {
+                losses.push(Loss { limiter, mhz: top - left, evidence: vec![evidence] });
+                top = left;
+            }
+        }
+        self.remainder(top - mhz, mhz, &mut losses);
+        losses
+    }
+
+    /// Limits that are known as frequencies, in the order in which they take effect.
+    fn caps(&self) -> Vec<Cap> {
+        let mut caps = self.facts.caps.clone();
+        caps.extend(self.package.and_then(PackageState::active_cores));
+        let percentage = caps.iter_mut().find(|cap| cap.limiter == Limiter::Percentage);
+        match (percentage, self.max_freq()) {
+            // Without HWP the file follows the percentage, and is rounded down: one limit, not two.
+            (Some(percentage), Some(file)) if (percentage.mhz - file.mhz).abs() <= 100.0 => {
+                percentage.mhz = percentage.mhz.min(file.mhz);
+            }
+            (_, file) => caps.extend(file),
+        }
+        caps.extend(self.asked());
+        caps.sort_by_key(|cap| cap.limiter);
+        caps
+    }
+
+    /// Attributes what the known limits leave unexplained.
+    fn remainder(&self, remains: f64, mhz: f64, losses: &mut Vec<Loss>) {
+        let least = LEAST * self.facts.highest;
+        if remains <= least {
+            return;
+        }
+        let step = self.step();
+        let named = self.package.and_then(PackageState::limit);
+        // Limits in files are rounded down to what the hardware has.
+        let settings = Limiter::ClassOfService..=Limiter::Governor;
+        if named.is_none()
+            && let Some(last) =
+                losses.last_mut().filter(|last| remains <= step && settings.contains(&last.limiter))
+        {
+            last.mhz += remains;
+            return;
+        }
+        // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
+        let fastest = self.package.and_then(|package| package.fastest(self.core_type)).unwrap_or(mhz);
+        let behind = fastest.min(mhz + remains) - mhz;
+        let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(0.9);
+        let own = if is_own { behind } else { 0.0 };
+        let shared = remains - own;
+        if shared > least {
+            let (limiter, evidence) = named.unwrap_or_else(|| self.unnamed());
+            losses.push(Loss { limiter, mhz: shared, evidence });
+        }
+        if own > least
+            && let Some(package) = self.package
+        {
+            let (limiter, mut evidence) = package.excluded();
+            evidence.push(Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time")));
+            losses.push(Loss { limiter, mhz: own, evidence });
+        }
+    }
+
+    /// scaling_max_freq, or what the processor was asked for if that is less.
+    fn max_freq(&self) -> Option<Cap> {
+        let file = self.cpu.max?;
+        let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
+        let from_file =
+            Cap { limiter: Limiter::MaxFreq, mhz: (file / self.step()).floor() * self.step(), evidence };
+        // Without autonomous selection the register has what the governor asks for.
+        let is_known = self.facts.level > 0.0 && self.is_autonomous();
+        let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
+        let level = match self.layout.machine.vendor {
+            Vendor::Amd => request & 0xff,
+            _ => request >> 8 & 0xff,
+        };
+        let asked = level as f64 * self.facts.level;
+        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file, f64::min);
+        // More than one level below everything that files show: another limit within the kernel (QoS, cooling).
+        if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
+            let value =
+                format!("at most level {level} ({asked:.0} MHz), while scaling_max_freq shows {file:.0} MHz");
+            let evidence = Evidence::new("request register", value);
+            return Some(Cap { limiter: Limiter::MaxFreq, mhz: asked, evidence });
+        }
+        Some(from_file)
+    }
+
+    /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen 25.
+    fn step(&self) -> f64 {
+        if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
+    }
+
+    fn governor(&self) -> &str {
+        let names = &self.layout.machine.governors;
+        self.cpu.governor.and_then(|number| names.get(number)).map_or("", String::as_str)
+    }
+
+    /// Whether the processor chooses frequencies within limits by itself.
+    fn is_autonomous(&self) -> bool {
+        matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
+    }
+
+    /// A governor that asks for one frequency, whatever the load is.
+    fn asked(&self) -> Option<Cap> {
+        if self.is_autonomous() {
+            return None;
+        }
+        let mhz = match self.governor() {
+            "powersave" => self.cpu.min?,
+            "userspace" => self.facts.set_speed?,
+            _ => return None,
+        };
+        let evidence = Evidence::new("scaling_governor", format!("{} ({mhz:.0} MHz)", self.governor()));
+        // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).
+        let mhz =
+            if self.layout.machine.vendor == Vendor::Intel { (mhz / 100.0).ceil() * 100.0 } else { mhz };
+        Some(Cap { limiter: Limiter::Governor, mhz, evidence })
+    }
+
+    /// What took the rest if it is not something that the hardware names.
+    fn unnamed(&self) -> (Limiter, Vec<Evidence>) {
+        let busy = self.cpu.busy.unwrap_or(0.0);
+        let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
+        let governor = self.governor();
+        if self.is_autonomous() {
+            let epp = self.cpu.epp.unwrap_or(0);
+            // Up to balance_performance a CPU that runs all the time gets all that there is.
+            if governor != "performance" && (epp > 128 || epp > 0 && busy < 0.9) {
+                let preference = Evidence::new("energy_performance_preference", epp.to_string());
+                return (Limiter::Preference, vec![preference, load]);
+            }
+        } else if !matches!(governor, "" | "performance") && busy < 0.95 {
+            return (Limiter::Governor, vec![Evidence::new("scaling_governor", governor), load]);
+        }
+        if busy < 0.2 {
+            return (Limiter::WakeUp, vec![load]);
+        }
+        let Some(package) = self.package else {
+            return (Limiter::Unseen, vec![Evidence::new("package", "not known")]);
+        };
+        package.shared_limit().unwrap_or_else(|| package.excluded())
+    }
+}

@@ -1,0 +1,245 @@
+//! What limits a package in an interval: power, current, heat, and the number of cores that are awake.
+
+use std::collections::BTreeMap;
+
+use flyball_control::CoreType;
+use flyball_host::Vendor;
+
+use crate::{Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+
+/// A package in an interval.
+pub(super) struct PackageState {
+    vendor: Vendor,
+    watts: Option<f64>,
+    limit: Option<f64>,
+    celsius: Option<f64>,
+    /// Degrees below the limit, of its hottest CPU that was asked.
+    margin: Option<f64>,
+    throttles: u64,
+    /// Registers that were read in this interval, of any of its CPUs.
+    reasons: Option<u64>,
+    therm: Option<u64>,
+    package_therm: Option<u64>,
+    /// Cores awake on average, and the turbo limit that goes with it.
+    awake: f64,
+    turbo: Option<f64>,
+    /// Busy CPUs, and those of them that are below what they may have.
+    busy: usize,
+    slow: usize,
+    /// The highest frequency of a busy CPU of each type, MHz.
+    fastest: BTreeMap<Option<CoreType>, f64>,
+}
+
+/// Power this near to the limit is at it: the firmware controls an average.
+const AT_LIMIT: f64 = 0.97;
+/// Degrees below the limit at which the firmware throttles already.
+const HOT: f64 = 2.0;
+/// AMD throttles at 89 to 100 degrees; no register says at how many.
+const HOT_AMD: f64 = 93.0;
+
+impl PackageState {
+    pub(super) fn of(
+        layout: &Layout,
+        facts: &Facts,
+        interval: &Interval,
+        from: &Sample,
+        to: &Sample,
+        index: usize,
+    ) -> PackageState {
+        let package = &layout.packages[index];
+        let power = &interval.packages[index];
+        let mut state = PackageState {
+            vendor: layout.machine.vendor,
+            watts: power.watts,
+            limit: power.limit,
+            celsius: power.celsius,
+            margin: None,
+            throttles: 0,
+            reasons: None,
+            therm: None,
+            package_therm: None,
+            awake: 0.0,
+            turbo: None,
+            busy: 0,
+            slow: 0,
+            fastest: BTreeMap::new(),
+        };
+        // Idle states in which a core does not count for the turbo limits: those behind C1 (Intel SDM 3B, 15.5).
+        let is_deep: Vec<bool> = layout
+            .machine
+            .idle_states
+            .iter()
+            .map(|name| !(name == "POLL" || name.starts_with("C1")) || name.starts_with("C10"))
+            .collect();
+        let mut cores: BTreeMap<(Option<u32>, Option<u32>, u32), f64> = BTreeMap::new();
+        for (number, cpu) in layout.cpus.iter().enumerate() {
+            if cpu.package != Some(package.number) {
+                continue;
+            }
+            let found = &interval.cpus[number];
+            state.margin = match (state.margin, found.margin) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            state.throttles += found.throttles.unwrap_or(0) + found.package_throttles.unwrap_or(0);
+            let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, number);
+            if at(to).is_some() && at(to) != at(from) {
+                let read = |quantity| to.get(layout, quantity, number);
+                // A bit that any CPU shows limits it; some registers are per core.
+                let merge = |one: Option<u64>, other: Option<u64>| match (one, other) {
+                    (Some(one), Some(other)) => Some(one | other),
+                    (one, other) => one.or(other),
+                };
+                state.reasons = merge(state.reasons, read(Quantity::LimitReasons));
+                state.therm = merge(state.therm, read(Quantity::ThermStatus));
+                state.package_therm = merge(state.package_therm, read(Quantity::PackageThermStatus));
+            }
+            // One that slept all along is in its deepest state, and no time of it is counted yet.
+            let awake = match found.state {
+                State::Running => {
+                    let deep: f64 = found
+                        .idle
+                        .iter()
+                        .zip(&is_deep)
+                        .filter(|(_, deep)| **deep)
+                        .filter_map(|(share, _)| *share)
+                        .sum();
+                    (1.0 - deep).clamp(found.busy.unwrap_or(0.0), 1.0)
+                }
+                _ => 0.0,
+            };
+            // A core is awake if either thread is; the kernel's numbers are unique within a die.
+            let core = cores.entry((cpu.die, cpu.core, cpu.core.map_or(cpu.number, |_| 0))).or_default();
+            *core = core.max(awake);
+            if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
+                state.busy += 1;
+                let fastest = state.fastest.entry(cpu.core_type).or_default();
+                *fastest = fastest.max(found.mhz.unwrap_or(0.0));
+                state.slow += usize::from(found.got().is_some_and(|got| got < 0.98));
+            }
+        }
+        state.awake = cores.values().sum();
+        let active = (state.awake + 0.5) as u32;
+        let turbo = facts.packages.get(index).map_or(&[][..], |package| &package.turbo);
+        let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
+        // One moment says nothing of who is awake.
+        state.turbo = bucket.filter(|_| interval.seconds > 0.0).map(|bucket| bucket.1);
+        state
+    }
+
+    /// The turbo limit for this many active cores.
+    pub(super) fn active_cores(&self) -> Option<Cap> {
+        let mhz = self.turbo?;
+        let value = format!("{mhz:.0} MHz for {:.0} active cores", self.awake.max(1.0));
+        let evidence = Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value);
+        Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
+    }
+
+    pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
+        self.fastest.get(&core_type).copied()
+    }
+
+    fn bit(&self, bit: u32) -> bool {
+        self.reasons.is_some_and(|reasons| reasons >> bit & 1 == 1)
+    }
+
+    /// What the hardware itself says limits it, or what its sensors show.
+    pub(super) fn limit(&self) -> Option<(Limiter, Vec<Evidence>)> {
+        let heat = self.heat();
+        let power = self.power();
+        // Both: cooling that is at its limit keeps power below its own, unless the two meet.
+        let is_below = self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT * limit);
+        match (heat, power) {
+            (Some(heat), Some(_)) if is_below => return Some((Limiter::Heat, heat)),
+            (_, Some(power)) => return Some((Limiter::Power, power)),
+            (Some(heat), None) => return Some((Limiter::Heat, heat)),
+            (None, None) => {}
+        }
+        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of 0x64f while nothing is hot.
+        if self.bit(0) || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
+            return Some((Limiter::Prochot, self.registers()));
+        }
+        self.bit(8).then(|| (Limiter::Current, self.registers()))
+    }
+
+    fn heat(&self) -> Option<Vec<Evidence>> {
+        let mut evidence = Vec::new();
+        if self.bit(1) {
+            evidence.push(Evidence::new("MSR 0x64f", "bit 1, thermal"));
+        }
+        if self.therm.is_some_and(|therm| therm & 1 == 1) {
+            evidence.push(Evidence::new("MSR 0x19c", "bit 0, thermal"));
+        }
+        if let Some(margin) = self.margin.filter(|margin| *margin <= HOT) {
+            evidence.push(Evidence::new("thermal sensor", format!("{margin:.0} degrees below its limit")));
+        }
+        if self.throttles > 0 {
+            evidence.push(Evidence::new("thermal_throttle", format!("{} more", self.throttles)));
+        }
+        if let (Vendor::Amd, Some(celsius)) =
+            (self.vendor, self.celsius.filter(|celsius| *celsius >= HOT_AMD))
+        {
+            evidence.push(Evidence::new("k10temp", format!("{celsius:.0} degrees Celsius")));
+        }
+        (!evidence.is_empty()).then_some(evidence)
+    }
+
+    fn power(&self) -> Option<Vec<Evidence>> {
+        let mut evidence = Vec::new();
+        if let (Some(watts), Some(limit)) = (self.watts, self.limit)
+            && limit > 0.0
+            && watts >= AT_LIMIT * limit
+        {
+            evidence.push(Evidence::new("energy_uj, power_limit_uw", format!("{watts:.0} of {limit:.0} W")));
+        }
+        for (bit, name) in [(10, "long-term limit"), (11, "short-term limit")] {
+            if self.bit(bit) {
+                evidence.push(Evidence::new("MSR 0x64f", format!("bit {bit}, {name}")));
+            }
+        }
+        if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
+            evidence.push(Evidence::new("MSR 0x1b1", "bit 10, power limit"));
+        }
+        (!evidence.is_empty()).then_some(evidence)
+    }
+
+    fn registers(&self) -> Vec<Evidence> {
+        let show =
+            |name: &str, value: Option<u64>| value.map(|value| Evidence::new(name, format!("{value:#x}")));
+        [show("MSR 0x64f", self.reasons), show("MSR 0x19c", self.therm)].into_iter().flatten().collect()
+    }
+
+    /// A limit that all busy cores share and that no register names: of AMD's, power or current.
+    pub(super) fn shared_limit(&self) -> Option<(Limiter, Vec<Evidence>)> {
+        if self.limit.is_some() || self.busy < 2 || self.slow * 4 < self.busy * 3 {
+            return None;
+        }
+        let watts = self.watts?;
+        let value =
+            format!("{watts:.0} W; {} of {} busy CPUs are below what they may have", self.slow, self.busy);
+        let mut evidence = vec![Evidence::new("energy_uj", value)];
+        evidence.extend(
+            self.celsius.map(|celsius| Evidence::new("sensor", format!("{celsius:.0} degrees, not hot"))),
+        );
+        Some((Limiter::Power, evidence))
+    }
+
+    /// Nothing that can be seen: the firmware's own limit if all could be seen.
+    pub(super) fn excluded(&self) -> (Limiter, Vec<Evidence>) {
+        let mut evidence = self.registers();
+        if let Some(watts) = self.watts {
+            let limit = self.limit.map_or_else(String::new, |limit| format!(" of {limit:.0}"));
+            evidence.push(Evidence::new("energy_uj", format!("{watts:.0}{limit} W")));
+        }
+        if let Some(margin) = self.margin {
+            evidence.push(Evidence::new("thermal sensor", format!("{margin:.0} degrees below its limit")));
+        } else if let Some(celsius) = self.celsius {
+            evidence.push(Evidence::new("sensor", format!("{celsius:.0} degrees Celsius")));
+        }
+        if evidence.len() >= 2 {
+            return (Limiter::Firmware, evidence);
+        }
+        evidence.push(Evidence::new("registers", "cannot be read, or power cannot"));
+        (Limiter::Unseen, evidence)
+    }
+}

@@ -1,0 +1,411 @@
+//! Reasons against ground truth: simulated machines are built with limits that are known, and run with one after the other
+//! of them. What each took is the difference to the run without it, in the order of the waterfall.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use flyball_control::{
+    Intent,
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+};
+use flyball_host::{Host, Launch};
+use flyball_monitor::{Facts, Limiter, Options, Sampler, explain};
+use flyball_sim::silicon::{KiloHertz, MachineSpec};
+use flyball_simhost::{SimHost, SimSetup};
+
+/// A limit that is planted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Plant {
+    TurboOff,
+    ClassOfService(f64),
+    Percentage(u32),
+    MaxFreq(f64),
+    Setspeed(f64),
+    Preference(u32),
+    /// Share of the power that it takes without limits.
+    Power(f64),
+    /// Share of the dynamic power that the cores take without limits.
+    Current(f64),
+    /// Share of the power that it takes without limits: what the cooling carries away at its limit.
+    Heat(f64),
+    /// Share of the frequency without limits.
+    Hold(f64),
+}
+
+impl Plant {
+    fn limiter(self) -> Limiter {
+        match self {
+            Plant::TurboOff => Limiter::TurboOff,
+            Plant::ClassOfService(_) => Limiter::ClassOfService,
+            Plant::Percentage(_) => Limiter::Percentage,
+            Plant::MaxFreq(_) => Limiter::MaxFreq,
+            Plant::Setspeed(_) => Limiter::Governor,
+            Plant::Preference(_) => Limiter::Preference,
+            Plant::Power(_) => Limiter::Power,
+            Plant::Current(_) => Limiter::Current,
+            Plant::Heat(_) => Limiter::Heat,
+            Plant::Hold(_) => Limiter::Firmware,
+        }
+    }
+
+    fn settings(self, highest: f64) -> Vec<String> {
+        let khz = |share: f64| format!("{:.0}MHz", highest * share);
+        match self {
+            Plant::TurboOff => vec!["turbo=off".into()],
+            Plant::Percentage(percent) => vec![format!("max-perf-pct={percent}")],
+            Plant::MaxFreq(share) => vec![format!("max-freq={}", khz(share))],
+            Plant::Setspeed(share) => vec!["governor=userspace".into(), format!("setspeed={}", khz(share))],
+            // amd-pstate of this kernel takes words only.
+            Plant::Preference(192) => vec!["governor=powersave".into(), "epp=balance_power".into()],
+            Plant::Preference(255) => vec!["governor=powersave".into(), "epp=power".into()],
+            Plant::Preference(epp) => vec!["governor=powersave".into(), format!("epp={epp}")],
+            Plant::ClassOfService(share) => {
+                vec![
+                    "sst-cp=on".into(),
+                    "clos=1".into(),
+                    format!("clos-1-max={:.0}MHz", (highest * share / 100.0).round() * 100.0),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Switching activity of the model `spin`.
+const INTENSITY: f64 = 1.0;
+
+/// A machine and what runs on it.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    machine: &'static str,
+    /// CPUs that are busy; the first is the one that is explained.
+    pin: &'static str,
+    passive: &'static str,
+}
+
+/// What the machine takes without limits of its own.
+struct Free {
+    watts: f64,
+    mhz: f64,
+    highest: f64,
+}
+
+struct Ran {
+    mhz: f64,
+    watts: f64,
+    steps: Vec<(Limiter, f64, bool)>,
+    rest: f64,
+    highest: f64,
+    text: String,
+}
+
+/// The machine without limits of its own, and with those that are planted in it; and how it is booted.
+fn machine(base: Base, plants: &[Plant], free: Option<&Free>) -> (MachineSpec, String) {
+    let mut spec = MachineSpec::builtin(base.machine).unwrap();
+    spec.power.pl1_w = 9000.0;
+    spec.power.pl2_w = 0.0;
+    spec.power.pl1_s = 1.0;
+    spec.power.locked = false;
+    spec.thermal.ambient_c = 5.0;
+    // Cooling that never is the limit.
+    spec.thermal.sink_k_per_w = 0.01;
+    spec.thermal.die_k_per_w = 0.01;
+    spec.thermal.core_k_per_w = 0.05;
+    spec.turbo.avx2_mhz.clear();
+    spec.turbo.avx512_mhz.clear();
+    for core in &mut spec.core {
+        core.budget_w = 0.0;
+        core.better.clear();
+    }
+    let mut boot = String::new();
+    let busy = base.pin.parse::<flyball_host::CpuList>().unwrap().len();
+    for plant in plants {
+        match *plant {
+            Plant::Power(share) => spec.power.pl1_w = free.unwrap().watts * share,
+            Plant::Heat(share) => {
+                let limit = match spec.thermal.throttle_c {
+                    0 => spec.thermal.tjmax_c,
+                    limit => limit,
+                };
+                spec.thermal.ambient_c = 30.0;
+                // The hot spot of a core and half a degree of the control are small against the rest.
+                spec.thermal.sink_k_per_w = (f64::from(limit) - 30.5) / (free.unwrap().watts * share) - 0.01;
+            }
+            Plant::Current(share) => {
+                // The budget at which all busy cores would draw this share of their dynamic power.
+                for core in &mut spec.core {
+                    let free = free.unwrap();
+                    let top = core.volts.last().unwrap().1;
+                    let volts = f64::from(top) / 1000.0;
+                    let one = core.dynamic_nf * volts * volts * free.mhz / 1000.0;
+                    core.budget_w = one * INTENSITY * busy as f64 * share;
+                }
+            }
+            Plant::Setspeed(_) => boot = format!(",boot={}", base.passive),
+            _ => {}
+        }
+    }
+    (spec, boot)
+}
+
+/// `None` where the settings contradict each other.
+fn run(base: Base, plants: &[Plant], free: Option<&Free>) -> Option<Ran> {
+    let (spec, boot) = machine(base, plants, free);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("machine.toml");
+    std::fs::write(&path, spec.to_toml().unwrap()).unwrap();
+    let host = SimHost::open(&SimSetup::parse(&format!("{}{boot}", path.display())).unwrap()).unwrap();
+    let highest = f64::from(spec.core[0].max_mhz);
+    let mut settings: Vec<String> = plants.iter().flat_map(|plant| plant.settings(highest)).collect();
+    if !settings.iter().any(|setting| setting.starts_with("governor=")) {
+        settings.push("governor=performance".into());
+    }
+    let state = StateDir::new(directory.path().join("state"));
+    let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+    let intent = Intent::from_arguments(&settings, None).unwrap();
+    if transaction.apply(&intent, &|| false).is_err() {
+        assert!(plants.len() > 1, "{base:?} {plants:?}");
+        return None;
+    }
+    transaction.keep().unwrap();
+    let cpu: u32 = base.pin.split(['-', ',']).next().unwrap().parse().unwrap();
+    for plant in plants {
+        if let Plant::Hold(share) = plant {
+            let held = KiloHertz((free.unwrap().mhz * share * 1000.0) as u32);
+            host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
+        }
+        if let Plant::Heat(share) = plant {
+            // As after a long time at what the cooling carries away.
+            let watts = free.unwrap().watts * share;
+            host.with(|machine| machine.silicon_mut().preheat(0, watts));
+        }
+    }
+    Some(measure(&host, base, plants))
+}
+
+/// Runs the model, and compares what is explained with what the silicon did.
+fn measure(host: &SimHost, base: Base, plants: &[Plant]) -> Ran {
+    let cpu: u32 = base.pin.split(['-', ',']).next().unwrap().parse().unwrap();
+    let words: Vec<String> = ["--endless", "--pin", base.pin].map(str::to_owned).into();
+    let _load = host.spawn(Launch::new("spin", &words)).unwrap();
+    // Cooling follows in its own time where something else limits it first.
+    let is_warm = plants.iter().any(|plant| matches!(plant, Plant::Heat(_)));
+    host.sleep(Duration::from_secs(if is_warm && plants.len() > 1 { 30 } else { 4 }));
+    let mut sampler = Sampler::open(host, Options::default()).unwrap();
+    let mut samples = vec![sampler.sample()];
+    let now = |host: &SimHost| {
+        host.with(|machine| (machine.silicon().cycles(cpu as usize), machine.silicon().energy_joules(0)))
+    };
+    let (before, began) = (now(host), host.now());
+    for _ in 0..4 {
+        host.sleep(Duration::from_millis(500));
+        samples.push(sampler.sample());
+    }
+    let (after, seconds) = (now(host), (host.now() - began).as_secs_f64());
+    let facts = Facts::take(host, sampler.layout(), |_| None).unwrap();
+    let only = [cpu].into_iter().collect();
+    let found = explain(sampler.layout(), &facts, &samples, Some(&only)).remove(0);
+    let steps = found.steps.iter().map(|step| (step.limiter, step.mhz, !step.evidence.is_empty())).collect();
+    let sum: f64 = found.steps.iter().map(|step| step.mhz).sum::<f64>() + found.rest;
+    assert!((sum - (found.highest.unwrap() - found.mhz.unwrap())).abs() < 1e-6, "{found:?}");
+    Ran {
+        mhz: (after.0 - before.0) as f64 / seconds / 1e6,
+        watts: (after.1 - before.1) / seconds,
+        steps,
+        rest: found.rest,
+        highest: found.highest.unwrap_or(0.0),
+        text: found.to_string(),
+    }
+}
+
+const BASES: &[Base] = &[
+    Base { machine: "sst-guide", pin: "0-13", passive: "intel_pstate=passive" },
+    Base { machine: "sst-guide", pin: "2", passive: "intel_pstate=passive" },
+    Base { machine: "gold-6138", pin: "0-7", passive: "intel_pstate=passive" },
+    Base { machine: "i7-3520m", pin: "0-1", passive: "intel_pstate=passive" },
+    Base { machine: "ryzen-5750g", pin: "0-7", passive: "amd_pstate=passive" },
+    Base { machine: "ryzen-5750g", pin: "3", passive: "amd_pstate=passive" },
+    Base { machine: "ryzen-preferred", pin: "0-5", passive: "amd_pstate=passive" },
+    Base { machine: "tpmi-small", pin: "0-7", passive: "intel_pstate=passive" },
+];
+
+/// Strengths of each kind, from marginal to clear.
+fn singles(base: &Base) -> Vec<Plant> {
+    let is_intel = !base.machine.starts_with("ryzen");
+    let has_classes = matches!(base.machine, "sst-guide" | "tpmi-small");
+    let has_preference = base.machine != "i7-3520m";
+    let is_one = !base.pin.contains('-');
+    let mut plants = vec![Plant::TurboOff];
+    plants.extend([0.97, 0.9, 0.8, 0.7, 0.55, 0.4].map(Plant::MaxFreq));
+    plants.extend([0.9, 0.7, 0.5].map(Plant::Setspeed));
+    plants.extend([0.95, 0.85, 0.7, 0.5].map(Plant::Hold));
+    if is_intel {
+        plants.extend([95, 85, 70, 50].map(Plant::Percentage));
+    }
+    if has_classes {
+        plants.extend([0.9, 0.7, 0.5].map(Plant::ClassOfService));
+    }
+    if has_preference {
+        plants.extend([192, 255].map(Plant::Preference));
+        if is_intel {
+            plants.extend([150, 170, 220].map(Plant::Preference));
+        }
+    }
+    if !is_one {
+        // One busy CPU takes so little that no limit of a real machine is below it.
+        plants.extend([0.97, 0.9, 0.8, 0.65, 0.5].map(Plant::Power));
+        plants.extend([0.95, 0.85, 0.7, 0.55].map(Plant::Heat));
+        // AMD has no register that names the current: nothing distinguishes it from a power limit.
+        if is_intel {
+            plants.extend([0.9, 0.8, 0.7, 0.6].map(Plant::Current));
+        }
+    }
+    plants
+}
+
+/// Pairs of kinds, each in a weak and a strong form.
+fn pairs(base: &Base) -> Vec<[Plant; 2]> {
+    let mut kinds: BTreeMap<Limiter, Vec<Plant>> = BTreeMap::new();
+    for plant in singles(base) {
+        kinds.entry(plant.limiter()).or_default().push(plant);
+    }
+    // The extremes would make most pairs trivial.
+    let of = |plants: &[Plant]| plants[plants.len() / 2];
+    let kinds: Vec<Plant> = kinds.values().map(|plants| of(plants)).collect();
+    let mut pairs = Vec::new();
+    for (index, one) in kinds.iter().enumerate() {
+        for other in &kinds[index + 1..] {
+            let limiters = [one.limiter(), other.limiter()];
+            // Settings that exclude each other: what governor userspace asks for leaves no choice to a preference.
+            if limiters == [Limiter::Governor, Limiter::Preference]
+                || limiters.contains(&Limiter::Governor) && limiters.contains(&Limiter::Percentage)
+            {
+                continue;
+            }
+            pairs.push([*one, *other]);
+        }
+    }
+    pairs
+}
+
+/// What each limit took by the model: the difference that it makes when it is added to those before it.
+fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Limiter, f64)>> {
+    let mut steps = vec![(Limiter::ActiveCores, free.highest - free.mhz)];
+    let mut last = free.mhz;
+    let mut plants = plants.to_vec();
+    plants.sort_by_key(|plant| plant.limiter());
+    // Of two controllers, the one whose own limit is lower controls; the other has all the room there is.
+    if let [one @ Plant::Power(_), other @ Plant::Heat(_)] = plants[..] {
+        let lower = if run(base, &[one], Some(free))?.mhz < run(base, &[other], Some(free))?.mhz {
+            one
+        } else {
+            other
+        };
+        plants = vec![lower];
+    }
+    for count in 1..=plants.len() {
+        let mhz = if count == plants.len() { ran.mhz } else { run(base, &plants[..count], Some(free))?.mhz };
+        steps.push((plants[count - 1].limiter(), last - mhz));
+        last = mhz;
+    }
+    Some(steps)
+}
+
+#[derive(Default)]
+struct Tally {
+    situations: usize,
+    first: usize,
+    mhz: usize,
+    steps: usize,
+    confusions: String,
+}
+
+impl Tally {
+    fn judge(&mut self, base: Base, plants: &[Plant], free: &Free) {
+        let Some(ran) = run(base, plants, Some(free)) else { return };
+        let Some(mut truth) = truth(base, plants, free, &ran) else { return };
+        truth.retain(|step| step.1 >= 0.01 * free.highest);
+        let most = truth.iter().map(|step| step.1).fold(0.0, f64::max);
+        let found = ran.steps.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+        assert!(ran.steps.iter().all(|step| step.2), "a reason lacks evidence: {}", ran.text);
+        assert!(ran.rest.abs() < 0.02 * ran.highest, "{base:?} {plants:?}: {}", ran.text);
+        self.situations += 1;
+        // Of reasons that took equally much (within one step of the clock) either is the first.
+        let step = if base.machine.starts_with("ryzen") { 25.0 } else { 100.0 };
+        let is_first = match found {
+            Some(found) => truth.iter().any(|one| one.0 == found.0 && one.1 >= most - step * 0.5),
+            None => truth.is_empty(),
+        };
+        self.first += usize::from(is_first);
+        let mut is_near = true;
+        for (limiter, mhz) in &truth {
+            let attributed = ran.steps.iter().find(|step| step.0 == *limiter).map_or(0.0, |step| step.1);
+            // 3 % of what it took, or of the frequency where that is a few MHz.
+            let near = (attributed - mhz).abs() <= (0.03 * mhz).max(0.01 * free.highest);
+            self.steps += 1;
+            self.mhz += usize::from(near);
+            is_near &= near;
+        }
+        if !is_first || !is_near {
+            let mark = if is_first { "MHz" } else { "REASON" };
+            let truth: Vec<String> =
+                truth.iter().map(|(limiter, mhz)| format!("{limiter} {mhz:.0}")).collect();
+            let found: Vec<String> =
+                ran.steps.iter().map(|step| format!("{} {:.0}", step.0, step.1)).collect();
+            let _ = writeln!(
+                self.confusions,
+                "{mark}: {} {} {plants:?}: truth [{}], found [{}]",
+                base.machine,
+                base.pin,
+                truth.join(", "),
+                found.join(", "),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_reason_is_the_true_one() {
+    // One thread per base: they share nothing.
+    let tallies: Vec<(Tally, Tally)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = BASES
+            .iter()
+            .map(|base| {
+                scope.spawn(move || {
+                    let (mut alone, mut paired) = (Tally::default(), Tally::default());
+                    let free = run(*base, &[], None).expect("no settings");
+                    let free = Free { watts: free.watts, mhz: free.mhz, highest: free.highest };
+                    for plant in singles(base) {
+                        alone.judge(*base, &[plant], &free);
+                    }
+                    for pair in pairs(base) {
+                        paired.judge(*base, &pair, &free);
+                    }
+                    (alone, paired)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no assertion failed")).collect()
+    });
+    let (mut situations, mut first) = (0, 0);
+    for (name, pick) in [("alone", 0), ("in pairs", 1)] {
+        let all: Vec<&Tally> = tallies.iter().map(|both| if pick == 0 { &both.0 } else { &both.1 }).collect();
+        let sum = |of: fn(&Tally) -> usize| all.iter().map(|tally| of(tally)).sum::<usize>();
+        println!(
+            "{name}: first reason right in {} of {}, MHz right in {} of {} steps",
+            sum(|tally| tally.first),
+            sum(|tally| tally.situations),
+            sum(|tally| tally.mhz),
+            sum(|tally| tally.steps),
+        );
+        for tally in &all {
+            print!("{}", tally.confusions);
+        }
+        situations += sum(|tally| tally.situations);
+        first += sum(|tally| tally.first);
+    }
+    println!("all: {first} of {situations}");
+    assert!(situations >= 300, "{situations}");
+    assert!(first * 100 >= situations * 99, "{first} of {situations}");
+}

@@ -1,0 +1,211 @@
+//! `flyball why`: from the highest frequency of the hardware to the one that CPUs had, what took how much of it.
+
+use std::{fmt::Write as _, time::Duration};
+
+use flyball_control::write::journal::{Journal, TransactionState};
+use flyball_control::{Location, Topology};
+use flyball_host::{CpuList, Host, Kind, Launch};
+use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain};
+use flyball_simhost::PROGRAM;
+use serde::Serialize;
+
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    paint::{Paint, Style},
+    time,
+};
+
+/// Arguments of `why`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Watches CPUs for a while and explains their speed: the highest frequency of the hardware, then what each limit took of it \
+(turbo limits, Speed Select, frequency limits, governor and preference, power, current, heat, firmware), with the file or \
+register that shows it and the setting that changes it. Sleeping CPUs are not woken. Of a recorded machine, which has one \
+moment, it lists the limits. What cannot be seen without root is named.
+
+Examples:
+  flyball why
+  flyball why 0-3 -t 10s
+  flyball why -M sim:sst-guide --workload spin --pin 0-13
+
+Exit codes: 0 explained, 1 no CPU that was asked for can be explained, 2 wrong arguments.")]
+pub struct Args {
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
+    #[arg(value_name = "CPUS", help_heading = None)]
+    cpus: Option<String>,
+
+    /// How long to watch.
+    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = time::duration)]
+    time: Duration,
+
+    /// On a simulated machine: the model of a workload that runs meanwhile (a name of `flyball sim list`, or a file).
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+
+    /// CPUs of that workload.
+    #[arg(long, value_name = "CPUS", requires = "workload")]
+    pin: Option<CpuList>,
+}
+
+/// The time before the first sample in which a workload on a simulated machine gets going.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    seconds: f64,
+    cpus: Vec<One<'a>>,
+    /// CPU time of this program for one reading, ms, and the CPUs that it interrupted; medians.
+    reading_ms: f64,
+    touched: u32,
+    /// What cannot be seen, and what would make it visible.
+    missing: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct One<'a> {
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    sentence: String,
+}
+
+/// Watches and explains.
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if args.time < Duration::from_millis(100) || args.time > Duration::from_secs(3600) {
+        return Err(Failure::usage("--time is 100ms to 1h"));
+    }
+    let host = context.open()?;
+    let wanted = match &args.cpus {
+        Some(text) => {
+            let topology = Topology::inspect(&*host)?;
+            Some(flyball_control::select(text, &topology).map_err(Failure::usage)?)
+        }
+        None => None,
+    };
+    let _load = match &args.workload {
+        Some(name) => Some(start(&*host, name, args.pin.as_ref())?),
+        None => None,
+    };
+    let mut sampler = Sampler::open(&*host, Options::default())?;
+    let samples = watch(&*host, &mut sampler, args.time);
+    let layout = sampler.layout();
+    let facts = Facts::take(&*host, layout, |path| setter(context, path))?;
+    let found = explain(layout, &facts, &samples, wanted.as_ref());
+    let mut costs: Vec<(u64, u32)> =
+        samples.iter().map(|sample| (sample.cost.cpu, sample.cost.touched)).collect();
+    costs.sort_unstable();
+    let (cpu, touched) = costs.get(costs.len() / 2).copied().unwrap_or_default();
+    let missing: Vec<String> = layout.missing.iter().map(ToString::to_string).collect();
+    let output = context.output.about(&*host);
+    output.object(
+        || Answer {
+            seconds: args.time.as_secs_f64(),
+            cpus: found.iter().map(|one| One { explanation: one, sentence: one.to_string() }).collect(),
+            reading_ms: cpu as f64 * 1e-6,
+            touched,
+            missing: missing.clone(),
+        },
+        || render(&found, layout, Paint::stdout()),
+    )?;
+    if !output.is_json() {
+        for what in &missing {
+            eprintln!("note: not visible here: {what}");
+        }
+    }
+    Ok(if found.is_empty() { Exit::Failed } else { Exit::Done })
+}
+
+/// Puts a model to work on a simulated machine.
+fn start(
+    host: &dyn Host,
+    name: &str,
+    pin: Option<&CpuList>,
+) -> Result<Box<dyn flyball_host::Process>, Failure> {
+    if host.software().is_none() {
+        return Err(Failure::usage(format!(
+            "--workload is for simulated machines (-M sim:NAME); on {} start the program yourself, and give its CPUs",
+            host.name()
+        )));
+    }
+    let mut words = vec![name.to_owned(), "--endless".to_owned()];
+    words.extend(pin.iter().flat_map(|cpus| ["--pin".to_owned(), cpus.to_string()]));
+    let load = host.spawn(Launch::new(PROGRAM, &words)).map_err(Failure::usage)?;
+    host.sleep(WARM_UP);
+    Ok(load)
+}
+
+/// Samples over the time: often enough to see for which share of it a limit held.
+fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Sample> {
+    let mut samples = vec![sampler.sample()];
+    // One moment is all that there is.
+    if host.kind() == Kind::Recorded {
+        return samples;
+    }
+    let count = (time.as_millis() / 500).clamp(2, 600) as u32;
+    for _ in 0..count {
+        host.sleep(time / count);
+        samples.push(sampler.sample());
+    }
+    samples
+}
+
+/// The flyball command that wrote a file last and whose setting was kept, by the journal.
+fn setter(context: &Context, path: &str) -> Option<String> {
+    let contents = Journal::load(&context.state().ok()?).ok()??;
+    let location = Location::File(path.to_owned());
+    let entry =
+        contents.entries.iter().rev().find(|entry| {
+            entry.standing != TransactionState::Restored && entry.was.contains_key(&location)
+        })?;
+    Some(format!("'{}'", entry.command))
+}
+
+fn render(found: &[Explanation], layout: &Layout, paint: Paint) -> String {
+    let mut out = String::new();
+    for one in found {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let busy = one.busy.map_or_else(String::new, |busy| format!(", busy {:.0} %", busy * 100.0));
+        let title = format!("CPUs {}{}", one.cpus, if one.state == State::Running { &busy } else { "" });
+        let _ = writeln!(out, "{}", paint.apply(Style::Heading, &title));
+        steps(&mut out, one);
+        let _ = writeln!(out, "  {one}");
+    }
+    if layout.cpus.is_empty() {
+        out.push_str("no CPUs\n");
+    }
+    out
+}
+
+/// The waterfall, or of a machine of which one moment is known its limits.
+fn steps(out: &mut String, one: &Explanation) {
+    let (Some(highest), Some(mhz)) = (one.highest, one.mhz) else {
+        for limit in &one.limits {
+            let _ = writeln!(out, "  {:>6.0} MHz at most  {}: {}", limit.mhz, limit.limiter, limit.evidence);
+        }
+        return;
+    };
+    if one.steps.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  {highest:>6.0} MHz  highest ({})", one.highest_from);
+    for step in &one.steps {
+        let evidence: Vec<String> = step.evidence.iter().map(ToString::to_string).collect();
+        let knob = step.knob.map_or_else(String::new, |knob| format!("; setting: {knob}"));
+        let by = step.by.as_ref().map_or_else(String::new, |by| format!("; by {by}"));
+        let _ = writeln!(
+            out,
+            "  {:>+6.0}      {}, {:.0} % of the time ({}{knob}{by})",
+            -step.mhz,
+            step.limiter,
+            step.share * 100.0,
+            evidence.join("; "),
+        );
+    }
+    if one.rest.abs() >= 0.5 {
+        let _ = writeln!(out, "  {:>+6.0}      rounding and measurement", -one.rest);
+    }
+    let _ = writeln!(out, "  {mhz:>6.0} MHz  while it ran");
+}
