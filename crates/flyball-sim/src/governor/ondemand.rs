@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn changed_limits_are_sampled_at_once() {
+        let tunables = OndemandTunables::new(15, 4000, false);
+        let mut governor = Ondemand::start(0, [CpuTimes::default()].into_iter());
+        governor.common.sample_soon();
+        let mut at = |now| governor.update(now, &tunables, BOUNDS, &[], [busy(0, now)].into_iter());
+        assert_eq!(at(1_000_000), Some(Request::Frequency(1_600_000, Relation::Close)));
+        assert_eq!(at(8_999_999), None, "a whole period after the sample");
+        assert!(at(9_000_000).is_some());
+    }
+
+    #[test]
     fn the_bias_splits_a_period() {
         let tunables = OndemandTunables { powersave_bias: 100, ..OndemandTunables::new(15, 4000, false) };
         let table = [3_300_000, 2_400_000, 1_600_000];

@@ -141,7 +141,8 @@ fn domain(world: &mut World, package: u8, number: u8) -> Answer<Domain<'_>> {
     Ok(Domain { world, package, number, cp, pp })
 }
 
-/// Whether the driver checks privilege and values: 6.12.107 does not.
+/// Whether the driver checks privilege and values: 6.12.107 does not, 6.12.117 and 7.2 do (isst_tpmi_core.c, capable() and
+/// SST_MAX_CLOS).
 fn checks(world: &World) -> bool {
     world.platform.since(Kernel::V7_2)
 }

@@ -8,4 +8,5 @@ mod old_kernels;
 mod properties;
 mod recorded;
 mod replay;
+mod source;
 mod traces;
