@@ -1,12 +1,18 @@
 //! Archives, directories and files that flyball keeps or is given. Directories are made below a temporary one, from tar
 //! archives, by the same code that unpacks packages.
 
-use std::{fs, io::Read, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{Cursor, Read},
+    path::Path,
+    time::Duration,
+};
 
 use flyball_control::write::{journal::Journal, state::StateDir};
 use flyball_files::{Dir, Limits, TarError, archive, unpack};
 use flyball_host::{Archive, Host, Recorded};
 use flyball_measure::{RunDirectory, analyse, render};
+use flyball_monitor::file::Recording;
 use flyball_plot::columns::Unstyled;
 use flyball_simhost::{SimHost, SimSetup};
 
@@ -85,4 +91,41 @@ pub fn run_directory(bytes: &[u8]) -> String {
         }
         format!("{} {}", report.arms.len(), report.comparisons.len())
     })
+}
+
+/// A recording of `top`: as it is, and with the checksums that it should have, which leads further in.
+pub fn samples(bytes: &[u8]) -> String {
+    let mut mended = bytes.to_vec();
+    mend(&mut mended);
+    [bytes, &mended].map(read_samples).join(" ")
+}
+
+fn read_samples(bytes: &[u8]) -> String {
+    outcome(Recording::open(vec![Cursor::new(bytes)]), |mut recording| {
+        let known = (0..recording.len()).filter(|index| matches!(recording.sample(*index), Ok(Some(_)))).count();
+        let _ = recording.index_at(recording.span().1);
+        format!("{} {} {}", known.min(40), recording.lost().torn, recording.lost().samples.min(40))
+    })
+}
+
+/// Writes the checksums of the header and of the chunks behind it.
+fn mend(bytes: &mut [u8]) {
+    let length = |bytes: &[u8], at: usize| {
+        let field = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(field.try_into().ok()?) as usize)
+    };
+    let mut sum = |bytes: &mut [u8], from: usize, to: usize, into: usize| {
+        let sum = crc32fast::hash(bytes.get(from..to)?);
+        bytes.get_mut(into..into + 4)?.copy_from_slice(&sum.to_le_bytes());
+        Some(to)
+    };
+    // Header: magic, version, length, checksum. Head of a chunk: magic, length, count, two times, two checksums.
+    let header = length(bytes, 12).and_then(|length| sum(bytes, 20, 20usize.checked_add(length)?, 16));
+    let mut at = header;
+    while let Some(head) = at {
+        let content = head + 36;
+        at = length(bytes, head + 4)
+            .and_then(|length| sum(bytes, content, content.checked_add(length)?, head + 28))
+            .and_then(|next| sum(bytes, head, head + 32, head + 32).map(|_| next));
+    }
 }

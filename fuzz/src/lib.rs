@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "journal", run: files::journal },
     Target { name: "state", run: files::state },
     Target { name: "run", run: files::run_directory },
+    Target { name: "samples", run: files::samples },
     Target { name: "package", run: guests::package },
     Target { name: "lists", run: guests::lists },
     Target { name: "image", run: guests::image },

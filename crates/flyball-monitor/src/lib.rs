@@ -3,7 +3,10 @@
 //! A [`Layout`] says what is counted on a machine, and a [`Sample`] holds one reading of it, as numbers in the layout's
 //! order. Both are plain data that a file can hold, so that what follows from two samples follows from a recording too.
 
+pub mod alert;
 pub mod facts;
+pub mod file;
+pub mod history;
 pub mod interval;
 pub mod layout;
 pub mod limiter;

@@ -1,0 +1,134 @@
+//! Samples in a file: written as they are taken, read from any moment.
+//!
+//! A file is a header (the layout, with the machine's facts) and chunks of up to [`CHUNK`] samples. Each chunk has a head
+//! with its length, its times and a CRC of its own, so that a moment is found by the heads alone, and a content whose CRC
+//! covers it. Files only grow: what a process that was killed leaves behind is at most one torn chunk, which the reader
+//! counts and the next writer cuts off.
+
+mod codec;
+mod reader;
+mod recorder;
+mod writer;
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+};
+
+use flyball_files::{ZstdReader, ZstdWriter, read_bounded};
+
+pub use reader::{Lost, Recording};
+pub use recorder::{Kept, RecordError, Recorder, shards};
+pub use writer::Writer;
+
+use crate::{Layout, Sample, layout::Scope};
+
+/// Samples of a chunk: what a process that is killed loses at most.
+pub const CHUNK: usize = 16;
+/// A chunk is written after this long even if it has fewer samples, ns: at an interval of an hour, 16 are most of a day.
+pub const LONGEST_CHUNK: u64 = 60_000_000_000;
+
+/// The first bytes of a file. The newline and the zero show a transfer as text, as in PNG.
+const MAGIC: [u8; 8] = *b"FLYTOP\n\0";
+/// The format that is written.
+pub const VERSION: u32 = 1;
+/// The first bytes of a chunk.
+const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
+
+/// Bytes of the header as it is stored and unpacked. That of 576 CPUs has 5 and 90 kB.
+const MOST_HEADER: u64 = 4 << 20;
+const MOST_LAYOUT: u64 = 32 << 20;
+/// Values of a sample: 8192 CPUs (the kernel's largest NR_CPUS) with 60 fields.
+pub const MOST_VALUES: usize = 500_000;
+/// Chunks of a recording, over all its files: two years at a sample per second.
+pub const MOST_CHUNKS: usize = 4_000_000;
+/// How far a damaged place is searched for the next chunk: past the longest chunk that a real machine has.
+const MOST_SEARCHED: u64 = 64 << 20;
+
+/// What is wrong with a recording.
+#[derive(Debug)]
+pub enum FileError {
+    Io {
+        offset: u64,
+        cause: io::Error,
+    },
+    /// It does not begin as a recording does.
+    NotOne,
+    /// A later version of the format.
+    Newer(u32),
+    /// Its header or a chunk is damaged.
+    Damaged {
+        offset: u64,
+        what: &'static str,
+    },
+    /// More than a recording may have.
+    TooLarge {
+        offset: u64,
+        what: &'static str,
+    },
+    /// It holds no whole chunk.
+    Empty,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::Io { offset, cause } => write!(f, "cannot read it at byte {offset}: {cause}"),
+            FileError::NotOne => f.write_str("it is not a recording of 'flyball top --record' (at byte 0)"),
+            FileError::Newer(version) => {
+                write!(f, "it has format {version}, and this flyball reads format {VERSION} (at byte 8)")
+            }
+            FileError::Damaged { offset, what } => write!(f, "{what} (at byte {offset})"),
+            FileError::TooLarge { offset, what } => {
+                write!(
+                    f,
+                    "{what} than a recording may have (at byte {offset}); docs/limits.md has the bounds"
+                )
+            }
+            FileError::Empty => f.write_str("it holds no samples"),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// Packs samples of `values` values each as the content of a chunk.
+pub(crate) fn pack(samples: &[Sample], values: usize) -> Vec<u8> {
+    packed(&codec::encode(samples, values))
+}
+
+/// The samples of a chunk's content; `None` if it is not that of `count` samples.
+pub(crate) fn unpack(content: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
+    let most = (values as u64 + codec::LEADING as u64) * CHUNK as u64 * codec::MOST_NUMBER;
+    let bytes = read_bounded(ZstdReader::new(content), most).ok()?;
+    codec::decode(&bytes, count, values)
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = ZstdWriter::new(Vec::with_capacity(bytes.len() / 2));
+    // A vector takes everything.
+    let _ = writer.write_all(bytes);
+    writer.finish().unwrap_or_default()
+}
+
+/// Whether a layout can be of a sample, whatever a file says.
+fn check(layout: &Layout) -> bool {
+    // Counted without multiplying lengths that the file chose.
+    let instances = |scope| match scope {
+        Scope::Cpu => layout.cpus.len(),
+        Scope::Package => layout.packages.len(),
+        Scope::Machine => 1,
+    };
+    let mut values = 0usize;
+    for field in &layout.fields {
+        values = values.saturating_add(instances(field.scope));
+        if values > MOST_VALUES || field.wraps_after > 64 {
+            return false;
+        }
+    }
+    let ordered = layout.cpus.windows(2).all(|pair| pair[0].number < pair[1].number);
+    ordered && layout.cpus.len() <= MOST_VALUES && layout.packages.len() <= layout.cpus.len().max(1)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,311 @@
+//! Reads files of samples, which may come from anybody, from any moment on.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use flyball_files::{ZstdReader, read_bounded};
+
+use super::{
+    CHUNK, CHUNK_MAGIC, FileError, MAGIC, MOST_CHUNKS, MOST_HEADER, MOST_LAYOUT, MOST_SEARCHED, VERSION,
+    check,
+    codec::{LEADING, MOST_NUMBER},
+    unpack,
+    writer::HEAD,
+};
+use crate::{Layout, Sample};
+
+/// Where a chunk is, and what its head says.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    file: u32,
+    /// Of the content.
+    offset: u64,
+    length: u32,
+    crc: u32,
+    count: u8,
+    /// Nanoseconds since 1970 of its first and last sample.
+    first: u64,
+    last: u64,
+    /// Samples of all chunks before it.
+    before: u64,
+}
+
+/// What could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// A torn chunk at the end of a file: its process was killed, or its disk was full.
+    pub torn: u32,
+    /// Bytes of damaged places between chunks.
+    pub bytes: u64,
+    /// Samples of chunks whose content is damaged. They are found when they are read.
+    pub samples: u64,
+    /// Files of other days that have another layout: the machine was changed in between.
+    pub files: u32,
+    /// Where the first damage is, in its file.
+    pub first: Option<u64>,
+}
+
+/// A recording: one file, or those of several days in their order.
+#[derive(Debug)]
+pub struct Recording<R> {
+    files: Vec<R>,
+    layout: Layout,
+    chunks: Vec<Place>,
+    lost: Lost,
+    end: u64,
+    /// The chunk that was decoded last, since neighbours are asked for together.
+    decoded: Option<(usize, Vec<Sample>)>,
+}
+
+fn at(offset: u64) -> impl Fn(io::Error) -> FileError {
+    move |cause| match cause.kind() {
+        io::ErrorKind::UnexpectedEof => FileError::Damaged { offset, what: "it ends within its header" },
+        _ => FileError::Io { offset, cause },
+    }
+}
+
+fn number<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[from..from + N]);
+    out
+}
+
+/// A file's header: the layout, and where the chunks begin.
+fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, u64), FileError> {
+    const FIXED: usize = 20;
+    let mut fixed = [0; FIXED];
+    file.seek(SeekFrom::Start(0)).map_err(at(0))?;
+    let mut have = 0;
+    while have < FIXED {
+        match file.read(&mut fixed[have..]).map_err(at(0))? {
+            0 => break,
+            more => have += more,
+        }
+    }
+    if !fixed[..have].starts_with(&MAGIC) {
+        return Err(FileError::NotOne);
+    }
+    if have < FIXED {
+        return Err(FileError::Damaged { offset: have as u64, what: "it ends within its header" });
+    }
+    let version = u32::from_le_bytes(number(&fixed, 8));
+    match version {
+        VERSION => {}
+        0 => return Err(FileError::Damaged { offset: 8, what: "its format number is wrong" }),
+        newer => return Err(FileError::Newer(newer)),
+    }
+    let length = u64::from(u32::from_le_bytes(number(&fixed, 12)));
+    if length > MOST_HEADER {
+        return Err(FileError::TooLarge { offset: 12, what: "its header is longer" });
+    }
+    let mut content = vec![0; length as usize];
+    file.read_exact(&mut content).map_err(at(FIXED as u64))?;
+    let damaged = |what| FileError::Damaged { offset: FIXED as u64, what };
+    if crc32fast::hash(&content) != u32::from_le_bytes(number(&fixed, 16)) {
+        return Err(damaged("the checksum of its header is wrong"));
+    }
+    let text = read_bounded(ZstdReader::new(content.as_slice()), MOST_LAYOUT)
+        .map_err(|_| damaged("its header cannot be unpacked"))?;
+    let layout: Layout =
+        serde_json::from_slice(&text).map_err(|_| damaged("its header does not describe a machine"))?;
+    if !check(&layout) {
+        return Err(FileError::TooLarge { offset: FIXED as u64, what: "its header has more CPUs or fields" });
+    }
+    Ok((layout, FIXED as u64 + length))
+}
+
+/// The chunk whose head these bytes are; offset and position are the caller's.
+fn head(bytes: &[u8; HEAD], values: usize) -> Option<Place> {
+    let place = Place {
+        file: 0,
+        offset: 0,
+        length: u32::from_le_bytes(number(bytes, 4)),
+        count: u8::try_from(u32::from_le_bytes(number(bytes, 8))).ok()?,
+        first: u64::from_le_bytes(number(bytes, 12)),
+        last: u64::from_le_bytes(number(bytes, 20)),
+        crc: u32::from_le_bytes(number(bytes, 28)),
+        before: 0,
+    };
+    let is_whole = bytes.starts_with(&CHUNK_MAGIC)
+        && crc32fast::hash(&bytes[..HEAD - 4]) == u32::from_le_bytes(number(bytes, HEAD - 4));
+    let counted = (1..=CHUNK).contains(&place.count.into());
+    // What does not pack is stored in blocks with heads of three bytes.
+    let most = (values + LEADING) as u64 * CHUNK as u64 * MOST_NUMBER * 2 + 1024;
+    (is_whole && counted && u64::from(place.length) <= most).then_some(place)
+}
+
+/// Looks for the next chunk's head from `from` on, behind a damaged place.
+fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result<Option<u64>> {
+    const STEP: usize = 1 << 16;
+    file.seek(SeekFrom::Start(from))?;
+    let mut window = Vec::with_capacity(2 * STEP);
+    let mut start = from;
+    while start - from < MOST_SEARCHED {
+        let more = file.by_ref().take(STEP as u64).read_to_end(&mut window)?;
+        for at in 0..window.len().saturating_sub(HEAD - 1) {
+            if window[at..].starts_with(&CHUNK_MAGIC) && head(&number(&window, at), values).is_some() {
+                return Ok(Some(start + at as u64));
+            }
+        }
+        if more == 0 {
+            return Ok(None);
+        }
+        // A head may lie across two steps.
+        let done = window.len().saturating_sub(HEAD - 1);
+        window.drain(..done);
+        start += done as u64;
+    }
+    Ok(None)
+}
+
+impl<R: Read + Seek> Recording<R> {
+    /// Reads the headers and the chunks' heads of a recording's files, in the order of time. The last one's layout counts.
+    ///
+    /// # Errors
+    /// See [`FileError`]. A torn or damaged chunk is not an error, but counted in [`Recording::lost`].
+    pub fn open(files: Vec<R>) -> Result<Recording<R>, FileError> {
+        let recording = Recording::open_any(files)?;
+        if recording.is_empty() { Err(FileError::Empty) } else { Ok(recording) }
+    }
+
+    /// As [`Recording::open`], also where no sample has been written yet.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_any(files: Vec<R>) -> Result<Recording<R>, FileError> {
+        let mut headed = Vec::with_capacity(files.len());
+        for mut file in files {
+            let (layout, offset) = header(&mut file)?;
+            headed.push((file, layout, offset));
+        }
+        let Some((_, layout, offset)) = headed.last() else { return Err(FileError::Empty) };
+        let mut recording = Recording {
+            files: Vec::new(),
+            layout: layout.clone(),
+            chunks: Vec::new(),
+            lost: Lost::default(),
+            end: *offset,
+            decoded: None,
+        };
+        for (mut file, layout, offset) in headed {
+            if layout == recording.layout {
+                recording.index(&mut file, offset)?;
+                recording.files.push(file);
+            } else {
+                recording.lost.files += 1;
+            }
+        }
+        Ok(recording)
+    }
+
+    /// Where the last whole chunk of the last file ends: a writer goes on there.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Reads the heads of a file's chunks.
+    fn index(&mut self, file: &mut R, mut offset: u64) -> Result<(), FileError> {
+        let end = file.seek(SeekFrom::End(0)).map_err(at(offset))?;
+        let values = self.layout.values();
+        self.end = offset;
+        while offset < end {
+            let mut bytes = [0; HEAD];
+            let mut found = None;
+            if end - offset >= HEAD as u64 {
+                file.seek(SeekFrom::Start(offset)).map_err(at(offset))?;
+                file.read_exact(&mut bytes).map_err(at(offset))?;
+                found = head(&bytes, values);
+            }
+            let content = offset + HEAD as u64;
+            match found {
+                Some(place) if u64::from(place.length) <= end - content => {
+                    if self.chunks.len() == MOST_CHUNKS {
+                        return Err(FileError::TooLarge { offset, what: "it has more chunks" });
+                    }
+                    let file = self.files.len() as u32;
+                    self.chunks.push(Place { file, offset: content, before: self.len(), ..place });
+                    offset = content + u64::from(place.length);
+                    self.end = offset;
+                }
+                // The head is whole and the content is not there: the file ends with it, or a hole follows.
+                _ => {
+                    self.lost.first.get_or_insert(offset);
+                    let Some(next) = resume(file, offset + 1, values).map_err(at(offset))? else {
+                        self.lost.torn += 1;
+                        self.lost.bytes += end - offset;
+                        return Ok(());
+                    };
+                    self.lost.bytes += next - offset;
+                    offset = next;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Samples of all whole chunks.
+    pub fn len(&self) -> u64 {
+        self.chunks.last().map_or(0, |chunk| chunk.before + u64::from(chunk.count))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// What could not be read so far.
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    /// When it begins and ends, ns since 1970.
+    pub fn span(&self) -> (u64, u64) {
+        let first = self.chunks.first().map_or(0, |chunk| chunk.first);
+        (first, self.chunks.iter().map(|chunk| chunk.last).max().unwrap_or(first))
+    }
+
+    /// Which sample was current at a time (ns since 1970): the last one that is not later, or the first.
+    ///
+    /// # Errors
+    /// As for [`Recording::sample`].
+    pub fn index_at(&mut self, wall: u64) -> Result<u64, FileError> {
+        // Not by bisection: the wall clock may have been set back, and a day's heads are 5,400.
+        let Some(chunk) = self.chunks.iter().rposition(|chunk| chunk.first <= wall) else { return Ok(0) };
+        let before = self.chunks[chunk].before;
+        let samples = self.chunk(chunk)?;
+        let within = samples.iter().rposition(|sample| sample.wall <= wall).unwrap_or(0);
+        Ok(before + within as u64)
+    }
+
+    /// A sample by its number; `None` behind the end, and of a chunk whose content is damaged.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn sample(&mut self, index: u64) -> Result<Option<Sample>, FileError> {
+        let chunk = self.chunks.partition_point(|chunk| chunk.before + u64::from(chunk.count) <= index);
+        let Some(before) = self.chunks.get(chunk).map(|chunk| chunk.before) else { return Ok(None) };
+        Ok(self.chunk(chunk)?.get((index - before) as usize).cloned())
+    }
+
+    /// The samples of a chunk; none if its content is damaged.
+    fn chunk(&mut self, index: usize) -> Result<&[Sample], FileError> {
+        if self.decoded.as_ref().is_none_or(|(which, _)| *which != index) {
+            let place = self.chunks[index];
+            let file = &mut self.files[place.file as usize];
+            let mut content = vec![0; place.length as usize];
+            file.seek(SeekFrom::Start(place.offset)).map_err(at(place.offset))?;
+            file.read_exact(&mut content).map_err(at(place.offset))?;
+            let values = self.layout.values();
+            let is_whole = crc32fast::hash(&content) == place.crc;
+            let samples = is_whole.then(|| unpack(&content, place.count.into(), values)).flatten();
+            if samples.is_none() {
+                self.lost.samples += u64::from(place.count);
+                self.lost.first.get_or_insert(place.offset);
+            }
+            self.decoded = Some((index, samples.unwrap_or_default()));
+        }
+        Ok(self.decoded.as_ref().map_or(&[], |(_, samples)| samples))
+    }
+}

@@ -1,0 +1,308 @@
+//! A recording that goes on for days: the file that is written, and those of earlier days next to it.
+//!
+//! The file of the day has the name that the user gave. When the day (UTC) ends, it gets the date after its name, as
+//! logrotate does with `dateext`, and a new one begins.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use flyball_files::open_regular;
+use rustix::fs::{FlockOperation, flock};
+
+use super::{FileError, Recording, Writer};
+use crate::{Layout, Sample};
+
+/// Nanoseconds of a day.
+const DAY: u64 = 86_400_000_000_000;
+/// Files of one day: a machine whose layout changes more often is not recorded usefully.
+const MOST_OF_A_DAY: u32 = 1000;
+
+/// What is kept of a recording; what is not limited here stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
+    /// Files of earlier days that were last written before this are removed.
+    pub age: Option<Duration>,
+    /// Bytes of all files together: the oldest are removed first.
+    pub bytes: Option<u64>,
+}
+
+/// Why a recording cannot begin or go on.
+#[derive(Debug)]
+pub enum RecordError {
+    Io {
+        path: PathBuf,
+        cause: io::Error,
+    },
+    /// The file is there and is not a recording, or a damaged one.
+    File {
+        path: PathBuf,
+        cause: FileError,
+    },
+    /// The file is a recording of another machine.
+    OtherMachine {
+        path: PathBuf,
+        name: String,
+    },
+    /// Another process records to it.
+    Busy(PathBuf),
+    /// The day's file alone has as many bytes as all may have.
+    Full {
+        path: PathBuf,
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordError::Io { path, cause } => write!(f, "cannot record to {}: {cause}", path.display()),
+            RecordError::File { path, cause } => {
+                write!(f, "cannot record to {}: {cause}; give another name", path.display())
+            }
+            RecordError::OtherMachine { path, name } => {
+                let path = path.display();
+                write!(f, "{path} is a recording of another machine ({name}); give another name")
+            }
+            RecordError::Busy(path) => write!(f, "another process records to {}", path.display()),
+            RecordError::Full { path, bytes } => {
+                write!(
+                    f,
+                    "{} has reached {bytes} bytes; the recording ends with its last chunk",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// The files of a recording, oldest first and the day's own last.
+///
+/// # Errors
+/// What reading the directory answered.
+pub fn shards(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = earlier(path)?;
+    if path.exists() {
+        found.push(path.to_owned());
+    }
+    Ok(found)
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The files of earlier days, oldest first.
+fn earlier(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder(path))? {
+        let other = entry?.file_name();
+        let rest = other.to_str().and_then(|other| other.strip_prefix(name)?.strip_prefix('.'));
+        if let Some((date, number)) = rest.and_then(dated) {
+            found.push((date, number, path.with_file_name(&other)));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, _, path)| path).collect())
+}
+
+/// The date and the number of `2026-11-22` or `2026-11-22.2`.
+fn dated(text: &str) -> Option<(String, u32)> {
+    let (date, number) = text.split_once('.').unwrap_or((text, "1"));
+    let is_date = date.len() == 10 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    is_date.then_some((date.to_owned(), number.parse().ok()?))
+}
+
+/// Writes a recording of days.
+#[derive(Debug)]
+pub struct Recorder {
+    path: PathBuf,
+    layout: Layout,
+    kept: Kept,
+    /// The date of a day since 1970, `2026-11-22`.
+    date: fn(u64) -> String,
+    writer: Option<Writer<File>>,
+    /// Bytes of the day's file before this writer.
+    begun: u64,
+    day: Option<u64>,
+}
+
+impl Recorder {
+    /// Begins a recording, or goes on with one of the same machine.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub fn open(
+        path: &Path,
+        layout: &Layout,
+        kept: Kept,
+        date: fn(u64) -> String,
+    ) -> Result<Recorder, RecordError> {
+        let mut recorder = Recorder {
+            path: path.to_owned(),
+            layout: layout.clone(),
+            kept,
+            date,
+            writer: None,
+            begun: 0,
+            day: None,
+        };
+        match open_regular(OpenOptions::new().read(true).write(true), path) {
+            Ok(file) => recorder.go_on(file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => recorder.begin()?,
+            Err(cause) => return Err(recorder.failed(cause)),
+        }
+        recorder.remove_old()?;
+        Ok(recorder)
+    }
+
+    fn failed(&self, cause: io::Error) -> RecordError {
+        RecordError::Io { path: self.path.clone(), cause }
+    }
+
+    /// Takes the file for this process alone: two writers would interleave their chunks.
+    fn lock(&self, file: &File) -> Result<(), RecordError> {
+        flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            rustix::io::Errno::AGAIN => RecordError::Busy(self.path.clone()),
+            errno => self.failed(errno.into()),
+        })
+    }
+
+    /// Goes on with a file: cuts off what an earlier process left torn.
+    fn go_on(&mut self, mut file: File) -> Result<(), RecordError> {
+        self.lock(&file)?;
+        let own = file.try_clone().map_err(|cause| self.failed(cause))?;
+        let there = Recording::open_any(vec![own])
+            .map_err(|cause| RecordError::File { path: self.path.clone(), cause })?;
+        // What a kernel update or a driver changes is the same machine.
+        let (other, this) = (&there.layout().machine, &self.layout.machine);
+        if (&other.name, &other.model_name, other.vendor) != (&this.name, &this.model_name, this.vendor) {
+            return Err(RecordError::OtherMachine { path: self.path.clone(), name: other.name.clone() });
+        }
+        let end = there.end();
+        self.day = (!there.is_empty()).then(|| there.span().1 / DAY);
+        if *there.layout() != self.layout {
+            return self.next_file();
+        }
+        file.set_len(end)
+            .and_then(|()| file.seek(SeekFrom::Start(end)))
+            .map_err(|cause| self.failed(cause))?;
+        self.begun = end;
+        self.writer = Some(Writer::append(file, &self.layout));
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), RecordError> {
+        let mut options = OpenOptions::new();
+        let file = open_regular(options.read(true).write(true).create_new(true), &self.path)
+            .map_err(|cause| self.failed(cause))?;
+        self.lock(&file)?;
+        let writer = Writer::create(file, &self.layout).map_err(|cause| self.failed(cause))?;
+        self.writer = Some(writer);
+        self.begun = 0;
+        Ok(())
+    }
+
+    /// Gives the day's file the name of its day, and begins the next.
+    fn next_file(&mut self) -> Result<(), RecordError> {
+        self.flush()?;
+        let date = (self.date)(self.day.unwrap_or_default());
+        let named = |number: u32| {
+            let mut name = OsString::from(&self.path);
+            name.push(format!(".{date}"));
+            if number > 1 {
+                name.push(format!(".{number}"));
+            }
+            PathBuf::from(name)
+        };
+        // A clock that was set back, or a changed machine: the day has a file already.
+        let free = (1..=MOST_OF_A_DAY).map(named).find(|path| !path.exists());
+        let free = free.unwrap_or_else(|| named(MOST_OF_A_DAY));
+        fs::rename(&self.path, free).map_err(|cause| self.failed(cause))?;
+        self.begin()
+    }
+
+    /// Adds a sample.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. The file then ends with its last whole chunk.
+    pub fn add(&mut self, sample: Sample) -> Result<(), RecordError> {
+        let day = sample.wall / DAY;
+        if self.day.is_some_and(|old| old != day) {
+            self.next_file()?;
+            self.remove_old()?;
+        }
+        self.day = Some(day);
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let before = writer.written();
+        let added = writer.add(sample);
+        let written = writer.written();
+        if let Err(cause) = added {
+            return Err(self.torn(cause));
+        }
+        if written > before && self.kept.bytes.is_some() {
+            self.remove_old()?;
+        }
+        Ok(())
+    }
+
+    /// Cuts off a chunk that the disk did not take whole.
+    fn torn(&mut self, cause: io::Error) -> RecordError {
+        if let Some(writer) = self.writer.take() {
+            let whole = self.begun + writer.written();
+            // The reader drops a torn chunk too.
+            let _ = writer.into_inner().set_len(whole);
+        }
+        self.failed(cause)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.flush().map_err(|cause| self.torn(cause))
+    }
+
+    /// Removes files of earlier days that are too old or too many.
+    fn remove_old(&mut self) -> Result<(), RecordError> {
+        let Kept { age, bytes } = self.kept;
+        if age.is_none() && bytes.is_none() {
+            return Ok(());
+        }
+        let earlier = earlier(&self.path).map_err(|cause| self.failed(cause))?;
+        let own = self.begun + self.writer.as_ref().map_or(0, Writer::written);
+        // What went away meanwhile counts nothing.
+        let known = earlier.iter().filter_map(|path| Some((path, fs::metadata(path).ok()?)));
+        let known: Vec<_> = known.collect();
+        let mut total = own + known.iter().map(|(_, status)| status.len()).sum::<u64>();
+        for (path, status) in known {
+            let written = status.modified().unwrap_or_else(|_| SystemTime::now());
+            let is_old = age.is_some_and(|age| written.elapsed().is_ok_and(|since| since > age));
+            if is_old || bytes.is_some_and(|most| total > most) {
+                fs::remove_file(path).map_err(|cause| self.failed(cause))?;
+                total -= status.len();
+            }
+        }
+        match bytes {
+            Some(bytes) if own > bytes => Err(RecordError::Full { path: self.path.clone(), bytes }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is waiting. Dropping a recorder loses up to a chunk.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        self.flush()?;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let mut file = writer.into_inner();
+        file.flush().and_then(|()| file.sync_data()).map_err(|cause| self.failed(cause))
+    }
+}

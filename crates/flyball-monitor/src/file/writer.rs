@@ -1,0 +1,96 @@
+//! Writes a file of samples, a chunk at a time.
+
+use std::io::{self, Write};
+
+use super::{CHUNK, CHUNK_MAGIC, LONGEST_CHUNK, MAGIC, VERSION, pack, packed};
+use crate::{Layout, Sample};
+
+/// Bytes of a chunk's head: magic, length of the content, count, first and last time, CRC of the content, CRC of the head.
+pub(super) const HEAD: usize = 4 + 4 + 4 + 8 + 8 + 4 + 4;
+
+/// Writes samples of one layout.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    values: usize,
+    waiting: Vec<Sample>,
+    /// Bytes that this writer has written.
+    written: u64,
+}
+
+/// The header of a file of samples with this layout.
+fn header(layout: &Layout) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(layout).map_err(io::Error::other)?;
+    let content = packed(&text);
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((content.len() as u32).to_le_bytes());
+    bytes.extend(crc32fast::hash(&content).to_le_bytes());
+    bytes.extend(content);
+    Ok(bytes)
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file: writes the header.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn create(mut out: W, layout: &Layout) -> io::Result<Writer<W>> {
+        let bytes = header(layout)?;
+        out.write_all(&bytes)?;
+        Ok(Writer { written: bytes.len() as u64, ..Writer::append(out, layout) })
+    }
+
+    /// Goes on with a file that has a header and whole chunks of this layout.
+    pub fn append(out: W, layout: &Layout) -> Writer<W> {
+        Writer { out, values: layout.values(), waiting: Vec::with_capacity(CHUNK), written: 0 }
+    }
+
+    /// Bytes that were written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Adds a sample, and writes a chunk if it is full or old.
+    ///
+    /// # Errors
+    /// Those of `out`; the chunk may then be torn, and its samples are still waiting.
+    pub fn add(&mut self, sample: Sample) -> io::Result<()> {
+        self.waiting.push(sample);
+        let span = |first: &Sample, last: &Sample| last.at.saturating_sub(first.at);
+        let is_old = match self.waiting.as_slice() {
+            [first, .., last] => span(first, last) >= LONGEST_CHUNK,
+            _ => false,
+        };
+        if self.waiting.len() >= CHUNK || is_old { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is waiting as a chunk: at the end, and before a file is left for the next.
+    ///
+    /// # Errors
+    /// As for [`Writer::add`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.waiting.first(), self.waiting.last()) else { return Ok(()) };
+        let content = pack(&self.waiting, self.values);
+        let mut bytes = Vec::with_capacity(HEAD + content.len());
+        bytes.extend(CHUNK_MAGIC);
+        bytes.extend((content.len() as u32).to_le_bytes());
+        bytes.extend((self.waiting.len() as u32).to_le_bytes());
+        bytes.extend(first.wall.to_le_bytes());
+        bytes.extend(last.wall.to_le_bytes());
+        bytes.extend(crc32fast::hash(&content).to_le_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        bytes.extend(content);
+        // One write: only a full disk or a crash of the machine leaves a part.
+        self.out.write_all(&bytes)?;
+        self.out.flush()?;
+        self.written += bytes.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// What it writes to; samples that wait are lost.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+}
