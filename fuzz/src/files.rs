@@ -114,7 +114,7 @@ fn mend(bytes: &mut [u8]) {
         let field = bytes.get(at..at + 4)?;
         Some(u32::from_le_bytes(field.try_into().ok()?) as usize)
     };
-    let mut sum = |bytes: &mut [u8], from: usize, to: usize, into: usize| {
+    let sum = |bytes: &mut [u8], from: usize, to: usize, into: usize| {
         let sum = crc32fast::hash(bytes.get(from..to)?);
         bytes.get_mut(into..into + 4)?.copy_from_slice(&sum.to_le_bytes());
         Some(to)

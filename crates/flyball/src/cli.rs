@@ -127,6 +127,9 @@ pub enum Command {
     /// Record, report and diagnose the P-state driver's decisions.
     Trace(commands::trace::Args),
 
+    /// Show what each CPU is asked for and delivers, and why not more; record and replay it.
+    Top(commands::top::Args),
+
     /// Simulated machines: list them, run any program on one, compare them with published measurements.
     Sim(commands::sim::Args),
 

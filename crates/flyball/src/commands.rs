@@ -29,6 +29,7 @@ pub mod show;
 pub mod sim;
 pub mod sst;
 pub mod task;
+pub mod top;
 pub mod trace;
 pub mod tracer_dropin;
 pub mod verify;

@@ -62,6 +62,8 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
         }
         // `trace report` reads a file and needs no machine; what records does, and it is not confined.
         Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
+        // Of a machine it is not confined, whose files cannot be listed; --replay needs none.
+        Command::Top(args) => args.files(&mut files),
         Command::Report(args) => {
             args.files(&mut files);
             true

@@ -8,7 +8,7 @@ use crate::paint::wrapped;
 
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Look", &["show", "get", "explain", "why", "doctor"]),
+    ("Look", &["show", "top", "get", "explain", "why", "doctor"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "save"]),
     ("Measure", &["compare", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),

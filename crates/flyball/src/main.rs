@@ -47,7 +47,7 @@ use crate::{
     commands::{
         apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
         man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
-        save, set, show, sim, sst, task, trace, tracer_dropin, verify, why,
+        save, set, show, sim, sst, task, top, trace, tracer_dropin, verify, why,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -192,6 +192,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Complete(args) => complete::run(Cli::command(), args),
         Command::Parse(args) => parse::run(Cli::command(), args),
         Command::Explain(args) => explain::run(&context.output, args),
+        Command::Top(args) => top::run(context, args),
         Command::Trace(args) => trace::run(context, args),
         Command::Doctor(args) => doctor::run(context, args),
         Command::Quiet(args) => quiet_command::run(context, args),

@@ -88,6 +88,18 @@ impl Reporter {
         }
     }
 
+    /// Prints an object as JSON on one line: one of a stream.
+    pub fn json_line<T: Serialize>(&self, data: &T) -> Result<(), Failure> {
+        let mut out = terminal::json_stdout();
+        let written = if self.provenance == Provenance::default() {
+            serde_json::to_string(data)
+        } else {
+            serde_json::to_string(&Envelope { provenance: &self.provenance, data })
+        };
+        let text = written.map_err(Failure::failed)? + "\n";
+        checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    }
+
     /// Prints a list of objects, each with its provenance.
     pub fn list<T: Serialize>(
         &self,

@@ -58,6 +58,11 @@ pub fn is_stderr_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether stdout is a terminal that a screen can be drawn on.
+pub fn is_screen() -> bool {
+    is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
+}
+
 /// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
     let columns =

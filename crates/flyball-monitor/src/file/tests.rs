@@ -18,6 +18,8 @@ pub(crate) fn layout(cpus: u32) -> Layout {
         core: Some(number / 2),
         core_type: None,
         policy: Some(number),
+        highest: None,
+        base: None,
         is_isolated: false,
     };
     let field = |quantity, scope| Field { quantity, scope, unit: Unit::Count, wraps_after: 64 };
@@ -31,6 +33,7 @@ pub(crate) fn layout(cpus: u32) -> Layout {
             model_name: None,
             kernel: "6.12".into(),
             driver: None,
+            throttle_temperature: None,
             idle_states: Vec::new(),
             governors: Vec::new(),
         },
@@ -41,6 +44,7 @@ pub(crate) fn layout(cpus: u32) -> Layout {
             field(Quantity::Aperf, Scope::Cpu),
             field(Quantity::PackageEnergy, Scope::Package),
         ],
+        missing: Vec::new(),
     }
 }
 

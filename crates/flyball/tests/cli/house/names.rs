@@ -184,5 +184,5 @@ fn what_does_not_exist_is_missed() {
     ] {
         assert_eq!(missing(name, &known), None, "{name}");
     }
-    assert_eq!(in_diagram("Host ──▶ Nothing", &known, true).len(), 1);
+    assert_eq!(in_diagram("Host ──▶ Nonesuch", &known, true).len(), 1);
 }

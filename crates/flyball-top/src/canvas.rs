@@ -1,0 +1,192 @@
+//! Text and tables in a buffer of cells, cut with a mark where there is no room.
+
+use flyball_host::terminal::is_plain;
+use ratatui_core::{buffer::Buffer, layout::Rect};
+
+use crate::palette::Tone;
+
+/// Where text was cut.
+pub const CUT: char = '…';
+/// Where columns were left out.
+pub const LEFT_OUT: char = '»';
+
+/// An area of a buffer.
+pub struct Canvas<'a> {
+    pub buffer: &'a mut Buffer,
+    pub area: Rect,
+    pub coloured: bool,
+}
+
+/// `text` in at most `width` characters. What a terminal would not show as it is becomes a question mark: names of a machine
+/// may come from another user's file.
+pub fn cut(text: &str, width: usize) -> String {
+    let shown = |char| if is_plain(char) { char } else { '?' };
+    if text.chars().count() <= width {
+        return text.chars().map(shown).collect();
+    }
+    let mut out: String = text.chars().take(width.saturating_sub(1)).map(shown).collect();
+    if width > 0 {
+        out.push(CUT);
+    }
+    out
+}
+
+impl Canvas<'_> {
+    /// A part of it, in its own coordinates.
+    pub fn part(&mut self, y: u16, height: u16) -> Canvas<'_> {
+        let y = y.min(self.area.height);
+        let area = Rect { y: self.area.y + y, height: height.min(self.area.height - y), ..self.area };
+        Canvas { buffer: self.buffer, area, coloured: self.coloured }
+    }
+
+    pub fn width(&self) -> usize {
+        self.area.width.into()
+    }
+
+    pub fn height(&self) -> usize {
+        self.area.height.into()
+    }
+
+    /// Writes text at a place, cut at the right edge, and says where it ends.
+    pub fn text(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
+        if y >= self.height() || x >= self.width() {
+            return x;
+        }
+        let text = cut(text, self.width() - x);
+        let style = tone.style(self.coloured);
+        let place = (self.area.x + x as u16, self.area.y + y as u16);
+        let (end, _) = self.buffer.set_stringn(place.0, place.1, &text, usize::MAX, style);
+        usize::from(end.saturating_sub(self.area.x))
+    }
+
+    /// Writes one character.
+    pub fn glyph(&mut self, x: usize, y: usize, glyph: char, tone: Tone) {
+        if y < self.height() && x < self.width() {
+            let place = (self.area.x + x as u16, self.area.y + y as u16);
+            if let Some(cell) = self.buffer.cell_mut(place) {
+                cell.set_char(glyph).set_style(tone.style(self.coloured));
+            }
+        }
+    }
+
+    /// Writes text that ends at the right edge.
+    pub fn right(&mut self, y: usize, text: &str, tone: Tone) {
+        let text = cut(text, self.width());
+        self.text(self.width() - text.chars().count(), y, &text, tone);
+    }
+
+    /// Marks a line as selected.
+    pub fn select(&mut self, y: usize) {
+        if y < self.height() {
+            let line = Rect { y: self.area.y + y as u16, height: 1, ..self.area };
+            self.buffer.set_style(line, Tone::Selected.style(self.coloured));
+        }
+    }
+
+    /// Writes words on as many lines as they need, and says how many. The last line that there is room for is cut.
+    pub fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
+        let width = self.width().saturating_sub(x).max(1);
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split_whitespace() {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        let room = self.height().saturating_sub(y);
+        let written = lines.len().min(room);
+        for (at, line) in lines.iter().take(written).enumerate() {
+            let line =
+                if at + 1 == room && lines.len() > room { format!("{line}{CUT}") } else { line.clone() };
+            self.text(x, y + at, &line, tone);
+        }
+        written
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    pub title: &'static str,
+    pub width: usize,
+    /// Columns with the greatest rank go first where there is no room; 0 stays.
+    pub rank: u8,
+    pub is_number: bool,
+}
+
+/// Which columns fit, and whether all do. The last one gets the room that is left.
+pub fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
+    let mut chosen: Vec<usize> = (0..columns.len()).collect();
+    let needed = |chosen: &[usize]| chosen.iter().map(|index| columns[*index].width + 1).sum::<usize>();
+    // The mark of what was left out takes a place too.
+    while needed(&chosen) > width.saturating_sub(usize::from(chosen.len() < columns.len())) + 1 {
+        let Some(at) = (0..chosen.len()).max_by_key(|at| (columns[chosen[*at]].rank, *at)) else { break };
+        if columns[chosen[at]].rank == 0 {
+            break;
+        }
+        chosen.remove(at);
+    }
+    let all = chosen.len() == columns.len();
+    (chosen, all)
+}
+
+/// A cell of a table.
+pub type Cell = (String, Tone);
+
+impl Canvas<'_> {
+    /// The head of a table of these columns.
+    pub fn head(&mut self, y: usize, columns: &[Column], chosen: &[usize], sorted: Option<&str>) {
+        let cells = |index: usize| {
+            let title = columns[index].title;
+            let title = if sorted == Some(title) { format!("{title}*") } else { title.to_owned() };
+            (title, Tone::Heading)
+        };
+        self.row(y, columns, chosen, cells);
+        if chosen.len() < columns.len() {
+            self.right(y, &LEFT_OUT.to_string(), Tone::Faint);
+        }
+    }
+
+    /// A row of it.
+    pub fn row(&mut self, y: usize, columns: &[Column], chosen: &[usize], cell: impl Fn(usize) -> Cell) {
+        let left_out = usize::from(chosen.len() < columns.len());
+        let mut x = 0;
+        for (at, index) in chosen.iter().enumerate() {
+            let column = &columns[*index];
+            let room = self.width().saturating_sub(x + left_out);
+            let is_last = at + 1 == chosen.len() && !column.is_number;
+            let width = if is_last { room } else { column.width.min(room) };
+            let (text, tone) = cell(*index);
+            let text = cut(&text, width);
+            let indent = if column.is_number { width.saturating_sub(text.chars().count()) } else { 0 };
+            self.text(x + indent, y, &text, tone);
+            x += width + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_marked() {
+        assert_eq!(cut("package", 7), "package");
+        assert_eq!(cut("package", 4), "pac…");
+        assert_eq!(cut("package", 0), "");
+        assert_eq!(cut("a\x1b[31mb", 9), "a?[31mb");
+    }
+
+    #[test]
+    fn columns_go_by_rank() {
+        let column = |title, width, rank| Column { title, width, rank, is_number: true };
+        let columns = [column("a", 5, 0), column("b", 5, 2), column("c", 5, 1)];
+        assert_eq!(fitting(&columns, 17), (vec![0, 1, 2], true));
+        assert_eq!(fitting(&columns, 16), (vec![0, 2], false));
+        assert_eq!(fitting(&columns, 11), (vec![0], false));
+        assert_eq!(fitting(&columns, 1), (vec![0], false));
+    }
+}

@@ -1,0 +1,150 @@
+//! One moment as the screen shows it: an interval, what its sample cost, and a reason per CPU.
+
+use std::collections::BTreeMap;
+
+use flyball_host::CpuList;
+use flyball_monitor::{Cost, CpuInterval, Interval, Layout, Sample, State};
+
+/// Why a CPU is not faster, in the words of the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// For a cell of the map.
+    pub letter: char,
+    pub word: String,
+    /// It is a throttle: the firmware or hardware holds the CPU below its request.
+    pub is_throttle: bool,
+}
+
+/// One moment.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    /// The number of its sample.
+    pub number: u64,
+    /// Nanoseconds since 1970.
+    pub wall: u64,
+    pub cost: Cost,
+    pub interval: Interval,
+    /// In the layout's order; `None` for a CPU that is not held back, or sleeps.
+    pub reasons: Vec<Option<Reason>>,
+}
+
+impl Moment {
+    /// What happened up to a sample.
+    pub fn between(layout: &Layout, number: u64, from: &Sample, to: &Sample) -> Moment {
+        let interval = Interval::between(layout, from, to);
+        let reasons = reasons(layout, from, to, &interval);
+        Moment { number, wall: to.wall, cost: to.cost, interval, reasons }
+    }
+
+    /// CPUs that are held back, by reason; the most frequent first.
+    pub fn held_back(&self, layout: &Layout) -> Vec<(Reason, CpuList)> {
+        let mut by_word: BTreeMap<&str, (Reason, Vec<u32>)> = BTreeMap::new();
+        for (cpu, reason) in layout.cpus.iter().zip(&self.reasons) {
+            if let Some(reason) = reason {
+                let entry = by_word.entry(&reason.word).or_insert_with(|| (reason.clone(), Vec::new()));
+                entry.1.push(cpu.number);
+            }
+        }
+        let mut all: Vec<(Reason, CpuList)> =
+            by_word.into_values().map(|(reason, cpus)| (reason, cpus.into_iter().collect())).collect();
+        all.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
+        all
+    }
+}
+
+/// What a CPU is asked for at most, MHz.
+pub fn wanted(cpu: &CpuInterval) -> Option<f64> {
+    cpu.max
+}
+
+/// CPUs that count as one kind on the overview: a package's, or a package's cores of one type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    pub name: String,
+    /// Indices in the layout.
+    pub cpus: Vec<usize>,
+    /// The index of its package, for the first group of each.
+    pub package: Option<usize>,
+}
+
+/// The groups of a layout, in the order of the topology.
+pub fn groups(layout: &Layout) -> Vec<Group> {
+    let mut order: Vec<usize> = (0..layout.cpus.len()).collect();
+    order.sort_by_key(|index| {
+        let cpu = &layout.cpus[*index];
+        let core_type = cpu.core_type.map(|core_type| core_type as u8);
+        (cpu.package, core_type, cpu.die, cpu.core, cpu.number)
+    });
+    let mut groups: Vec<Group> = Vec::new();
+    let mut last = None;
+    let mut last_package = None;
+    for index in order {
+        let cpu = &layout.cpus[index];
+        let key = (cpu.package, cpu.core_type);
+        if last != Some(key) {
+            let mut name = cpu.package.map_or("offline".to_owned(), |number| format!("package {number}"));
+            if let Some(core_type) = cpu.core_type {
+                name = if layout.packages.len() > 1 {
+                    format!("{name} {core_type}-cores")
+                } else {
+                    format!("{core_type}-cores")
+                };
+            }
+            let package = layout.package_of(cpu).filter(|package| last_package != Some(*package));
+            last_package = package.or(last_package);
+            groups.push(Group { name, cpus: Vec::new(), package });
+            last = Some(key);
+        }
+        if let Some(group) = groups.last_mut() {
+            group.cpus.push(index);
+        }
+    }
+    groups
+}
+
+/// The median of numbers, and their least and greatest.
+pub fn spread(mut numbers: Vec<f64>) -> Option<(f64, f64, f64)> {
+    numbers.sort_by(f64::total_cmp);
+    let (first, last) = (*numbers.first()?, *numbers.last()?);
+    Some((first, numbers[numbers.len() / 2], last))
+}
+
+/// Mean of what is known.
+pub fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = numbers.fold((0u32, 0.0), |(count, sum), number| (count + 1, sum + number));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// Whether a CPU ran.
+pub fn is_running(cpu: &CpuInterval) -> bool {
+    cpu.state == State::Running
+}
+
+/// A CPU that runs at this share of its request is not held back.
+const NEAR: f64 = 0.98;
+/// A package at this share of its power limit is at it.
+const AT_LIMIT: f64 = 0.97;
+
+fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -> Vec<Option<Reason>> {
+    let of = |(place, cpu): (&flyball_monitor::Cpu, &CpuInterval)| {
+        if !is_running(cpu) || cpu.got().is_none_or(|got| got >= NEAR) {
+            return None;
+        }
+        let reason =
+            |letter, word: &str, is_throttle| Some(Reason { letter, word: word.to_owned(), is_throttle });
+        if cpu.throttles.is_some_and(|count| count > 0)
+            || cpu.package_throttles.is_some_and(|count| count > 0)
+        {
+            return reason('H', "heat", true);
+        }
+        let package = layout.package_of(place).and_then(|index| interval.packages.get(index));
+        if let Some(package) = package
+            && let (Some(watts), Some(limit)) = (package.watts, package.limit)
+            && watts >= AT_LIMIT * limit
+        {
+            return reason('P', "power limit", true);
+        }
+        reason('?', "not known", false)
+    };
+    layout.cpus.iter().zip(&interval.cpus).map(of).collect()
+}

@@ -1,0 +1,56 @@
+//! Colours and glyphs. Colours are the terminal's own sixteen, which its owner has chosen for a dark or light background;
+//! each says only what a glyph, a number or a word says too.
+
+use ratatui_core::style::{Color, Modifier, Style};
+
+/// Eighths of a cell, from low to high.
+pub const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Cells that have no value.
+pub const ASLEEP: char = '·';
+pub const OFFLINE: char = 'x';
+pub const UNKNOWN: char = '?';
+
+/// What a text means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Heading,
+    Faint,
+    Good,
+    Notice,
+    Alert,
+    Selected,
+}
+
+impl Tone {
+    pub fn style(self, coloured: bool) -> Style {
+        let plain = Style::new();
+        let colour = |colour| if coloured { plain.fg(colour) } else { plain };
+        match self {
+            Tone::Plain => plain,
+            Tone::Heading => plain.add_modifier(Modifier::BOLD),
+            // Dark grey is invisible on some backgrounds; faint is relative to the text's own colour.
+            Tone::Faint => plain.add_modifier(Modifier::DIM),
+            Tone::Good => colour(Color::Green),
+            Tone::Notice => colour(Color::Yellow),
+            Tone::Alert => colour(Color::Red).add_modifier(Modifier::BOLD),
+            Tone::Selected => plain.add_modifier(Modifier::REVERSED),
+        }
+    }
+}
+
+/// The glyph of a share from 0 to 1.
+pub fn bar(share: f64) -> char {
+    let step = (share.clamp(0.0, 1.0) * 8.0).ceil().max(1.0) as usize - 1;
+    BARS[step.min(7)]
+}
+
+/// The tone of a share from 0 to 1, where much is good (speed, got) or a matter of concern (heat).
+pub fn tone(share: f64, much_is_good: bool) -> Tone {
+    let concern = if much_is_good { 1.0 - share } else { share };
+    match concern {
+        concern if concern < 0.34 => Tone::Good,
+        concern if concern < 0.67 => Tone::Notice,
+        _ => Tone::Alert,
+    }
+}

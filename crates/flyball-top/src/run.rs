@@ -1,0 +1,255 @@
+//! The loop: keys, the next sample, the next frame.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use flyball_monitor::{Layout, Sample};
+
+use crate::{
+    draw,
+    moment::Moment,
+    scene::{Drawn, Scene},
+    series::{Point, Series},
+    source::{Source, moment_at, read, target},
+    state::{Effect, Extent, State},
+    terminal::{self, Input, Screen},
+};
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By a key.
+    Quit,
+    /// By a signal.
+    Signal,
+    /// After the number of samples that was asked for.
+    Done,
+}
+
+/// How the screen runs.
+#[derive(Debug)]
+pub struct Options<'a> {
+    pub coloured: bool,
+    /// Samples after which it ends.
+    pub samples: Option<u64>,
+    /// Set by the handlers of signals.
+    pub ended: &'a AtomicBool,
+}
+
+/// The longest wait for a key, so that a signal is noticed: the library goes on waiting after one.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Runs the screen until a key or a signal ends it.
+///
+/// # Errors
+/// The terminal went away; what [`Source::advance`] answered.
+pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io::Result<Ended> {
+    let (_taken, mut screen) = terminal::take()?;
+    let mut looker = Looker {
+        layout: source.timeline().layout().clone(),
+        series: Series::default(),
+        moment: None,
+        last: None,
+        drawn: Drawn::default(),
+    };
+    let mut due = Instant::now();
+    let mut taken_at = Instant::now();
+    let mut count = 0;
+    let mut rung = 0;
+    let mut changed = true;
+    loop {
+        if options.ended.load(Ordering::Relaxed) {
+            return Ok(Ended::Signal);
+        }
+        // Before the next sample, which may take long: a key is answered at once.
+        if changed {
+            looker.look(source, state)?;
+            let age =
+                (!source.is_replay() && state.shown.is_none()).then(|| taken_at.elapsed().as_secs_f64());
+            looker.draw(&mut screen, source, state, age, options.coloured)?;
+            changed = false;
+        }
+        // One more than asked for: the first has nothing to be compared with.
+        if options.samples.is_some_and(|samples| count > samples) {
+            return Ok(Ended::Done);
+        }
+        if Instant::now() >= due {
+            if source.advance()? {
+                taken_at = Instant::now();
+                count += 1;
+                looker.newest(source)?;
+                // Of alerts only the beginning is worth a noise.
+                let begun = source.alerts().last().copied().unwrap_or(0);
+                if begun > rung {
+                    rung = begun;
+                    terminal::bell()?;
+                }
+            }
+            state.tick(source.timeline().end().saturating_sub(1));
+            changed = true;
+            // A machine that is slower than the interval is not asked twice at once.
+            due = (due + source.interval()).max(Instant::now());
+            continue;
+        }
+        let wait = due.saturating_duration_since(Instant::now()).min(LOOK);
+        let mut next = terminal::input(wait)?;
+        // All that waits is taken before the next frame: a held key or a storm of sizes is one frame.
+        while let Some(input) = next {
+            changed = true;
+            if looker.input(input, source, state, &mut screen)? {
+                return Ok(Ended::Quit);
+            }
+            next = terminal::input(Duration::ZERO)?;
+        }
+    }
+}
+
+/// What is looked at.
+struct Looker {
+    layout: Layout,
+    series: Series,
+    moment: Option<Moment>,
+    /// The newest sample, which the next one is compared with.
+    last: Option<(u64, Sample)>,
+    drawn: Drawn,
+}
+
+impl Looker {
+    /// Takes the newest sample into the graphs.
+    fn newest(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        let number = source.timeline().end().saturating_sub(1);
+        let Some(sample) = read(source, number)? else { return Ok(()) };
+        if let Some((_, before)) = self.last.take().filter(|(last, _)| last + 1 == number) {
+            let mut moment = Moment::between(&self.layout, number, &before, &sample);
+            source.reasons(&mut moment, &before, &sample);
+            self.series.add(Point::from(&moment));
+            self.moment = Some(moment);
+        }
+        self.last = Some((number, sample));
+        Ok(())
+    }
+
+    /// Makes the moment that is shown.
+    fn look(&mut self, source: &mut dyn Source, state: &mut State) -> io::Result<()> {
+        let (first, end) = (source.timeline().first(), source.timeline().end());
+        // The first sample has nothing to be compared with.
+        state.drop_before(first + 1);
+        let number = state.shown.unwrap_or_else(|| end.saturating_sub(1));
+        if self.moment.as_ref().is_some_and(|moment| moment.number == number) || number <= first {
+            return Ok(());
+        }
+        if let Some(moment) = moment_at(source, number)? {
+            self.moment = Some(moment);
+        }
+        if !self.series.has(number) {
+            self.fill(source, number)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the graphs up to a sample that was jumped to.
+    fn fill(&mut self, source: &mut dyn Source, number: u64) -> io::Result<()> {
+        /// As many as a usual screen has columns: more would be seen only on a wide one, and later.
+        const POINTS: u64 = 100;
+        if number > 0 && self.series.has(number - 1) {
+            if let Some(moment) = &self.moment {
+                self.series.add(Point::from(moment));
+            }
+            return Ok(());
+        }
+        let from = number.saturating_sub(POINTS).max(source.timeline().first());
+        self.series = Series::default();
+        let mut before = read(source, from)?;
+        for number in from + 1..=number {
+            let sample = read(source, number)?;
+            if let (Some(before), Some(sample)) = (&before, &sample) {
+                let moment = Moment::between(&self.layout, number, before, sample);
+                self.series.add(Point::from(&moment));
+            }
+            before = sample;
+        }
+        Ok(())
+    }
+
+    fn draw(
+        &mut self,
+        screen: &mut Screen,
+        source: &mut dyn Source,
+        state: &State,
+        age: Option<f64>,
+        coloured: bool,
+    ) -> io::Result<()> {
+        let end = source.timeline().end();
+        let shown = state.cpu.or_else(|| self.layout.cpus.first().map(|cpu| cpu.number));
+        let why = match (&self.moment, shown) {
+            (Some(moment), Some(cpu)) if state.view == crate::state::View::OneCpu => source.why(moment, cpu),
+            _ => Vec::new(),
+        };
+        let newest = end.saturating_sub(1);
+        let wall = match &self.last {
+            Some((_, sample)) => sample.wall,
+            None => read(source, newest)?.map_or(0, |sample| sample.wall),
+        };
+        let scene = Scene {
+            layout: &self.layout,
+            moment: self.moment.as_ref(),
+            series: &self.series,
+            newest: (newest, wall),
+            age,
+            is_replay: source.is_replay(),
+            interval: source.interval().as_secs_f64(),
+            own: source.own(),
+            missing: source.missing(),
+            alerts: source.notices(),
+            why: &why,
+            recording: source.recording(),
+        };
+        let mut drawn = Drawn::default();
+        screen.draw(|frame| drawn = draw::draw(frame.buffer_mut(), state, &scene, coloured))?;
+        self.drawn = drawn;
+        Ok(())
+    }
+
+    /// What an input does; whether it quits.
+    fn input(
+        &mut self,
+        input: Input,
+        source: &mut dyn Source,
+        state: &mut State,
+        screen: &mut Screen,
+    ) -> io::Result<bool> {
+        let Input::Key(key) = input else { return Ok(false) };
+        let interval = source.interval().as_secs_f64().max(0.001);
+        let (first, end, is_replay) =
+            (source.timeline().first(), source.timeline().end(), source.is_replay());
+        let Drawn { items, line, page, selected_cpu, groups, neighbours } = self.drawn;
+        let extent = Extent {
+            first: first + 1,
+            last: end.saturating_sub(1).max(first + 1),
+            minute: (60.0 / interval).round().max(1.0) as u64,
+            alerts: source.alerts(),
+            items,
+            line,
+            page,
+            selected_cpu,
+            groups,
+            neighbours,
+            is_replay,
+        };
+        match state.key(key, &extent) {
+            Effect::Quit => return Ok(true),
+            Effect::Redraw => screen.clear()?,
+            Effect::Jump(jump) => {
+                let newest = end.saturating_sub(1);
+                let wall = read(source, newest)?.map_or(0, |sample| sample.wall);
+                let at = source.timeline().at(target(jump, wall)).map_err(io::Error::other)?;
+                state.show(at.max(first + 1));
+            }
+            Effect::None => {}
+        }
+        Ok(false)
+    }
+}

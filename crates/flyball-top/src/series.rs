@@ -1,0 +1,70 @@
+//! What the graphs show of the last minutes: a few numbers per sample instead of the sample.
+
+use std::collections::VecDeque;
+
+use crate::Moment;
+
+/// One moment of the graphs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    pub number: u64,
+    /// MHz while busy, and busy in 1/255, of each CPU; 0 and 0 for one that slept.
+    pub mhz: Vec<u16>,
+    pub busy: Vec<u8>,
+    /// Of each package; not a number where it is not known.
+    pub watts: Vec<f32>,
+}
+
+impl From<&Moment> for Point {
+    fn from(moment: &Moment) -> Point {
+        let cpus = &moment.interval.cpus;
+        Point {
+            number: moment.number,
+            mhz: cpus.iter().map(|cpu| cpu.mhz.unwrap_or(0.0).min(65_535.0) as u16).collect(),
+            busy: cpus.iter().map(|cpu| (cpu.busy.unwrap_or(0.0) * 255.0).round() as u8).collect(),
+            watts: moment
+                .interval
+                .packages
+                .iter()
+                .map(|package| package.watts.map_or(f32::NAN, |watts| watts as f32))
+                .collect(),
+        }
+    }
+}
+
+/// Points in the order of their numbers, without gaps.
+#[derive(Debug, Default)]
+pub struct Series {
+    points: VecDeque<Point>,
+}
+
+/// Points that are kept: as many as the widest terminal has columns.
+const MOST: usize = 600;
+
+impl Series {
+    /// Adds the point behind the last. One that does not follow it begins the series again.
+    pub fn add(&mut self, point: Point) {
+        if self.points.back().is_some_and(|last| last.number + 1 != point.number) {
+            self.points.clear();
+        }
+        if self.points.len() == MOST {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+    }
+
+    pub fn has(&self, number: u64) -> bool {
+        self.index(number).is_some()
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        let index = number.checked_sub(self.points.front()?.number)? as usize;
+        (index < self.points.len()).then_some(index)
+    }
+
+    /// Up to `count` points that end with the one of this number, oldest first.
+    pub fn up_to(&self, number: u64, count: usize) -> impl Iterator<Item = &Point> {
+        let end = self.index(number).map_or(0, |index| index + 1);
+        self.points.range(end.saturating_sub(count)..end)
+    }
+}

@@ -1,0 +1,596 @@
+//! What the screen shows and what a key changes of it. Nothing is drawn here.
+
+use flyball_host::CpuList;
+
+use crate::keys::{Action, Key, action};
+
+/// A way to look at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    Overview,
+    Map,
+    Table,
+    OneCpu,
+}
+
+impl View {
+    /// In the order of their keys.
+    pub const ALL: [View; 4] = [View::Overview, View::Map, View::Table, View::OneCpu];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            View::Overview => "overview",
+            View::Map => "map",
+            View::Table => "table",
+            View::OneCpu => "one CPU",
+        }
+    }
+}
+
+/// What the cells of the map show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Frequency while busy, of the highest.
+    Speed,
+    Busy,
+    /// What it got of what it was asked for.
+    Got,
+    /// Why it is not faster, as a letter.
+    Why,
+    /// Degrees.
+    Heat,
+    /// The share of time in the deepest idle state.
+    Idle,
+}
+
+impl Quantity {
+    pub const ALL: [Quantity; 6] =
+        [Quantity::Speed, Quantity::Busy, Quantity::Got, Quantity::Why, Quantity::Heat, Quantity::Idle];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantity::Speed => "speed",
+            Quantity::Busy => "busy",
+            Quantity::Got => "got of want",
+            Quantity::Why => "why not more",
+            Quantity::Heat => "temperature",
+            Quantity::Idle => "deepest idle",
+        }
+    }
+}
+
+/// What the table is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Cpu,
+    Busy,
+    Want,
+    Got,
+    Why,
+    Heat,
+}
+
+impl Column {
+    pub const ALL: [Column; 6] =
+        [Column::Cpu, Column::Busy, Column::Want, Column::Got, Column::Why, Column::Heat];
+}
+
+/// What a prompt asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Filter,
+    Time,
+}
+
+/// A line that is being typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    pub asked: Asked,
+    pub text: String,
+}
+
+/// A time to jump to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jump {
+    /// Seconds before the newest sample.
+    Back(u64),
+    /// Seconds after midnight, UTC.
+    Clock(u64),
+}
+
+/// What the program has to do after a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    None,
+    Quit,
+    Redraw,
+    /// Show the sample at a time: [`State::show`] with its number.
+    Jump(Jump),
+}
+
+/// What of the data the keys depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent<'a> {
+    /// Numbers of the oldest and the newest sample.
+    pub first: u64,
+    pub last: u64,
+    /// Samples of a minute.
+    pub minute: u64,
+    /// Numbers of the samples at which alerts began.
+    pub alerts: &'a [u64],
+    /// Of the view as it was drawn last: its rows or cells, and how many of them are a line down and a page down.
+    pub items: usize,
+    pub line: usize,
+    pub page: usize,
+    /// The CPU under the selection, if it is one CPU's.
+    pub selected_cpu: Option<u32>,
+    pub groups: bool,
+    /// The CPUs before and after the one that is shown alone.
+    pub neighbours: (Option<u32>, Option<u32>),
+    /// Samples come from a file, as fast as they are played.
+    pub is_replay: bool,
+}
+
+/// What the screen shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own, with its own key")]
+pub struct State {
+    pub view: View,
+    pub quantity: Quantity,
+    pub column: Column,
+    pub reversed: bool,
+    /// Equal CPUs are one row of the table.
+    pub folded: bool,
+    pub filter: String,
+    /// The row or cell that is selected, of those of the view.
+    pub selected: usize,
+    /// The CPU of the last view.
+    pub cpu: Option<u32>,
+    /// The number of the sample that is shown; the newest if there is none.
+    pub shown: Option<u64>,
+    /// A recording is played: the sample that is shown moves on.
+    pub is_playing: bool,
+    pub help: bool,
+    pub prompt: Option<Prompt>,
+    /// What was wrong with the last input; the next key clears it.
+    pub message: Option<String>,
+    /// The view to go back to from one CPU.
+    pub(crate) before: View,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            view: View::Overview,
+            quantity: Quantity::Speed,
+            column: Column::Cpu,
+            reversed: false,
+            folded: true,
+            filter: String::new(),
+            selected: 0,
+            cpu: None,
+            shown: None,
+            is_playing: false,
+            help: false,
+            prompt: None,
+            message: None,
+            before: View::Table,
+        }
+    }
+}
+
+/// Longest line of a prompt.
+const MOST_TYPED: usize = 60;
+
+impl State {
+    /// What a key does.
+    pub fn key(&mut self, key: Key, extent: &Extent) -> Effect {
+        self.message = None;
+        // Not even a prompt keeps the keys that end a program.
+        if key == Key::Ctrl('c') {
+            return Effect::Quit;
+        }
+        if let Some(prompt) = self.prompt.take() {
+            return self.typed(prompt, key);
+        }
+        let Some(action) = action(key) else { return Effect::None };
+        // The help covers the screen: any of its keys only closes it, except the one that quits.
+        if self.help && action != Action::Quit {
+            self.help = false;
+            return Effect::None;
+        }
+        self.act(action, extent)
+    }
+
+    fn act(&mut self, action: Action, extent: &Extent) -> Effect {
+        match action {
+            Action::Quit => return Effect::Quit,
+            Action::Redraw => return Effect::Redraw,
+            Action::Help => self.help = true,
+            Action::Overview => self.look(View::Overview),
+            Action::Map => self.look(View::Map),
+            Action::Table => self.look(View::Table),
+            Action::OneCpu => self.open_cpu(extent),
+            Action::NextView => self.turn(1, extent),
+            Action::PreviousView => self.turn(View::ALL.len() - 1, extent),
+            Action::Up if self.view == View::OneCpu => self.cpu = extent.neighbours.0.or(self.cpu),
+            Action::Down if self.view == View::OneCpu => self.cpu = extent.neighbours.1.or(self.cpu),
+            Action::Up => self.select(self.selected.saturating_sub(extent.line), extent),
+            Action::Down => self.down(extent.line, extent),
+            Action::PageUp => self.select(self.selected.saturating_sub(extent.page), extent),
+            Action::PageDown => self.select(self.selected + extent.page, extent),
+            Action::First => self.select(0, extent),
+            Action::Last => self.select(usize::MAX, extent),
+            Action::Open => self.open(extent),
+            Action::Back => self.back(),
+            Action::Pause if extent.is_replay => self.play(extent),
+            Action::Pause => self.shown = if self.shown.is_none() { Some(extent.last) } else { None },
+            Action::StepBack => self.step(-1, extent),
+            Action::StepForward => self.step(1, extent),
+            Action::MinuteBack => self.step(-(extent.minute as i64), extent),
+            Action::MinuteForward => self.step(extent.minute as i64, extent),
+            Action::Follow => {
+                self.shown = None;
+                self.is_playing = false;
+            }
+            Action::Jump => self.ask(Asked::Time),
+            Action::Filter => self.ask(Asked::Filter),
+            Action::PreviousAlert => {
+                let now = self.shown.unwrap_or(extent.last);
+                self.show_alert(extent.alerts.iter().rev().find(|alert| **alert < now));
+            }
+            Action::NextAlert => {
+                let now = self.shown.unwrap_or(extent.last);
+                self.show_alert(extent.alerts.iter().find(|alert| **alert > now));
+            }
+            Action::Quantity => self.quantity = next(&Quantity::ALL, self.quantity),
+            Action::Sort => self.column = next(&Column::ALL, self.column),
+            Action::Reverse => self.reversed = !self.reversed,
+            Action::Fold => {
+                self.folded = !self.folded;
+                self.selected = 0;
+            }
+        }
+        Effect::None
+    }
+
+    fn look(&mut self, view: View) {
+        if self.view != view {
+            self.view = view;
+            self.selected = 0;
+        }
+    }
+
+    fn turn(&mut self, by: usize, extent: &Extent) {
+        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or_default();
+        match View::ALL[(at + by) % View::ALL.len()] {
+            View::OneCpu => self.open_cpu(extent),
+            view => self.look(view),
+        }
+    }
+
+    /// Shows one CPU: the one that is selected, the one that was shown before, or the first.
+    fn open_cpu(&mut self, extent: &Extent) {
+        if self.view != View::OneCpu {
+            self.before = self.view;
+            self.cpu = extent.selected_cpu.or(self.cpu);
+        }
+        self.view = View::OneCpu;
+        self.selected = 0;
+    }
+
+    /// Opens what is selected. A group becomes the filter of the table.
+    fn open(&mut self, extent: &Extent) {
+        match self.view {
+            View::OneCpu => {}
+            View::Overview => self.look(View::Table),
+            View::Map => self.open_cpu(extent),
+            View::Table if extent.groups && self.folded => {
+                self.folded = false;
+            }
+            View::Table => self.open_cpu(extent),
+        }
+    }
+
+    fn back(&mut self) {
+        match self.view {
+            View::OneCpu => self.view = self.before,
+            _ if !self.filter.is_empty() => self.filter.clear(),
+            View::Table if !self.folded => self.folded = true,
+            _ => self.look(View::Overview),
+        }
+    }
+
+    fn select(&mut self, item: usize, extent: &Extent) {
+        self.selected = item.min(extent.items.saturating_sub(1));
+    }
+
+    /// A line down. From the last full line of the map there may be none.
+    fn down(&mut self, by: usize, extent: &Extent) {
+        if self.selected + by < extent.items {
+            self.selected += by;
+        }
+    }
+
+    /// Plays a recording, or pauses it. At its end it begins again.
+    fn play(&mut self, extent: &Extent) {
+        self.is_playing = !self.is_playing;
+        if self.is_playing && self.shown.is_none_or(|shown| shown >= extent.last) {
+            self.shown = Some(extent.first);
+        }
+    }
+
+    /// The time of a sample has passed: a recording that is played shows the next one.
+    pub fn tick(&mut self, last: u64) {
+        if self.is_playing {
+            let next = self.shown.map_or(last, |shown| (shown + 1).min(last));
+            self.shown = Some(next);
+            self.is_playing = next < last;
+        }
+    }
+
+    fn step(&mut self, by: i64, extent: &Extent) {
+        let now = self.shown.unwrap_or(extent.last);
+        self.shown = Some(now.saturating_add_signed(by).clamp(extent.first, extent.last));
+    }
+
+    fn show_alert(&mut self, alert: Option<&u64>) {
+        match alert {
+            Some(alert) => self.shown = Some(*alert),
+            None => self.message = Some("no alert in this direction".to_owned()),
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        let text = if asked == Asked::Filter { self.filter.clone() } else { String::new() };
+        self.prompt = Some(Prompt { asked, text });
+    }
+
+    /// A key of a line that is being typed.
+    fn typed(&mut self, mut prompt: Prompt, key: Key) -> Effect {
+        match key {
+            Key::Enter => return self.entered(&prompt),
+            Key::Escape => return Effect::None,
+            Key::Ctrl('u') => prompt.text.clear(),
+            // As in less, erasing what is not there ends the prompt.
+            Key::Backspace if prompt.text.pop().is_none() => return Effect::None,
+            Key::Char(char) if prompt.text.len() < MOST_TYPED && !char.is_control() => prompt.text.push(char),
+            _ => {}
+        }
+        self.prompt = Some(prompt);
+        Effect::None
+    }
+
+    fn entered(&mut self, prompt: &Prompt) -> Effect {
+        let text = prompt.text.trim();
+        match prompt.asked {
+            Asked::Filter => {
+                text.clone_into(&mut self.filter);
+                self.selected = 0;
+                if self.view == View::Overview && !text.is_empty() {
+                    self.view = View::Table;
+                }
+                Effect::None
+            }
+            Asked::Time if text.is_empty() => Effect::None,
+            Asked::Time => match time(text) {
+                Some(jump) => Effect::Jump(jump),
+                None => {
+                    self.message =
+                        Some(format!("'{text}' is not a time; give 14:05, 14:05:30, -90s, -5m or -2h"));
+                    Effect::None
+                }
+            },
+        }
+    }
+
+    /// Shows the sample with this number.
+    pub fn show(&mut self, sample: u64) {
+        self.shown = Some(sample);
+    }
+
+    /// Samples that are no longer kept cannot be shown.
+    pub fn drop_before(&mut self, first: u64) {
+        self.shown = self.shown.map(|shown| shown.max(first));
+    }
+}
+
+fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let at = all.iter().position(|one| *one == now).unwrap_or_default();
+    all[(at + 1) % all.len()]
+}
+
+/// Reads a time to jump to: `14:05`, `14:05:30`, `-90s`, `-5m`, `-2h`.
+pub fn time(text: &str) -> Option<Jump> {
+    if let Some(back) = text.strip_prefix('-') {
+        let at = back.find(|char: char| !char.is_ascii_digit()).unwrap_or(back.len());
+        let count: u64 = back[..at].parse().ok()?;
+        let unit = match back[at..].trim() {
+            "" | "s" => 1,
+            "m" | "min" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            _ => return None,
+        };
+        return count.checked_mul(unit).map(Jump::Back);
+    }
+    let mut parts = text.split(':').map(|part| part.parse::<u64>().ok().filter(|_| part.len() <= 2));
+    let (hour, minute) = (parts.next()??, parts.next()??);
+    let second = parts.next().unwrap_or(Some(0))?;
+    let is_time = hour < 24 && minute < 60 && second < 60 && parts.next().is_none();
+    is_time.then_some(Jump::Clock(hour * 3600 + minute * 60 + second))
+}
+
+/// Whether a row passes a filter: its CPUs are among those of a list, or its text has every word.
+pub fn passes(filter: &str, cpu: u32, text: &str) -> bool {
+    if filter.is_empty() {
+        return true;
+    }
+    if let Ok(list) = filter.parse::<CpuList>() {
+        return list.contains(cpu);
+    }
+    let text = text.to_lowercase();
+    filter.to_lowercase().split_whitespace().all(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent() -> Extent<'static> {
+        Extent {
+            first: 100,
+            last: 700,
+            minute: 60,
+            alerts: &[150, 300],
+            items: 40,
+            line: 1,
+            page: 10,
+            selected_cpu: Some(7),
+            groups: true,
+            neighbours: (Some(6), Some(8)),
+            is_replay: false,
+        }
+    }
+
+    /// The state after these keys, and the last one's effect.
+    fn after(keys: &[Key]) -> (State, Effect) {
+        let mut state = State::default();
+        let effects: Vec<Effect> = keys.iter().map(|key| state.key(*key, &extent())).collect();
+        (state, effects.last().copied().unwrap_or(Effect::None))
+    }
+
+    fn line(text: &str) -> Vec<Key> {
+        text.chars().map(Key::Char).chain([Key::Enter]).collect()
+    }
+
+    #[test]
+    fn views_are_reached_by_number_and_in_turn() {
+        for (key, view) in ['1', '2', '3', '4'].into_iter().zip(View::ALL) {
+            assert_eq!(after(&[Key::Char(key)]).0.view, view);
+        }
+        assert_eq!(after(&[Key::Tab, Key::Tab]).0.view, View::Table);
+        assert_eq!(after(&[Key::BackTab]).0.view, View::OneCpu);
+        assert_eq!(after(&[Key::Tab, Key::Tab, Key::Tab, Key::Tab]).0.view, View::Overview);
+    }
+
+    #[test]
+    fn a_row_is_opened_and_left() {
+        let (state, _) = after(&[Key::Char('3'), Key::Enter]);
+        assert_eq!((state.view, state.folded), (View::Table, false));
+        let (state, _) = after(&[Key::Char('3'), Key::Enter, Key::Enter]);
+        assert_eq!((state.view, state.cpu), (View::OneCpu, Some(7)));
+        let (state, _) = after(&[Key::Char('2'), Key::Enter, Key::Escape]);
+        assert_eq!(state.view, View::Map);
+        let (state, _) = after(&[Key::Char('3'), Key::Escape]);
+        assert_eq!(state.view, View::Overview);
+    }
+
+    #[test]
+    fn time_is_paused_stepped_and_followed() {
+        assert_eq!(after(&[Key::Char(' ')]).0.shown, Some(700));
+        assert_eq!(after(&[Key::Char(' '), Key::Char(' ')]).0.shown, None);
+        assert_eq!(after(&[Key::Left, Key::Left]).0.shown, Some(698));
+        assert_eq!(after(&[Key::Left, Key::Right, Key::Right]).0.shown, Some(700));
+        assert_eq!(after(&[Key::Char('<')]).0.shown, Some(640));
+        assert_eq!(after(&[Key::Char('<'), Key::Char('F')]).0.shown, None);
+        // Not beyond what is kept.
+        assert_eq!(after(&[Key::Char('<'); 30]).0.shown, Some(100));
+        assert_eq!(after(&[Key::Char('['), Key::Char('[')]).0.shown, Some(150));
+        assert_eq!(after(&[Key::Char('['), Key::Char('['), Key::Char(']')]).0.shown, Some(300));
+        assert!(after(&[Key::Char(']')]).0.message.is_some());
+    }
+
+    #[test]
+    fn a_recording_is_played_to_its_end_and_again() {
+        let extent = Extent { is_replay: true, ..extent() };
+        let mut state = State { shown: Some(698), ..State::default() };
+        state.key(Key::Char(' '), &extent);
+        state.tick(700);
+        assert_eq!((state.shown, state.is_playing), (Some(699), true));
+        state.tick(700);
+        assert_eq!((state.shown, state.is_playing), (Some(700), false));
+        state.key(Key::Char(' '), &extent);
+        assert_eq!((state.shown, state.is_playing), (Some(100), true));
+        state.key(Key::Char(' '), &extent);
+        state.tick(700);
+        assert_eq!((state.shown, state.is_playing), (Some(100), false));
+    }
+
+    #[test]
+    fn the_neighbours_of_a_cpu_are_above_and_below() {
+        assert_eq!(after(&[Key::Char('4'), Key::Up]).0.cpu, Some(6));
+        assert_eq!(after(&[Key::Char('4'), Key::Down]).0.cpu, Some(8));
+    }
+
+    #[test]
+    fn times_are_typed() {
+        let jump = |text: &str| after(&[vec![Key::Char('t')], line(text)].concat());
+        assert_eq!(jump("14:05").1, Effect::Jump(Jump::Clock(50_700)));
+        assert_eq!(jump("-2h").1, Effect::Jump(Jump::Back(7200)));
+        assert_eq!(jump("-90s").1, Effect::Jump(Jump::Back(90)));
+        let (state, effect) = jump("25:00");
+        assert_eq!(effect, Effect::None);
+        assert!(state.message.is_some_and(|message| message.contains("25:00")));
+        for wrong in ["", "-", "-5x", "1:2:3:4", "005:00", "-99999999999999999999s", "-20000000000000000000d"]
+        {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_takes_letters_that_are_keys_elsewhere() {
+        let (state, effect) = after(&[vec![Key::Char('/')], line("q 1")].concat());
+        assert_eq!((state.filter.as_str(), effect), ("q 1", Effect::None));
+        // What filters by words shows rows.
+        assert_eq!(state.view, View::Table);
+        let (state, _) = after(&[Key::Char('/'), Key::Char('x'), Key::Escape]);
+        assert_eq!((state.filter.as_str(), state.prompt), ("", None));
+        let (state, _) = after(&[Key::Char('/'), Key::Char('x'), Key::Backspace, Key::Backspace]);
+        assert_eq!(state.prompt, None);
+        assert_eq!(after(&[Key::Char('/'), Key::Ctrl('c')]).1, Effect::Quit);
+        let (state, _) = after(&[vec![Key::Char('/')], line("power"), vec![Key::Escape]].concat());
+        assert_eq!(state.filter, "");
+    }
+
+    #[test]
+    fn help_covers_the_screen_until_a_key() {
+        let (state, _) = after(&[Key::Char('?')]);
+        assert!(state.help);
+        let (state, effect) = after(&[Key::Char('?'), Key::Char('3')]);
+        assert_eq!((state.help, state.view, effect), (false, View::Overview, Effect::None));
+        assert_eq!(after(&[Key::Char('?'), Key::Char('q')]).1, Effect::Quit);
+    }
+
+    #[test]
+    fn the_selection_stays_within_the_rows() {
+        let select = |keys: &[Key]| after(&[&[Key::Char('3')], keys].concat()).0.selected;
+        assert_eq!(select(&[Key::Up]), 0);
+        assert_eq!(select(&[Key::Down, Key::Down]), 2);
+        assert_eq!(select(&[Key::PageDown; 9]), 39);
+        assert_eq!(select(&[Key::End, Key::Down]), 39);
+        assert_eq!(select(&[Key::End, Key::Home]), 0);
+        let mut state = State { selected: 5, ..State::default() };
+        state.key(Key::Down, &Extent { items: 0, ..extent() });
+        state.key(Key::End, &Extent { items: 0, ..extent() });
+        assert_eq!(state.selected, 0);
+    }
+
+    #[test]
+    fn rows_are_filtered_by_list_and_by_words() {
+        assert!(passes("", 3, ""));
+        assert!(passes("0-3,9", 3, "") && !passes("0-3,9", 4, ""));
+        assert!(passes("POWER p-core", 0, "P-core power limit") && !passes("heat", 0, "power"));
+    }
+
+    #[test]
+    fn every_key_does_something_without_a_panic() {
+        for row in crate::keys::KEYS {
+            for key in row.keys {
+                for view in ['1', '2', '3', '4'] {
+                    after(&[Key::Char(view), *key, *key, Key::Escape]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The terminal: taken over for the screen, and given back however the program ends.
+
+use std::{
+    io::{self, BufWriter, Stdout, Write},
+    panic,
+    sync::Once,
+    time::Duration,
+};
+
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::{
+    CrosstermBackend,
+    crossterm::{
+        cursor::{Hide, Show},
+        event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+        execute,
+        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    },
+};
+
+use crate::keys::Key;
+
+/// The screen while it is taken over.
+pub type Screen = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+/// Gives the terminal back when it is dropped.
+#[derive(Debug)]
+pub struct Taken(());
+
+/// Gives the terminal back. Whatever fails, the rest is tried: this is the last that the process does with it.
+pub fn give_back() {
+    let mut out = io::stdout();
+    let _ = execute!(out, LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+    let _ = out.flush();
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Takes the terminal over.
+///
+/// # Errors
+/// It is not a terminal, or went away.
+pub fn take() -> io::Result<(Taken, Screen)> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        // First of all: the message would be drawn into the screen, and lost with it.
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+    });
+    enable_raw_mode()?;
+    let taken = Taken(());
+    execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+    // A frame is one write: without the buffer each change of colour would be one.
+    let out = BufWriter::with_capacity(1 << 16, io::stdout());
+    let screen = Terminal::new(CrosstermBackend::new(out))?;
+    Ok((taken, screen))
+}
+
+/// Rings the bell.
+///
+/// # Errors
+/// The terminal went away.
+pub fn bell() -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(b"\x07")?;
+    out.flush()
+}
+
+/// What came from the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    Key(Key),
+    Resized,
+}
+
+/// Waits for input, at most this long.
+///
+/// # Errors
+/// The terminal went away.
+pub fn input(wait: Duration) -> io::Result<Option<Input>> {
+    match event::poll(wait) {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        // A signal; the caller looks which.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    Ok(match event::read()? {
+        // Terminals with the keyboard protocol of kitty report releases too.
+        Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(Input::Key),
+        Event::Resize(..) => Some(Input::Resized),
+        _ => None,
+    })
+}
+
+fn key_of(event: KeyEvent) -> Option<Key> {
+    Some(match event.code {
+        KeyCode::Char(char) if event.modifiers.contains(KeyModifiers::CONTROL) => {
+            Key::Ctrl(char.to_ascii_lowercase())
+        }
+        KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(char) => Key::Char(char),
+        KeyCode::F(number) => Key::Function(number),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        _ => return None,
+    })
+}

@@ -1,0 +1,241 @@
+//! Every view at several sizes, of machines from 1 to 576 CPUs.
+
+use flyball_monitor::{Cpu, Field, Layout, Machine, Package, Quantity, Sample, Scope, Unit};
+use ratatui_core::{buffer::Buffer, layout::Rect};
+
+use crate::{
+    Drawn, Moment, Scene, Series, State,
+    draw::draw,
+    series::Point,
+    state::{self, View},
+};
+
+/// A machine of `cpus` CPUs, two per core, in packages of up to 288; the last quarter are E-cores if it is hybrid.
+fn layout(cpus: u32, is_hybrid: bool) -> Layout {
+    let per_package = if cpus > 64 { cpus / 2 } else { cpus };
+    let field = |quantity, scope, unit| Field { quantity, scope, unit, wraps_after: 64 };
+    let cpu = |number: u32| Cpu {
+        number,
+        package: Some(number / per_package),
+        die: Some(0),
+        core: Some(number % per_package / 2),
+        core_type: is_hybrid.then_some(if number * 4 < cpus * 3 {
+            flyball_control::CoreType::P
+        } else {
+            flyball_control::CoreType::E
+        }),
+        policy: Some(number),
+        highest: None,
+        base: None,
+        is_isolated: false,
+    };
+    let of_cpu = |quantity, unit| field(quantity, Scope::Cpu, unit);
+    Layout {
+        machine: Machine {
+            name: "sim:made".into(),
+            kind: flyball_host::Kind::Simulated,
+            vendor: flyball_host::Vendor::Intel,
+            model_name: Some("Made Processor 9000".into()),
+            kernel: "6.12".into(),
+            driver: Some("intel_pstate".into()),
+            idle_states: vec!["POLL".into(), "C1".into(), "C6".into()],
+            governors: vec!["powersave".into()],
+            family: None,
+            model: None,
+            throttle_temperature: None,
+        },
+        cpus: (0..cpus).map(cpu).collect(),
+        packages: (0..cpus / per_package)
+            .map(|number| Package {
+                number,
+                cpus: (number * per_package..(number + 1) * per_package).collect(),
+            })
+            .collect(),
+        fields: vec![
+            of_cpu(Quantity::Online, Unit::Count),
+            of_cpu(Quantity::Busy, Unit::Ticks),
+            of_cpu(Quantity::Idle, Unit::Ticks),
+            of_cpu(Quantity::IdleTime(0), Unit::Microseconds),
+            of_cpu(Quantity::IdleTime(1), Unit::Microseconds),
+            of_cpu(Quantity::IdleTime(2), Unit::Microseconds),
+            of_cpu(Quantity::CountersAt, Unit::Nanoseconds),
+            of_cpu(Quantity::Tsc, Unit::Cycles),
+            of_cpu(Quantity::Aperf, Unit::Cycles),
+            of_cpu(Quantity::Mperf, Unit::Cycles),
+            of_cpu(Quantity::RequestMin, Unit::KiloHertz),
+            of_cpu(Quantity::RequestMax, Unit::KiloHertz),
+            of_cpu(Quantity::Governor, Unit::Count),
+            of_cpu(Quantity::CoreThrottles, Unit::Count),
+            field(Quantity::PackageEnergy, Scope::Package, Unit::MicroJoules),
+            field(Quantity::PowerLimit, Scope::Package, Unit::MicroWatts),
+        ],
+        missing: Vec::new(),
+    }
+}
+
+/// The nth second: of eight CPUs two sleep, one is held back by heat, and the others run at speeds that differ.
+fn sample(layout: &Layout, n: u64) -> Sample {
+    let second = 1_000_000_000;
+    let mut values = Vec::new();
+    for field in &layout.fields {
+        for index in 0..layout.instances(field.scope) as u64 {
+            let sleeps = index % 8 >= 6;
+            let busy = if sleeps { 0 } else { 30 + index % 5 * 15 };
+            let mhz = if index % 8 == 5 { 1400 } else { 3500 - index % 3 * 100 - n % 7 * 20 };
+            values.push(match field.quantity {
+                // One CPU is offline on a machine that has many.
+                Quantity::Online => u64::from(index != 63),
+                Quantity::Busy => n * busy,
+                Quantity::Idle => n * (100 - busy),
+                Quantity::IdleTime(2) => n * (100 - busy) * 10_000,
+                Quantity::IdleTime(_) => 0,
+                Quantity::CountersAt if sleeps => 0,
+                Quantity::CountersAt => n * second,
+                Quantity::Tsc => n * 2_000_000_000,
+                Quantity::Mperf => n * 20_000_000 * busy,
+                Quantity::Aperf => n * 10_000 * busy * mhz,
+                Quantity::RequestMin => 800_000,
+                Quantity::RequestMax => 3_500_000,
+                Quantity::CoreThrottles if index % 8 == 5 => n,
+                Quantity::PackageEnergy => n * (180 + index) * 1_000_000,
+                Quantity::PowerLimit => 225_000_000,
+                _ => 0,
+            });
+        }
+    }
+    let cost = flyball_monitor::Cost { cpu: 6_100_000, touched: 9, asked: 0, interrupts: 9 };
+    Sample { at: n * second, wall: (50_700 + n) * second, cost, values }
+}
+
+struct Shown {
+    layout: Layout,
+    series: Series,
+    moment: Moment,
+}
+
+impl Shown {
+    fn new(cpus: u32, is_hybrid: bool) -> Shown {
+        let layout = layout(cpus, is_hybrid);
+        let mut series = Series::default();
+        // Speeds are means since the beginning if all counters begin at zero, so one pair is as good as another.
+        let moments: Vec<Moment> = (1..40)
+            .map(|n| Moment::between(&layout, n, &sample(&layout, n - 1), &sample(&layout, n)))
+            .collect();
+        for moment in &moments {
+            series.add(Point::from(moment));
+        }
+        let moment = moments.into_iter().next_back().expect("there are 39");
+        Shown { layout, series, moment }
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            layout: &self.layout,
+            moment: Some(&self.moment),
+            series: &self.series,
+            newest: (39, self.moment.wall),
+            age: Some(0.4),
+            is_replay: false,
+            interval: 1.0,
+            own: Some(0.012),
+            missing: &[],
+            alerts: &[],
+            why: &[],
+            recording: None,
+        }
+    }
+
+    fn drawn(&self, state: &State, width: u16, height: u16) -> (Buffer, Drawn) {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+        let drawn = draw(&mut buffer, state, &self.scene(), true);
+        (buffer, drawn)
+    }
+}
+
+/// The characters of a screen.
+fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area().width);
+    let line = |cells: &[ratatui_core::buffer::Cell]| {
+        let line: String = cells.iter().map(ratatui_core::buffer::Cell::symbol).collect();
+        line.trim_end().to_owned() + "\n"
+    };
+    buffer.content().chunks(width).map(line).collect()
+}
+
+const SIZES: [(u16, u16); 4] = [(40, 12), (80, 24), (132, 40), (200, 60)];
+
+#[test]
+fn views_look_as_they_should() {
+    for (cpus, is_hybrid) in [(1, false), (8, true), (64, false), (576, false)] {
+        let shown = Shown::new(cpus, is_hybrid);
+        for view in View::ALL {
+            for (width, height) in [(40, 12), (80, 24), (200, 60)] {
+                let state = State { view, ..State::default() };
+                let (buffer, _) = shown.drawn(&state, width, height);
+                let name = format!("{}-{cpus}-{width}x{height}", view.name().replace(' ', "-"));
+                insta::assert_snapshot!(name, text(&buffer));
+            }
+        }
+    }
+}
+
+#[test]
+fn help_has_every_key_where_there_is_room() {
+    let shown = Shown::new(8, false);
+    let state = State { help: true, ..State::default() };
+    let (buffer, _) = shown.drawn(&state, 80, 40);
+    let screen = text(&buffer);
+    for row in crate::keys::KEYS {
+        assert!(screen.contains(row.written), "{}", row.written);
+    }
+    insta::assert_snapshot!("help-80x24", text(&shown.drawn(&state, 80, 24).0));
+}
+
+#[test]
+fn no_size_and_no_state_panics() {
+    for (cpus, is_hybrid) in
+        [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
+    {
+        let shown = Shown::new(cpus, is_hybrid);
+        for view in View::ALL {
+            for (width, height) in
+                SIZES.into_iter().chain([(0, 0), (1, 1), (39, 12), (40, 11), (41, 13), (60, 12)])
+            {
+                for selected in [0, 7, 10_000] {
+                    for filter in ["", "0-3", "none such", "heat"] {
+                        let filter = filter.to_owned();
+                        let folded = selected == 0;
+                        let state =
+                            State { view, selected, filter, folded, cpu: Some(3), ..State::default() };
+                        shown.drawn(&state, width, height);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cpu_has_a_cell_from_80_by_24_on() {
+    for cpus in [8, 64, 512, 576] {
+        let shown = Shown::new(cpus, false);
+        for quantity in state::Quantity::ALL {
+            let state = State { view: View::Map, quantity, ..State::default() };
+            let (buffer, drawn) = shown.drawn(&state, 80, 24);
+            assert_eq!(drawn.items, cpus as usize);
+            let screen = text(&buffer);
+            assert!(!screen.contains("below"), "{screen}");
+        }
+    }
+}
+
+#[test]
+fn colours_say_nothing_that_characters_do_not() {
+    let shown = Shown::new(64, false);
+    let state = State { view: View::Map, ..State::default() };
+    let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
+    draw(&mut buffer, &state, &shown.scene(), false);
+    let reset = ratatui_core::style::Color::Reset;
+    assert!(buffer.content().iter().all(|cell| cell.fg == reset && cell.bg == reset));
+    assert_eq!(text(&buffer), text(&shown.drawn(&state, 80, 24).0));
+}

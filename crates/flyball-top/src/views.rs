@@ -1,0 +1,46 @@
+//! The four views of a moment.
+
+mod map;
+mod one_cpu;
+mod overview;
+mod table;
+
+pub use map::map;
+pub use one_cpu::one_cpu;
+pub use overview::overview;
+pub use table::table;
+
+use flyball_monitor::{CpuInterval, State};
+
+/// A number that may not be known.
+fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// A share as a percentage.
+fn percent(share: Option<f64>) -> String {
+    number(share.map(|share| share * 100.0), 0)
+}
+
+/// What a CPU does, in a word.
+fn state(cpu: &CpuInterval) -> &'static str {
+    match cpu.state {
+        State::Asleep => "asleep",
+        State::Running => "runs",
+        State::Offline => "offline",
+        State::Unknown => "unknown",
+    }
+}
+
+/// The glyphs of values between 0 and `most`; of a value that is not known, a blank.
+fn spark(values: impl Iterator<Item = f64>, most: f64) -> String {
+    let glyph = |value: f64| {
+        if value.is_nan() || most <= 0.0 { ' ' } else { crate::palette::bar(value / most) }
+    };
+    values.map(glyph).collect()
+}
+
+/// The line from which a list is shown so that the selected one is on the screen.
+fn scroll(selected: usize, count: usize, room: usize) -> usize {
+    if count <= room { 0 } else { selected.saturating_sub(room / 2).min(count - room) }
+}

@@ -1,0 +1,140 @@
+//! One CPU: where it is, what it was asked for, what it delivered over the last samples, and why not more.
+
+use flyball_monitor::{Cpu, CpuInterval};
+
+use super::{map::sentence, number, percent, spark};
+use crate::{
+    canvas::Canvas,
+    moment::{Moment, wanted},
+    palette::{Tone, bar},
+    scene::{Drawn, Scene},
+    state::State,
+};
+
+pub fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+    let layout = scene.layout;
+    let first = layout.cpus.first().map(|cpu| cpu.number);
+    let chosen = state.cpu.or(first).and_then(|number| layout.index_of(number)).unwrap_or(0);
+    let Some(place) = layout.cpus.get(chosen) else { return Drawn::default() };
+    let cpu = &moment.interval.cpus[chosen];
+    let reason = moment.reasons[chosen].as_ref();
+    let tone = if reason.is_some_and(|reason| reason.is_throttle) { Tone::Alert } else { Tone::Heading };
+    let mut y = canvas.wrapped(0, 0, &sentence(place, cpu, reason), tone);
+    for line in facts(scene, place, cpu, moment) {
+        y += canvas.wrapped(2, y, &line, Tone::Plain);
+    }
+    y += graph(canvas, y, scene, moment, chosen, cpu);
+    y += idle(canvas, y, scene, cpu);
+    if y + 1 < canvas.height() {
+        canvas.text(0, y, "Why not more", Tone::Heading);
+        y += 1;
+        let none = ["-".to_owned()];
+        let steps = if scene.why.is_empty() { &none[..] } else { scene.why };
+        for step in steps {
+            if y >= canvas.height() {
+                canvas.right(canvas.height() - 1, " more: a taller screen ", Tone::Notice);
+                break;
+            }
+            y += canvas.wrapped(2, y, step, Tone::Plain).max(1);
+        }
+    }
+    Drawn {
+        items: layout.cpus.len(),
+        line: 1,
+        page: 10,
+        selected_cpu: Some(place.number),
+        groups: false,
+        neighbours: (
+            chosen.checked_sub(1).map(|before| layout.cpus[before].number),
+            layout.cpus.get(chosen + 1).map(|cpu| cpu.number),
+        ),
+    }
+}
+
+/// Where it is and what is asked for.
+fn facts(scene: &Scene, place: &Cpu, cpu: &CpuInterval, moment: &Moment) -> Vec<String> {
+    let known = |name: &str, value: Option<u32>| value.map(|value| format!("{name} {value}"));
+    let mut at: Vec<String> = [
+        known("package", place.package),
+        known("die", place.die),
+        known("core", place.core),
+        known("policy", place.policy),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    at.extend(place.core_type.map(|core_type| format!("{core_type}-core")));
+    if place.is_isolated {
+        at.push("isolated: not asked".to_owned());
+    }
+    let mut asked = vec![format!("want {} to {} MHz", number(cpu.min, 0), number(wanted(cpu), 0))];
+    let governors = &scene.layout.machine.governors;
+    asked
+        .extend(cpu.governor.and_then(|number| governors.get(number)).map(|name| format!("governor {name}")));
+    asked.extend(cpu.epp.map(|epp| format!("EPP {epp}")));
+    let mut got = vec![format!("got {} MHz ({} %)", number(cpu.mhz, 0), percent(cpu.got()))];
+    if cpu.is_reported {
+        got.push("as the kernel last measured or asked for".to_owned());
+    }
+    got.push(format!("busy {} %", percent(cpu.busy)));
+    got.extend(cpu.celsius.map(|celsius| format!("{celsius:.0} C")));
+    got.extend(cpu.productive.map(|productive| format!("productive {productive:.2}")));
+    got.extend(cpu.throttles.filter(|count| *count > 0).map(|count| format!("{count} heat throttles")));
+    got.extend(cpu.smi.filter(|count| *count > 0).map(|count| format!("{count} SMI")));
+    let package = scene.layout.package_of(place).and_then(|index| moment.interval.packages.get(index));
+    if let Some(package) = package
+        && package.watts.is_some()
+    {
+        got.push(format!("package {} of {} W", number(package.watts, 0), number(package.limit, 0)));
+    }
+    [at, asked, got].into_iter().map(|parts| parts.join(", ")).collect()
+}
+
+/// Speed and busy share over the last samples.
+fn graph(
+    canvas: &mut Canvas,
+    y: usize,
+    scene: &Scene,
+    moment: &Moment,
+    chosen: usize,
+    cpu: &CpuInterval,
+) -> usize {
+    const LABEL: usize = 8;
+    // Short screens need the room for the reasons.
+    if canvas.height() < y + 8 {
+        return 0;
+    }
+    let count = canvas.width().saturating_sub(LABEL + 1);
+    let points: Vec<_> = scene.series.up_to(moment.number, count).collect();
+    let speeds = || {
+        points.iter().map(|point| match point.mhz[chosen] {
+            0 => f64::NAN,
+            mhz => f64::from(mhz),
+        })
+    };
+    let peak = speeds().filter(|speed| !speed.is_nan()).fold(0.0, f64::max);
+    canvas.text(2, y, "speed", Tone::Faint);
+    canvas.text(LABEL, y, &spark(speeds(), wanted(cpu).unwrap_or(peak).max(peak)), Tone::Good);
+    canvas.text(2, y + 1, "busy", Tone::Faint);
+    canvas.text(
+        LABEL,
+        y + 1,
+        &spark(points.iter().map(|point| f64::from(point.busy[chosen])), 255.0),
+        Tone::Plain,
+    );
+    2
+}
+
+/// Its idle states, with the share of time in each.
+fn idle(canvas: &mut Canvas, y: usize, scene: &Scene, cpu: &CpuInterval) -> usize {
+    let names = &scene.layout.machine.idle_states;
+    let part = |(name, share): (&String, &Option<f64>)| match share {
+        Some(share) => format!("{name} {} {:.0} %", bar(*share), share * 100.0),
+        None => format!("{name} -"),
+    };
+    let parts: Vec<String> = names.iter().zip(&cpu.idle).map(part).collect();
+    if parts.is_empty() {
+        return 0;
+    }
+    canvas.wrapped(2, y, &format!("idle: {}", parts.join(",  ")), Tone::Plain)
+}

@@ -1,0 +1,208 @@
+//! A line per package or type of core: power against the limit, speed, and why it is not faster.
+
+use super::{number, percent, scroll, spark};
+use crate::{
+    canvas::{Canvas, Cell, Column, fitting},
+    moment::{Group, Moment, groups, is_running, mean, spread, wanted},
+    palette::{Tone, tone},
+    scene::{Drawn, Scene},
+    state::State,
+};
+
+const COLUMNS: &[Column] = &[
+    Column { title: "", width: 18, rank: 0, is_number: false },
+    Column { title: "CPUs", width: 4, rank: 6, is_number: true },
+    Column { title: "W", width: 5, rank: 2, is_number: true },
+    Column { title: "limit W", width: 7, rank: 5, is_number: true },
+    Column { title: "busy %", width: 6, rank: 3, is_number: true },
+    Column { title: "want MHz", width: 8, rank: 0, is_number: true },
+    Column { title: "got MHz", width: 7, rank: 0, is_number: true },
+    Column { title: "least", width: 5, rank: 9, is_number: true },
+    Column { title: "most", width: 5, rank: 8, is_number: true },
+    Column { title: "C", width: 3, rank: 4, is_number: true },
+    Column { title: "asleep", width: 6, rank: 7, is_number: true },
+    Column { title: "why not more", width: 12, rank: 0, is_number: false },
+];
+/// On a narrow screen names are short.
+const NARROW: usize = 60;
+
+/// What the overview says of a group.
+struct Line {
+    watts: Option<f64>,
+    limit: Option<f64>,
+    busy: Option<f64>,
+    want: Option<f64>,
+    /// Least, median and greatest frequency of the CPUs that ran.
+    got: Option<(f64, f64, f64)>,
+    celsius: Option<f64>,
+    asleep: usize,
+    why: String,
+    is_throttled: bool,
+}
+
+impl Line {
+    fn of(group: &Group, scene: &Scene, moment: &Moment) -> Line {
+        let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
+        let package = group.package.and_then(|index| moment.interval.packages.get(index));
+        let running = || cpus().filter(|cpu| is_running(cpu));
+        let want = |cpu: &flyball_monitor::CpuInterval| wanted(cpu);
+        let wants =
+            running().filter_map(want).reduce(f64::max).or_else(|| cpus().filter_map(want).reduce(f64::max));
+        let held = group.cpus.iter().filter_map(|index| moment.reasons[*index].as_ref());
+        let mut words: Vec<(&str, usize)> = Vec::new();
+        let mut is_throttled = false;
+        for reason in held {
+            is_throttled |= reason.is_throttle;
+            match words.iter_mut().find(|(word, _)| *word == reason.word) {
+                Some((_, count)) => *count += 1,
+                None => words.push((&reason.word, 1)),
+            }
+        }
+        words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let why: Vec<String> = words.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let got = spread(running().filter_map(|cpu| cpu.mhz).collect());
+        Line {
+            watts: package.and_then(|package| package.watts),
+            limit: package.and_then(|package| package.limit),
+            busy: mean(cpus().filter_map(|cpu| cpu.busy)),
+            want: wants,
+            got,
+            celsius: package
+                .and_then(|package| package.celsius)
+                .or_else(|| cpus().filter_map(|cpu| cpu.celsius).reduce(f64::max)),
+            asleep: cpus().filter(|cpu| cpu.state == flyball_monitor::State::Asleep).count(),
+            why: match (why.is_empty(), got) {
+                (false, _) => why.join(", "),
+                (true, Some(_)) if scene.moment.is_some() => "-".to_owned(),
+                (true, _) => "no CPU runs".to_owned(),
+            },
+            is_throttled,
+        }
+    }
+
+    fn cell(&self, group: &Group, column: usize) -> Cell {
+        let plain = |text: String| (text, Tone::Plain);
+        let got = self.got.map(|(_, median, _)| median);
+        match COLUMNS[column].title {
+            "" => (group.name.clone(), Tone::Heading),
+            "CPUs" => plain(group.cpus.len().to_string()),
+            "W" => {
+                let share = self.watts.zip(self.limit).map(|(watts, limit)| watts / limit);
+                (
+                    number(self.watts, 1),
+                    share.map_or(Tone::Plain, |share| if share >= 0.97 { Tone::Alert } else { Tone::Plain }),
+                )
+            }
+            "limit W" => plain(number(self.limit, 0)),
+            "busy %" => plain(percent(self.busy)),
+            "want MHz" => plain(number(self.want, 0)),
+            "got MHz" => {
+                let share = got.zip(self.want).map(|(got, want)| got / want);
+                // A half of the request is where the colours end.
+                (number(got, 0), share.map_or(Tone::Plain, |share| tone((share * 2.0 - 1.0).max(0.0), true)))
+            }
+            "least" => plain(number(self.got.map(|(least, _, _)| least), 0)),
+            "most" => plain(number(self.got.map(|(_, _, most)| most), 0)),
+            "C" => plain(number(self.celsius, 0)),
+            "asleep" => plain(self.asleep.to_string()),
+            _ => (self.why.clone(), if self.is_throttled { Tone::Alert } else { Tone::Plain }),
+        }
+    }
+}
+
+pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+    let groups = groups(scene.layout);
+    let mut columns = COLUMNS.to_vec();
+    if canvas.width() < NARROW {
+        columns[0].width = 9;
+    }
+    let (chosen, _) = fitting(&columns, canvas.width());
+    canvas.head(1, &columns, &chosen, None);
+    // The reasons below take a third at most.
+    let held = moment.held_back(scene.layout);
+    let room = canvas.height().saturating_sub(2);
+    let below = (held.len() + 2).min(room / 3);
+    let room = (room - below).max(1);
+    // With two lines per group there is room for graphs.
+    let per_group = if groups.len() * 3 <= room { 3 } else { 1 };
+    let shown = room / per_group;
+    let from = scroll(state.selected, groups.len(), shown);
+    for (at, group) in groups.iter().enumerate().skip(from).take(shown) {
+        let y = 2 + (at - from) * per_group;
+        let line = Line::of(group, scene, moment);
+        canvas.row(y, &columns, &chosen, |column| line.cell(group, column));
+        if at == state.selected {
+            canvas.select(y);
+        }
+        if per_group == 3 {
+            graphs(canvas, y + 1, scene, moment, group, line.limit);
+        }
+    }
+    if groups.len() > from + shown {
+        canvas.right(
+            canvas.height() - 1,
+            &format!("{} more below ", groups.len() - from - shown),
+            Tone::Faint,
+        );
+    }
+    let y = 2 + groups.len().min(shown) * per_group;
+    reasons(canvas, y + 1, &held);
+    Drawn {
+        items: groups.len(),
+        line: 1,
+        page: shown.max(1),
+        selected_cpu: groups
+            .get(state.selected)
+            .and_then(|group| group.cpus.first())
+            .map(|index| scene.layout.cpus[*index].number),
+        groups: true,
+        neighbours: (None, None),
+    }
+}
+
+/// Speed of a group's CPUs and power of its package over the last samples.
+fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: &Group, limit: Option<f64>) {
+    const LABEL: usize = 12;
+    let count = canvas.width().saturating_sub(LABEL + 2);
+    let points: Vec<_> = scene.series.up_to(moment.number, count).collect();
+    let most = group.cpus.iter().filter_map(|index| wanted(&moment.interval.cpus[*index])).reduce(f64::max);
+    let speeds: Vec<f64> = points
+        .iter()
+        .map(|point| {
+            let ran = group.cpus.iter().map(|index| f64::from(point.mhz[*index])).filter(|mhz| *mhz > 0.0);
+            mean(ran).unwrap_or(f64::NAN)
+        })
+        .collect();
+    let peak = speeds.iter().copied().filter(|speed| !speed.is_nan()).reduce(f64::max);
+    let mut line = |y: usize, label: &str, values: Vec<f64>, most: f64| {
+        let end = canvas.text(2, y, label, Tone::Faint);
+        let text = spark(values.into_iter(), most);
+        canvas.text(end.max(LABEL) + 1, y, &text, Tone::Good);
+    };
+    line(y, "speed", speeds, most.or(peak).unwrap_or(0.0));
+    if let Some(package) = group.package {
+        let watts: Vec<f64> = points.iter().map(|point| f64::from(point.watts[package])).collect();
+        let peak = watts.iter().copied().filter(|watts| !watts.is_nan()).reduce(f64::max);
+        if let Some(peak) = peak {
+            line(y + 1, "power", watts, limit.unwrap_or(peak).max(peak));
+        }
+    }
+}
+
+/// Why CPUs are held back, and which.
+fn reasons(canvas: &mut Canvas, y: usize, held: &[(crate::moment::Reason, flyball_host::CpuList)]) {
+    let room = canvas.height().saturating_sub(y + 1);
+    if room == 0 || held.is_empty() {
+        return;
+    }
+    canvas.text(0, y, "Below their request", Tone::Heading);
+    for (at, (reason, cpus)) in held.iter().take(room).enumerate() {
+        let tone = if reason.is_throttle { Tone::Alert } else { Tone::Plain };
+        let is_last = at + 1 == room && held.len() > room;
+        let more =
+            if is_last { format!("  (and {} more reasons)", held.len() - room) } else { String::new() };
+        let unit = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        let text = format!("{}: {} {unit}, {cpus}{more}", reason.word, cpus.len());
+        canvas.text(2, y + 1 + at, &text, tone);
+    }
+}

@@ -1,0 +1,202 @@
+//! `flyball top`: each CPU's requested and delivered speed on a screen, as text or as data; recorded and replayed.
+
+mod live;
+mod print;
+mod replay;
+mod source;
+
+use std::{path::PathBuf, sync::OnceLock, time::Duration};
+
+use flyball_host::confine::Confinement;
+use flyball_monitor::{Touch, alert, alert::Alert, file};
+use flyball_top::keys;
+
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    terminal,
+};
+
+/// Arguments of `top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = after_help())]
+pub struct Args {
+    /// Time between samples, 50ms to 1h.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// End after this many samples (also -n).
+    // -n is --dry-run in all other commands; here it is as in top, vmstat and iostat.
+    #[arg(short_alias = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    samples: Option<u64>,
+
+    /// Print a line per CPU and sample, as CSV.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Record to this file too; without a terminal, only record. A day (UTC) that ends gets a file of its own, FILE.DATE.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+
+    /// Remove a recording's files of earlier days after this time: 7d, 12h.
+    #[arg(long, value_name = "TIME", requires = "record", value_parser = time)]
+    keep: Option<Duration>,
+
+    /// Bytes of all files of a recording: 500MB, 2GB. The oldest day goes first; if the day's own file has as many, the
+    /// recording ends.
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = size)]
+    size: Option<u64>,
+
+    /// Show a recording, of any machine.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+
+    /// Begin a replay at this time: 14:05, 14:05:30 (UTC), or -90s, -5m, -2h before its end.
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
+    at: Option<flyball_top::state::Jump>,
+
+    /// Report when this holds: 'throttled for 2s', 'package > 340 W', 'temperature > 90 C', 'busy > 95 %', 'speed < 2 GHz',
+    /// 'got < 80 % for 10s'. May be repeated.
+    #[arg(long, value_name = "ALERT")]
+    alert: Vec<Alert>,
+
+    /// Run this shell command when an alert begins or is over, with the alert as JSON on its stdin; one at a time, never
+    /// waited for.
+    #[arg(long, value_name = "COMMAND", requires = "alert")]
+    on_alert: Option<String>,
+
+    /// Which CPUs may be interrupted for their counters: none, those that ran since the last sample, or all.
+    #[arg(long, value_name = "WHICH", default_value = "ran")]
+    touch: TouchArg,
+
+    /// A simulated machine's time passes this many times faster.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, hide_short_help = true)]
+    speed: f64,
+
+    /// The files of the recording to replay. They are looked for before this process is confined to them.
+    #[arg(skip)]
+    found: OnceLock<Vec<PathBuf>>,
+
+    /// Show this while a command runs (on a simulated machine: the model of a workload). Its output is not shown.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// For [`Touch`].
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TouchArg {
+    None,
+    Ran,
+    All,
+}
+
+impl From<TouchArg> for Touch {
+    fn from(arg: TouchArg) -> Touch {
+        match arg {
+            TouchArg::None => Touch::Nothing,
+            TouchArg::Ran => Touch::Ran,
+            TouchArg::All => Touch::All,
+        }
+    }
+}
+
+fn after_help() -> String {
+    format!(
+        "\
+Examples:
+  flyball top                                       the screen; one sample as text if stdout is a pipe
+  flyball top -M sim:epyc-512 -- tbench             a simulated machine under load
+  flyball top --samples 5 --csv > top.csv           a line per CPU and sample
+  flyball top --record top.fbt --keep 7d --size 2GB record, as a service does
+  flyball top --replay top.fbt --at -2h             what it was two hours before the end
+  flyball top --alert 'package > 340 W for 5s' --on-alert 'logger -t power'
+
+Keys:
+{}
+Sleeping CPUs are not woken: they have no speed, and the screen says asleep. docs/top.md explains the columns, the recording \
+and the alerts.
+
+Exit codes: 0 done, 2 a time, alert or recording cannot be used, or a recording reached its --size, 10 stdout or the \
+recording could not be written.",
+        keys::help()
+    )
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(50)..=Duration::from_secs(3600);
+    let time = alert::span(text).filter(|time| range.contains(time));
+    time.ok_or_else(|| "give a time from 50ms to 1h, with its unit".to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    alert::span(text).ok_or_else(|| "give a time with its unit: 7d, 12h, 30min".to_owned())
+}
+
+fn at(text: &str) -> Result<flyball_top::state::Jump, String> {
+    flyball_top::state::time(text).ok_or_else(|| "give 14:05, 14:05:30, -90s, -5m or -2h".to_owned())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let error = || "give bytes with their unit: 500MB, 2GB, 1GiB".to_owned();
+    let split = text.find(|char: char| char.is_ascii_alphabetic()).ok_or_else(error)?;
+    let number: f64 = text[..split].trim().parse().map_err(|_| error())?;
+    let unit: f64 = match &text[split..] {
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => return Err(error()),
+    };
+    Ok((number * unit) as u64)
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=1e6).contains(factor));
+    factor.ok_or_else(|| "give a factor from 0.01 to 1000000".to_owned())
+}
+
+impl Args {
+    /// Adds the files of a recording; `false` if this machine is watched, whose files cannot be listed beforehand.
+    pub fn files(&self, files: &mut Confinement) -> bool {
+        let Some(replay) = &self.replay else { return false };
+        for file in self.found.get_or_init(|| file::shards(replay).unwrap_or_default()) {
+            files.read(file);
+        }
+        // For the screen's size and keys, where stdin is not a terminal.
+        files.read("/dev/tty");
+        self.on_alert.is_none()
+    }
+
+    fn form(&self, context: &Context) -> Form {
+        if self.csv {
+            Form::Csv
+        } else if context.output.is_json() {
+            Form::Json
+        } else if cfg!(feature = "tui") && terminal::is_screen() {
+            Form::Screen
+        } else {
+            Form::Text
+        }
+    }
+}
+
+/// How moments are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Screen,
+    Text,
+    Csv,
+    Json,
+}
+
+/// Shows the machine or the recording.
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let form = args.form(context);
+    if let Some(path) = &args.replay {
+        return replay::run(context, args, path, form);
+    }
+    live::run(context, args, form)
+}

@@ -1,0 +1,141 @@
+//! `top` of a machine: on the screen, as text or data, or only recorded.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use flyball_host::{Host, Launch, Process};
+use flyball_measure::render::civil;
+use flyball_monitor::{
+    Options, Sampler,
+    file::{Kept, RecordError, Recorder},
+};
+use flyball_top::{Source as _, source::moment_at};
+
+use super::{
+    Args, Form,
+    print::Printer,
+    source::{Alerts, Machine},
+};
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    process::interrupts,
+};
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let exit = match error {
+            RecordError::Io { .. } => Exit::Unwritten,
+            RecordError::Busy(_) => Exit::Locked,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let options = Options { touch: args.touch.into(), ..Options::default() };
+    let sampler = Sampler::open(&*host, options)?;
+    let alerts = Alerts::new(&args.alert, args.on_alert.clone());
+    let mut machine = Machine::new(&*host, sampler, args.interval, args.speed, alerts);
+    if let Some(path) = &args.record {
+        let kept = Kept { age: args.keep, bytes: args.size };
+        let recorder = Recorder::open(path, machine.layout(), kept, date)?;
+        machine.record_to(recorder, path.display().to_string());
+    }
+    // Before the command, which a signal must not leave running alone.
+    let ended = interrupts()?;
+    let program = start(&*host, &args.command)?;
+    let shown = match form {
+        #[cfg(feature = "tui")]
+        Form::Screen => screen(&mut machine, args, &ended),
+        _ => printed(context, &*host, &mut machine, args, form, &ended),
+    };
+    if let Some(program) = program {
+        let _ = program.stop(Duration::from_secs(2));
+    }
+    // Whatever ended it: what was sampled belongs in the file.
+    let finished = machine.recorder.take().map_or(Ok(()), Recorder::finish);
+    shown?;
+    finished?;
+    Ok(Exit::Done)
+}
+
+/// `2026-11-22` of a day since 1970.
+fn date(day: u64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+fn start(host: &dyn Host, command: &[String]) -> Result<Option<Box<dyn Process>>, Failure> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    let launch = Launch::new(program, arguments).silent();
+    // A machine in software says which words it takes.
+    host.spawn(launch).map(Some).map_err(|error| Failure::usage(format!("cannot run {program}: {error}")))
+}
+
+#[cfg(feature = "tui")]
+fn screen(machine: &mut Machine, args: &Args, ended: &AtomicBool) -> Result<(), Failure> {
+    let coloured = crate::terminal::is_coloured();
+    let options = flyball_top::Options { coloured, samples: args.samples, ended };
+    let mut state = flyball_top::State::default();
+    let result = flyball_top::run(machine, &mut state, &options);
+    match (result, machine.failed.take()) {
+        (_, Some(error)) => Err(error.into()),
+        (Err(error), None) => Err(Failure::failed(format!("the terminal: {error}"))),
+        (Ok(_), None) => Ok(()),
+    }
+}
+
+/// Prints samples, or only records them where there is no screen.
+fn printed(
+    context: &Context,
+    host: &dyn Host,
+    machine: &mut Machine,
+    args: &Args,
+    form: Form,
+    ended: &AtomicBool,
+) -> Result<(), Failure> {
+    let mut printer = Printer::new(context.output.about(host), form, machine.layout());
+    let is_silent = args.record.is_some() && form == Form::Text;
+    // Data goes on until a signal; text is one sample, unless the user asks for more.
+    let count = args.samples.or((form == Form::Text && !is_silent).then_some(1));
+    machine.take()?;
+    let mut due = Instant::now();
+    let mut taken = 0;
+    while count.is_none_or(|count| taken < count) {
+        due += machine.interval();
+        if !wait(due, ended) {
+            break;
+        }
+        machine.take()?;
+        taken += 1;
+        let number = machine.timeline().end() - 1;
+        for event in std::mem::take(&mut machine.alerts.events) {
+            printer.event(&event)?;
+        }
+        if !is_silent && let Some(moment) = moment_at(machine, number).map_err(Failure::failed)? {
+            printer.moment(&moment)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a time; `false` if a signal came.
+fn wait(until: Instant, ended: &AtomicBool) -> bool {
+    /// A sleep goes on after a signal's handler.
+    const LOOK: Duration = Duration::from_millis(100);
+    loop {
+        if ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}

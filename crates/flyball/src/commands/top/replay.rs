@@ -1,0 +1,138 @@
+//! `top --replay`: a recording on the screen, as text or as data.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use flyball_files::open_regular;
+use flyball_monitor::{
+    file::{Lost, Recording, shards},
+    history::Timeline,
+};
+use flyball_top::{
+    Source,
+    source::{moment_at, target},
+};
+
+use super::{Args, Form, print::Printer};
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    machine::bound,
+    process::interrupts,
+};
+
+/// A recording as a source of moments.
+struct Replay {
+    recording: Recording<File>,
+    interval: Duration,
+    notices: Vec<String>,
+}
+
+impl Source for Replay {
+    fn timeline(&mut self) -> &mut dyn Timeline {
+        &mut self.recording
+    }
+
+    fn advance(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    fn is_replay(&self) -> bool {
+        true
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    fn missing(&self) -> &[String] {
+        &[]
+    }
+}
+
+fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    if files.is_empty() {
+        return Err(usage(&"there is no such recording"));
+    }
+    let opened = files.iter().map(|file| open_regular(OpenOptions::new().read(true), file));
+    let opened = opened.collect::<io::Result<Vec<File>>>().map_err(|error| usage(&error))?;
+    Recording::open(opened).map_err(|error| usage(&error))
+}
+
+/// What of a recording could not be read.
+fn notice(lost: Lost) -> Option<String> {
+    let mut parts = Vec::new();
+    if lost.bytes > 0 {
+        parts.push(format!("{} bytes are torn or damaged", lost.bytes));
+    }
+    if lost.samples > 0 {
+        parts.push(format!("{} samples are damaged", lost.samples));
+    }
+    if lost.files > 0 {
+        parts.push(format!("{} earlier files have another layout; give their own names", lost.files));
+    }
+    let place = lost.first.map_or(String::new(), |first| format!(" (the first at byte {first})"));
+    (!parts.is_empty()).then(|| parts.join(", ") + &place)
+}
+
+pub fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Result<Exit, Failure> {
+    // What a file says may take memory and time, and any user may have written it.
+    let _ = bound();
+    let files = args.found.get_or_init(|| shards(path).unwrap_or_default());
+    let mut recording = open(path, files)?;
+    let (first, last) = recording.span();
+    let begin = match args.at {
+        Some(jump) => recording.index_at(target(jump, last)).map_err(Failure::usage)?,
+        None => 0,
+    };
+    let between = Duration::from_nanos(last.saturating_sub(first) / recording.len().max(2).saturating_sub(1));
+    // A recording whose clock jumped is played at a usual pace all the same.
+    let interval = between.clamp(Duration::from_millis(50), Duration::from_secs(5));
+    let notices: Vec<String> = notice(recording.lost()).into_iter().collect();
+    let mut replay = Replay { recording, interval, notices };
+    match form {
+        #[cfg(feature = "tui")]
+        Form::Screen => {
+            let ended = interrupts()?;
+            let coloured = crate::terminal::is_coloured();
+            let options = flyball_top::Options { coloured, samples: None, ended: &ended };
+            let mut state = flyball_top::State::default();
+            state.show(begin.max(1));
+            let shown = flyball_top::run(&mut replay, &mut state, &options);
+            shown.map_err(|error| Failure::failed(format!("the terminal: {error}")))?;
+        }
+        _ => {
+            for notice in &replay.notices {
+                eprintln!("note: {}: {notice}", path.display());
+            }
+            let simulated = replay.recording.layout().machine.kind == flyball_host::Kind::Simulated;
+            let output = context.output.about_simulated(simulated);
+            let mut printer = Printer::new(output, form, replay.recording.layout());
+            // Of text one moment, as of a machine; of data all from there on.
+            let count = args.samples.unwrap_or(if form == Form::Text { 1 } else { u64::MAX });
+            let from = begin.max(1);
+            let end = replay.recording.len().min(from.saturating_add(count));
+            for number in from..end {
+                if let Some(moment) = moment_at(&mut replay, number).map_err(Failure::usage)? {
+                    printer.moment(&moment)?;
+                }
+            }
+            if replay.recording.len() < 2 {
+                return Err(Failure::usage(format!(
+                    "{}: it has one sample; two make a moment",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

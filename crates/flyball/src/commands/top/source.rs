@@ -1,0 +1,287 @@
+//! A machine as a source of moments: sampled, kept for ten minutes, recorded, and watched for alerts.
+
+use std::{
+    io::{self, Write as _},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flyball_host::{Host, process};
+use flyball_monitor::{
+    Interval, Layout, Sample, Sampler,
+    alert::{Event, Reading, Subject, Watch},
+    file::{RecordError, Recorder},
+    history::{History, Timeline},
+};
+use flyball_top::{Moment, Source};
+
+/// How long samples are kept in memory.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// A machine that is sampled.
+pub struct Machine<'h> {
+    host: &'h dyn Host,
+    sampler: Sampler<'h>,
+    history: History,
+    pub recorder: Option<Recorder>,
+    recording: Option<String>,
+    /// Of the machine's time.
+    interval: Duration,
+    /// How much faster than ours it passes.
+    speed: f64,
+    pub alerts: Alerts,
+    last: Option<Sample>,
+    missing: Vec<String>,
+    /// CPU time of this process, and when it was looked at.
+    used: (Duration, Instant),
+    own: Option<f64>,
+    /// Why the recording ended.
+    pub failed: Option<RecordError>,
+}
+
+impl<'h> Machine<'h> {
+    pub fn new(
+        host: &'h dyn Host,
+        sampler: Sampler<'h>,
+        interval: Duration,
+        speed: f64,
+        alerts: Alerts,
+    ) -> Machine<'h> {
+        let layout = sampler.layout().clone();
+        Machine {
+            host,
+            missing: layout.missing.iter().map(ToString::to_string).collect(),
+            history: History::new(layout, KEPT),
+            sampler,
+            recorder: None,
+            recording: None,
+            interval,
+            speed,
+            alerts,
+            last: None,
+            used: (process::usage(false).time, Instant::now()),
+            own: None,
+            failed: None,
+        }
+    }
+
+    pub fn record_to(&mut self, recorder: Recorder, name: String) {
+        self.recorder = Some(recorder);
+        self.recording = Some(name);
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.history.layout()
+    }
+
+    /// Takes a sample.
+    pub fn take(&mut self) -> Result<(), RecordError> {
+        // The time of a machine in software passes only here.
+        if self.last.is_some() && self.host.software().is_some() {
+            self.host.sleep(self.interval);
+        }
+        let sample = self.sampler.sample();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(sample.clone())?;
+        }
+        self.history.add(sample.clone());
+        if let Some(before) = self.last.replace(sample.clone()) {
+            let number = self.history.end() - 1;
+            self.alerts.look(self.history.layout(), &before, &sample, number);
+        }
+        let now = (process::usage(false).time, Instant::now());
+        let wall = now.1.duration_since(self.used.1).as_secs_f64();
+        self.own = (wall > 0.0).then(|| now.0.saturating_sub(self.used.0).as_secs_f64() / wall);
+        self.used = now;
+        Ok(())
+    }
+}
+
+impl Source for Machine<'_> {
+    fn timeline(&mut self) -> &mut dyn Timeline {
+        &mut self.history
+    }
+
+    fn advance(&mut self) -> io::Result<bool> {
+        self.take().map_err(|error| {
+            let text = error.to_string();
+            self.failed = Some(error);
+            io::Error::other(text)
+        })?;
+        Ok(true)
+    }
+
+    fn interval(&self) -> Duration {
+        let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
+        self.interval.div_f64(factor)
+    }
+
+    fn alerts(&self) -> &[u64] {
+        &self.alerts.begun
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.alerts.on
+    }
+
+    fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    fn recording(&self) -> Option<&str> {
+        self.recording.as_deref()
+    }
+
+    fn own(&self) -> Option<f64> {
+        self.own
+    }
+}
+
+/// The alerts of a run, and the command that hears of them.
+pub struct Alerts {
+    watches: Vec<Watch>,
+    /// Numbers of the samples at which alerts began, the last thousand.
+    begun: Vec<u64>,
+    /// What is on, and what became of the command.
+    on: Vec<String>,
+    /// Events that have not been printed.
+    pub events: Vec<Event>,
+    command: Option<String>,
+    running: Option<Child>,
+    has_failed: bool,
+}
+
+/// Alerts that `[` and `]` find.
+const MOST_BEGUN: usize = 1000;
+
+impl Alerts {
+    pub fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
+        Alerts {
+            watches: alerts.iter().cloned().map(Watch::new).collect(),
+            begun: Vec::new(),
+            on: Vec::new(),
+            events: Vec::new(),
+            command,
+            running: None,
+            has_failed: false,
+        }
+    }
+
+    /// Looks at what happened up to a sample.
+    fn look(&mut self, layout: &Layout, before: &Sample, sample: &Sample, number: u64) {
+        if self.watches.is_empty() {
+            return;
+        }
+        let moment = Moment::between(layout, number, before, sample);
+        // No rates follow from a clock that jumped.
+        if moment.interval.is_broken {
+            return;
+        }
+        let mut events = Vec::new();
+        for watch in &mut self.watches {
+            let reading = reading(layout, &moment, watch.alert.subject, watch.alert.above);
+            events.extend(watch.look(sample.at, sample.wall, reading.as_ref()));
+        }
+        for event in &events {
+            if event.begins {
+                self.begun.push(number);
+                if self.begun.len() > MOST_BEGUN {
+                    self.begun.remove(0);
+                }
+            }
+            self.on.retain(|line| !line.starts_with(&format!("{}:", event.alert)));
+            if event.begins {
+                let text = event.to_string();
+                self.on.push(text.trim_start_matches("alert begins: ").to_owned());
+            }
+            self.pass_on(event);
+        }
+        self.events.extend(events);
+    }
+
+    /// Starts the command for an event, unless that of an earlier one still runs.
+    fn pass_on(&mut self, event: &Event) {
+        let Some(command) = self.command.clone() else { return };
+        match self.running.as_mut().map(Child::try_wait) {
+            Some(Ok(None)) => {
+                self.failed("the command of --on-alert still runs: an event was not passed on");
+                return;
+            }
+            Some(Ok(Some(status))) if !status.success() => {
+                self.failed(&format!("the command of --on-alert failed: {status}"));
+            }
+            _ => {}
+        }
+        let started = Command::new("/bin/sh")
+            .args(["-c", &command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(mut child) => {
+                let text = serde_json::to_string(event).unwrap_or_default();
+                // Less than a pipe holds: this does not wait for the command to read.
+                if let Some(mut stdin) = child.stdin.take() {
+                    let _ = writeln!(stdin, "{text}");
+                }
+                self.running = Some(child);
+            }
+            Err(error) => self.failed(&format!("cannot run the command of --on-alert: {error}")),
+        }
+    }
+
+    /// Says once what became of the command.
+    fn failed(&mut self, text: &str) {
+        if !self.has_failed {
+            self.has_failed = true;
+            self.on.push(text.to_owned());
+        }
+    }
+}
+
+/// The value of a subject that is furthest beyond.
+fn reading(layout: &Layout, moment: &Moment, subject: Subject, above: bool) -> Option<Reading> {
+    let Interval { cpus, packages, .. } = &moment.interval;
+    let furthest = |values: Vec<(f64, String)>| {
+        let most =
+            values.into_iter().reduce(|one, other| if (other.0 > one.0) == above { other } else { one });
+        most.map(|(value, place)| Reading { value, place })
+    };
+    let of_cpus = |value: &dyn Fn(&flyball_monitor::CpuInterval) -> Option<f64>| {
+        let named = layout.cpus.iter().zip(cpus);
+        furthest(
+            named.filter_map(|(place, cpu)| Some((value(cpu)?, format!("CPU {}", place.number)))).collect(),
+        )
+    };
+    let of_packages = |value: &dyn Fn(&flyball_monitor::PackageInterval) -> Option<f64>| {
+        let named = layout.packages.iter().zip(packages);
+        furthest(
+            named
+                .filter_map(|(place, one)| Some((value(one)?, format!("package {}", place.number))))
+                .collect(),
+        )
+    };
+    match subject {
+        Subject::Throttled => {
+            let held: Vec<u32> = layout
+                .cpus
+                .iter()
+                .zip(&moment.reasons)
+                .filter(|(_, reason)| reason.as_ref().is_some_and(|reason| reason.is_throttle))
+                .map(|(place, _)| place.number)
+                .collect();
+            let list: flyball_host::CpuList = held.iter().copied().collect();
+            let place = if held.is_empty() { String::new() } else { format!("CPUs {list}") };
+            Some(Reading { value: held.len() as f64, place })
+        }
+        Subject::Package => of_packages(&|package| package.watts),
+        Subject::Temperature => of_packages(&|package| package.celsius),
+        Subject::Busy => {
+            let busy = flyball_top::moment::mean(cpus.iter().filter_map(|cpu| cpu.busy))?;
+            Some(Reading { value: busy * 100.0, place: String::new() })
+        }
+        Subject::Speed => of_cpus(&|cpu| cpu.mhz),
+        Subject::Got => of_cpus(&|cpu| Some(cpu.got()? * 100.0)),
+    }
+}
