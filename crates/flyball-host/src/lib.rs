@@ -23,6 +23,8 @@ pub mod isolation;
 pub mod isst;
 mod kept;
 mod live;
+#[cfg(any(test, target_env = "musl"))]
+mod memcmp;
 pub mod msr;
 mod msrfile;
 mod perf_event;
