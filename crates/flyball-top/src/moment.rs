@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_host::CpuList;
-use flyball_monitor::{Cost, CpuInterval, Interval, Layout, Sample, State};
+use flyball_monitor::{Cost, CpuInterval, Facts, Interval, Layout, Limiter, Sample, State, explain};
 
 /// Why a CPU is not faster, in the words of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,4 +147,47 @@ fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -
         reason('?', "not known", false)
     };
     layout.cpus.iter().zip(&interval.cpus).map(of).collect()
+}
+
+/// Why each CPU is not faster, with what is known of the machine's settings: the reason that took most of it.
+pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
+    let mut reasons = vec![None; layout.cpus.len()];
+    for explanation in explain(layout, facts, &[from.clone(), to.clone()], None) {
+        let Some(step) = explanation.first() else { continue };
+        let is_throttle = matches!(
+            step.limiter,
+            Limiter::Power | Limiter::Current | Limiter::Heat | Limiter::Prochot | Limiter::Firmware
+        );
+        let reason = Reason { letter: letter(step.limiter), word: step.limiter.id().to_owned(), is_throttle };
+        for index in explanation.cpus.iter().filter_map(|cpu| layout.index_of(cpu)) {
+            reasons[index] = Some(reason.clone());
+        }
+    }
+    reasons
+}
+
+/// What took how much of a CPU's highest frequency, a line per step.
+pub fn steps(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample, cpu: u32) -> Vec<String> {
+    let only = std::iter::once(cpu).collect();
+    let all = explain(layout, facts, &[from.clone(), to.clone()], Some(&only));
+    all.iter().map(ToString::to_string).collect()
+}
+
+/// A letter for a cell of the map; settings are in lower case.
+fn letter(limiter: Limiter) -> char {
+    match limiter {
+        Limiter::Power => 'P',
+        Limiter::Current => 'C',
+        Limiter::Heat => 'H',
+        Limiter::Prochot => 'X',
+        Limiter::Firmware => 'F',
+        Limiter::TurboOff => 't',
+        Limiter::ActiveCores => 'n',
+        Limiter::SpeedSelect => 's',
+        Limiter::ClassOfService => 'c',
+        Limiter::Percentage | Limiter::MaxFreq => 'm',
+        Limiter::Governor => 'g',
+        Limiter::Preference => 'e',
+        _ => '?',
+    }
 }

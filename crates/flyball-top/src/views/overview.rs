@@ -195,7 +195,7 @@ fn reasons(canvas: &mut Canvas, y: usize, held: &[(crate::moment::Reason, flybal
     if room == 0 || held.is_empty() {
         return;
     }
-    canvas.text(0, y, "Below their request", Tone::Heading);
+    canvas.text(0, y, "Not faster because of", Tone::Heading);
     for (at, (reason, cpus)) in held.iter().take(room).enumerate() {
         let tone = if reason.is_throttle { Tone::Alert } else { Tone::Plain };
         let is_last = at + 1 == room && held.len() > room;

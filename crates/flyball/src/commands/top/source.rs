@@ -8,12 +8,15 @@ use std::{
 
 use flyball_host::{Host, process};
 use flyball_monitor::{
-    Interval, Layout, Sample, Sampler,
+    Facts, Interval, Layout, Sample, Sampler,
     alert::{Event, Reading, Subject, Watch},
     file::{RecordError, Recorder},
     history::{History, Timeline},
 };
-use flyball_top::{Moment, Source};
+use flyball_top::{
+    Moment, Source,
+    moment::{explained, steps},
+};
 
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
@@ -31,6 +34,8 @@ pub struct Machine<'h> {
     speed: f64,
     pub alerts: Alerts,
     last: Option<Sample>,
+    /// What the settings allow; without it the reasons are fewer.
+    facts: Option<Facts>,
     missing: Vec<String>,
     /// CPU time of this process, and when it was looked at.
     used: (Duration, Instant),
@@ -50,6 +55,8 @@ impl<'h> Machine<'h> {
         let layout = sampler.layout().clone();
         Machine {
             host,
+            // Who set a limit is the business of `why`, which takes its time.
+            facts: Facts::take(host, &layout, |_| None).ok(),
             missing: layout.missing.iter().map(ToString::to_string).collect(),
             history: History::new(layout, KEPT),
             sampler,
@@ -87,7 +94,7 @@ impl<'h> Machine<'h> {
         self.history.add(sample.clone());
         if let Some(before) = self.last.replace(sample.clone()) {
             let number = self.history.end() - 1;
-            self.alerts.look(self.history.layout(), &before, &sample, number);
+            self.alerts.look(self.history.layout(), self.facts.as_ref(), &before, &sample, number);
         }
         let now = (process::usage(false).time, Instant::now());
         let wall = now.1.duration_since(self.used.1).as_secs_f64();
@@ -135,6 +142,22 @@ impl Source for Machine<'_> {
     fn own(&self) -> Option<f64> {
         self.own
     }
+
+    fn reasons(&mut self, moment: &mut Moment, from: &Sample, to: &Sample) {
+        if let Some(facts) = &self.facts {
+            moment.reasons = explained(self.history.layout(), facts, from, to);
+        }
+    }
+
+    fn why(&mut self, moment: &Moment, cpu: u32) -> Vec<String> {
+        let number = moment.number;
+        let before = number.checked_sub(1).and_then(|before| self.history.sample(before).ok()?);
+        let (Some(facts), Some(from), Ok(Some(to))) = (&self.facts, before, self.history.sample(number))
+        else {
+            return Vec::new();
+        };
+        steps(self.history.layout(), facts, &from, &to, cpu)
+    }
 }
 
 /// The alerts of a run, and the command that hears of them.
@@ -168,11 +191,21 @@ impl Alerts {
     }
 
     /// Looks at what happened up to a sample.
-    fn look(&mut self, layout: &Layout, before: &Sample, sample: &Sample, number: u64) {
+    fn look(
+        &mut self,
+        layout: &Layout,
+        facts: Option<&Facts>,
+        before: &Sample,
+        sample: &Sample,
+        number: u64,
+    ) {
         if self.watches.is_empty() {
             return;
         }
-        let moment = Moment::between(layout, number, before, sample);
+        let mut moment = Moment::between(layout, number, before, sample);
+        if let Some(facts) = facts {
+            moment.reasons = explained(layout, facts, before, sample);
+        }
         // No rates follow from a clock that jumped.
         if moment.interval.is_broken {
             return;
