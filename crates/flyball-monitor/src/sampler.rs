@@ -16,7 +16,7 @@ use flyball_host::{Host, process};
 use self::{
     counters::{Counters, Source},
     discover::{Discovered, Places},
-    file::SysFile,
+    file::KeptAttribute,
 };
 use crate::{ABSENT, Cost, Layout, Quantity, Sample};
 
@@ -57,10 +57,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// Files of one CPU.
 pub(crate) struct CpuFiles {
     number: u32,
-    idle: Vec<SysFile>,
+    idle: Vec<KeptAttribute>,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count, package_throttle_total_time_ms.
-    throttle: Vec<(Quantity, SysFile)>,
-    frequency: Option<SysFile>,
+    throttle: Vec<(Quantity, KeptAttribute)>,
+    frequency: Option<KeptAttribute>,
     counters: Counters,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct PowerFiles {
     quantity: Quantity,
     /// The index of the package.
     index: usize,
-    file: SysFile,
+    file: KeptAttribute,
     /// Where its counter starts again, uJ; 0 for a value that does not count.
     range: u64,
     last: Option<u64>,
@@ -93,7 +93,7 @@ pub struct Sampler<'h> {
     source: Source,
     /// Registers with reasons: quantity, number.
     reasons: Vec<(Quantity, u32)>,
-    stat: SysFile,
+    stat: KeptAttribute,
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
@@ -126,7 +126,7 @@ impl<'h> Sampler<'h> {
             places,
             source,
             reasons,
-            stat: SysFile::new("/proc/stat".to_owned()),
+            stat: KeptAttribute::new("/proc/stat".to_owned()),
             cpus,
             policies,
             power,
@@ -405,9 +405,9 @@ fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> 
 
 impl CpuFiles {
     fn reopen(&mut self) {
-        self.idle.iter_mut().for_each(SysFile::reopen);
+        self.idle.iter_mut().for_each(KeptAttribute::reopen);
         self.throttle.iter_mut().for_each(|(_, file)| file.reopen());
-        self.frequency.iter_mut().for_each(SysFile::reopen);
+        self.frequency.iter_mut().for_each(KeptAttribute::reopen);
         self.counters = Counters::Closed;
     }
 }

@@ -11,7 +11,7 @@ use flyball_host::{
 use super::{
     CpuFiles, PolicyFiles, PowerFiles, REQUESTS,
     counters::{self, Counters, Source},
-    file::SysFile,
+    file::KeptAttribute,
 };
 use crate::{
     ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit,
@@ -98,7 +98,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         .iter()
         .map(|cpu| {
             let folder = format!("{CPUS}/cpu{}", cpu.number);
-            let file = |name: &str| SysFile::new(format!("{folder}/{name}"));
+            let file = |name: &str| KeptAttribute::new(format!("{folder}/{name}"));
             CpuFiles {
                 number: cpu.number,
                 idle: (0..idle.len()).map(|state| file(&format!("cpuidle/state{state}/time"))).collect(),
@@ -331,7 +331,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                 found.push(PowerFiles {
                     quantity,
                     index,
-                    file: SysFile::new(path),
+                    file: KeptAttribute::new(path),
                     range,
                     last: None,
                     sum: 0,
@@ -348,7 +348,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                     "short_term" => Quantity::ShortPowerLimit,
                     _ => continue,
                 };
-                let file = SysFile::new(format!("{folder}/constraint_{number}_power_limit_uw"));
+                let file = KeptAttribute::new(format!("{folder}/constraint_{number}_power_limit_uw"));
                 found.push(PowerFiles { quantity, index, file, range: 0, last: None, sum: 0, is_slow: true });
             }
         }
@@ -400,7 +400,7 @@ fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
         .map(|(name, index)| PowerFiles {
             quantity: Quantity::PackageTemperature,
             index,
-            file: SysFile::new(format!("{HWMON}/{name}/temp1_input")),
+            file: KeptAttribute::new(format!("{HWMON}/{name}/temp1_input")),
             range: 0,
             last: None,
             sum: 0,

@@ -2,7 +2,7 @@
 
 use flyball_host::{Host, KeptFile};
 
-pub(super) struct SysFile {
+pub(super) struct KeptAttribute {
     path: String,
     state: State,
 }
@@ -17,9 +17,9 @@ enum State {
     Gone,
 }
 
-impl SysFile {
-    pub(super) fn new(path: String) -> SysFile {
-        SysFile { path, state: State::New }
+impl KeptAttribute {
+    pub(super) fn new(path: String) -> KeptAttribute {
+        KeptAttribute { path, state: State::New }
     }
 
     /// Looks again at the next reading: its CPU was offline, and what is open may be the file of before.
