@@ -106,7 +106,7 @@ fn text(value: &Value) -> String {
 }
 
 /// A TOML basic string.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

@@ -57,6 +57,14 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report
 }
 
+/// Every arm against the first in one quantity, as [`analyse`] compares them in those that it judges.
+pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Comparison> {
+    let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
+    let arms: Vec<ArmReport> =
+        (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
+    compare(manifest, &arms, quantity)
+}
+
 /// The widest half-width of the performance intervals of a boot's arms against its first, as a fraction; `None`
 /// while there is none. What `--until` waits for.
 pub fn half_width(manifest: &Manifest, rounds: &[Round], boot: usize) -> Option<f64> {

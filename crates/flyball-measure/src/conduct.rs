@@ -11,7 +11,7 @@ use crate::{
     analyse::half_width,
     arm::Arm,
     meter::{MeterList, Meters},
-    run_directory::{Boot, RecordError, Round, RunDirectory, TraceNote},
+    run_directory::{Boot, Manifest, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
     watch::{Conditions, Counting, Moment},
     workload::{Command, Outcome, Stop, Workload, WorkloadError},
@@ -52,6 +52,13 @@ pub trait Settings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
+
+/// Chooses the arms of each block, where not all arms are in every block.
+pub trait Blocks {
+    /// The arms of the next block in their order, by the rounds of all blocks before it; `None` ends the comparison.
+    /// The same rounds give the same arms, so that a comparison can be resumed.
+    fn next(&mut self, manifest: &Manifest, done: &[Round]) -> Option<Vec<usize>>;
+}
 
 /// Records the driver's decisions while a round runs.
 pub trait RoundTracer {
@@ -199,6 +206,8 @@ pub struct Conductor<'a> {
     pub background: &'a [Command],
     /// Records the driver's decisions in each round that counts.
     pub tracer: Option<&'a mut dyn RoundTracer>,
+    /// Chooses the arms of each block; without it, all arms of the boot are in every block.
+    pub blocks: Option<&'a mut dyn Blocks>,
     /// When this session began, in seconds since 1970: noted in the manifest.
     pub began_at: u64,
 }
@@ -296,15 +305,16 @@ impl Conductor<'_> {
             .filter(|round| round.boot == boot && !round.warm_up)
             .map(|round| (round.block, round.arm))
             .collect();
-        let of =
-            schedule.warm_up * arms.len() + (schedule.most() * arms.len()).saturating_sub(done_before.len());
+        let of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
         let began = self.host.now();
         let mut done = 0;
         for number in 0..schedule.warm_up + schedule.most() {
             let warm_up = number < schedule.warm_up;
             // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
             let block = if warm_up { number } else { number - schedule.warm_up };
-            for (place, arm) in schedule.order(number, &arms).into_iter().enumerate() {
+            let Some(order) = self.order(directory, boot, number, &arms) else { break };
+            let members = order.len();
+            for (place, arm) in order.into_iter().enumerate() {
                 if !warm_up && done_before.contains(&(block, arm)) {
                     continue;
                 }
@@ -338,7 +348,7 @@ impl Conductor<'_> {
                     trace,
                     conditions,
                 };
-                let ends_block = place + 1 == arms.len();
+                let ends_block = place + 1 == members;
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, ends_block });
                 // Flushed here, between rounds: no meter runs, and a crash in the next round loses only that one.
                 directory.append(round)?;
@@ -355,6 +365,30 @@ impl Conductor<'_> {
             }
         }
         Ok(End::Complete)
+    }
+
+    /// The arms of a block in their order; `None` after the last block.
+    fn order(
+        &mut self,
+        directory: &RunDirectory,
+        boot: usize,
+        number: usize,
+        arms: &[usize],
+    ) -> Option<Vec<usize>> {
+        let schedule = &directory.manifest.schedule;
+        let Some(blocks) = &mut self.blocks else { return Some(schedule.order(number, arms)) };
+        let Some(block) = number.checked_sub(schedule.warm_up) else {
+            return Some(arms.first().copied().into_iter().collect());
+        };
+        // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then completed.
+        let mut done: Vec<Round> = directory
+            .rounds
+            .iter()
+            .filter(|round| round.boot == boot && !round.warm_up && round.block < block)
+            .cloned()
+            .collect();
+        done.sort_by_key(|round| (round.block, round.place));
+        blocks.next(&directory.manifest, &done)
     }
 
     /// One round: settings, pause, preparation, then the workload between two readings of the meters.
@@ -467,6 +501,7 @@ fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
         // How many are needed depends on the noise; with the least number an arm is taken as finished and does not run
         // again in another boot.
         Length::Until { least, .. } => least.min(most),
+        Length::Search { .. } => return false,
     };
     (0..directory.manifest.boots.len()).any(|boot| {
         directory

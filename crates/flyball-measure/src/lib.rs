@@ -24,10 +24,12 @@ mod workload;
 
 pub use analyse::{
     ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Steadiness, Summary, Verdict,
-    analyse, half_width,
+    analyse, half_width, judge,
 };
 pub use arm::{Arm, ArmError, ArmSetting};
-pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError};
+pub use conduct::{
+    Blocks, Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError,
+};
 pub use meter::{
     Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, Readings, Recording, Series,
 };

@@ -493,6 +493,7 @@ impl Manifest {
         within("the interval of the meters", interval, 0.0, 86_400.0)?;
         within("the number of warm-up rounds", warm_up as f64, 0.0, 1e6)?;
         match length {
+            Length::Search { most } => within("the number of rounds", most as f64, 0.0, 1e6)?,
             Length::Rounds(rounds) => within("the number of rounds", rounds as f64, 0.0, 1e6)?,
             Length::Until { half_width, least, most } => {
                 within("the half-width", half_width, 0.0, 1.0)?;

@@ -25,6 +25,11 @@ pub enum Length {
         /// Blocks at most.
         most: usize,
     },
+    /// Until a search ends, which chooses the arms of each block.
+    Search {
+        /// Rounds at most.
+        most: usize,
+    },
 }
 
 /// How a comparison is run.
@@ -84,13 +89,18 @@ impl Schedule {
     pub fn most(&self) -> usize {
         match self.length {
             Length::Rounds(rounds) => rounds,
-            Length::Until { most, .. } => most,
+            // No block has less than one round.
+            Length::Until { most, .. } | Length::Search { most } => most,
         }
     }
 
     /// Rounds at most, those of the warm-up included.
     pub fn rounds(&self, arms: usize) -> usize {
-        (self.most() + self.warm_up) * arms
+        match self.length {
+            // Only the first arm warms the machine up for a search: it has many arms, and runs few of them often.
+            Length::Search { most } => most + self.warm_up,
+            _ => (self.most() + self.warm_up) * arms,
+        }
     }
 }
 

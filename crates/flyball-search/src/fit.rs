@@ -138,7 +138,7 @@ impl Data<'_> {
     }
 }
 
-/// Up to this many observations, a fit starts anew: it is cheap, and early scales are far off.
+/// Up to this many observations, a fit starts from the beginning: it is cheap, and early scales are far off.
 const FEW: usize = 40;
 
 /// Fits the model. `earlier` is the fit of the first of these observations, where the search for scales begins.

@@ -167,6 +167,18 @@ impl Search {
         Some(self.choice(&self.odds(&mut random)?))
     }
 
+    /// The expected logarithm of each arm's objective and its standard deviation. `None` before the first block.
+    pub fn expected(&self) -> Option<Vec<(f64, f64)>> {
+        let fit = self.fits[0].as_ref()?;
+        Some((0..self.space.len()).map(|arm| marginal(&self.space, fit, arm)).collect())
+    }
+
+    /// Of each factor, which share of the expected differences of the objective it explains alone.
+    pub fn shares(&self) -> Option<Vec<f64>> {
+        let expected: Vec<f64> = self.expected()?.into_iter().map(|(mean, _)| mean).collect();
+        Some(self.space.shares(&expected))
+    }
+
     fn odds(&self, random: &mut Pcg64Mcg) -> Option<Odds> {
         let objective = self.fits[0].as_ref()?;
         let arms = self.candidates(objective);
@@ -242,7 +254,7 @@ impl Search {
     }
 
     /// Rounds of an arm that count.
-    fn runs(&self, arm: usize) -> usize {
+    pub fn runs(&self, arm: usize) -> usize {
         self.rounds.iter().filter(|(_, round)| round.arm == arm && round.objective.is_some()).count()
     }
 

@@ -1,4 +1,4 @@
-//! The settings to choose from: factors with levels, and which settings are alike.
+//! The settings to choose from: factors with levels, and how similar two settings are.
 
 /// Something that is varied.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Factor {
 /// The levels of a factor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Levels {
-    /// Positions on a line, in any unit: neighbours are expected to behave alike. Frequencies, watts, preferences.
+    /// Positions on a line, in any unit: neighbours are expected to behave similarly. Frequencies, watts, preferences.
     Ordered(Vec<f64>),
     /// So many levels of which none is nearer to another. Governors, drivers.
     Categories(usize),
@@ -37,7 +37,7 @@ pub struct Space {
     base: usize,
 }
 
-/// How alike two arms are, from 0 to 1.
+/// How similar two arms are, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Likeness {
     /// By each factor alone, averaged.
@@ -87,7 +87,31 @@ impl Space {
         self.base
     }
 
-    /// How alike two arms are. An arm of unknown levels is like no other.
+    /// Of each factor, which share of the spread of `values` (of all arms, in their order) its levels explain alone. What is
+    /// left to 1 is due to combinations.
+    pub(crate) fn shares(&self, values: &[f64]) -> Vec<f64> {
+        let known: Vec<(&Vec<usize>, f64)> =
+            self.arms.iter().zip(values).filter_map(|(arm, value)| Some((arm.as_ref()?, *value))).collect();
+        let mean = known.iter().map(|(_, value)| value).sum::<f64>() / known.len().max(1) as f64;
+        let total: f64 = known.iter().map(|(_, value)| (value - mean).powi(2)).sum();
+        let share = |factor: usize, levels: usize| -> f64 {
+            let (mut sums, mut counts) = (vec![0.0; levels], vec![0.0; levels]);
+            for (arm, value) in &known {
+                sums[arm[factor]] += value - mean;
+                counts[arm[factor]] += 1.0;
+            }
+            // The sum of squares between levels, as in an analysis of variance.
+            sums.iter()
+                .zip(&counts)
+                .filter(|(_, count)| **count > 0.0)
+                .map(|(sum, count)| sum * sum / count)
+                .sum()
+        };
+        let sums = self.likeness.iter().enumerate().map(|(factor, (_, levels))| share(factor, *levels));
+        sums.map(|sum| if total > 0.0 { sum / total } else { 0.0 }).collect()
+    }
+
+    /// How similar two arms are. An arm of unknown levels is like no other.
     pub(crate) fn likeness(&self, a: usize, b: usize) -> Likeness {
         if a == b {
             return Likeness { single: 1.0, pair: 1.0 };
@@ -107,7 +131,7 @@ impl Space {
         Likeness { single: sum / count, pair }
     }
 
-    /// `count` arms far from each other, the base first: each next one is the least like those chosen.
+    /// `count` arms far from each other, the base first: each next one is the least similar to those chosen.
     pub(crate) fn spread(&self, count: usize) -> Vec<usize> {
         let mut chosen = vec![self.base];
         let mut nearest: Vec<f64> = (0..self.len()).map(|arm| self.nearness(self.base, arm)).collect();

@@ -112,6 +112,9 @@ pub enum Command {
     /// Run a workload under several settings and report the differences with confidence intervals.
     Compare(commands::compare::Args),
 
+    /// Search for the settings that suit a workload best, and measure them in fresh rounds.
+    Tune(commands::tune::Args),
+
     /// Run a command under settings, then restore them.
     Run(commands::run::Args),
 

@@ -32,5 +32,6 @@ pub mod task;
 pub mod top;
 pub mod trace;
 pub mod tracer_dropin;
+pub mod tune;
 pub mod verify;
 pub mod why;

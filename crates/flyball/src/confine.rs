@@ -1,7 +1,7 @@
 //! Which commands are confined to their files: those that only read and print what another user may have written. The command
 //! line says which files these are, so the process gives up everything else before it opens the first one.
 //!
-//! Not confined: what runs a program (`run`, `compare`, `quiet -- COMMAND`), serves a machine (`sim run`), starts an emulator
+//! Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a machine (`sim run`), starts an emulator
 //! (`guest`, `-M guest:`), or works on this machine, whose files cannot be listed beforehand. docs/privileges.md has the table.
 
 use flyball_host::confine::Confinement;

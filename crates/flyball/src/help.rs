@@ -10,7 +10,7 @@ use crate::paint::wrapped;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "doctor"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "save"]),
-    ("Measure", &["compare", "run", "report", "quiet"]),
+    ("Measure", &["compare", "tune", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
     ("Other machines", &["sim", "guest", "record"]),

@@ -47,7 +47,7 @@ use crate::{
     commands::{
         apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
         man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
-        save, set, show, sim, sst, task, top, trace, tracer_dropin, verify, why,
+        save, set, show, sim, sst, task, top, trace, tracer_dropin, tune, verify, why,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -205,6 +205,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Restore(args) => restore::run(context, args),
         Command::Save(args) => save::run(context, args),
         Command::Compare(args) => compare::run(context, args),
+        Command::Tune(args) => tune::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Report(args) => report::run(&context.output, args),
         Command::Task(args) => task::run(args),

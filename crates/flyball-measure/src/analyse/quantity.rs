@@ -110,7 +110,7 @@ impl Quantity {
     }
 
     /// Its value in a round, in the unit of [`Quantity::metric`].
-    pub(super) fn of(self, round: &Round, manifest: &Manifest) -> Option<f64> {
+    pub fn of(self, round: &Round, manifest: &Manifest) -> Option<f64> {
         let sources = &manifest.boots.get(round.boot)?.meters.energy;
         let joules = |domain| round.readings.joules(sources, domain);
         let outcome = &round.outcome;

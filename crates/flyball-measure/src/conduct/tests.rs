@@ -175,6 +175,7 @@ impl Session {
         let meters = Meters::find(&self.host, None);
         let mut settings = &self.settings;
         Conductor {
+            blocks: None,
             background: &[],
             host: &self.host,
             settings: &mut settings,

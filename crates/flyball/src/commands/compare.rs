@@ -1,12 +1,13 @@
 //! `flyball compare`: one workload under several settings, in a randomised order, with energy and a verdict.
 
 mod args;
-mod confirm;
+pub(super) mod confirm;
 mod dry_run;
-mod manifest;
+pub(super) mod manifest;
 mod power;
 mod progress;
 mod published;
+pub(super) mod rounds;
 mod tracer;
 
 use std::{
@@ -17,13 +18,13 @@ use std::{
 
 use flyball_host::{Host, Launch, Process, User};
 use flyball_measure::{
-    Arm, Command, Conductor, End, Manifest, MeasureError, Meters, PowerCommand, QuietNote, RunDirectory,
-    Stop, Workload,
+    Arm, Blocks, Command, Conductor, End, Event, Manifest, MeasureError, Meters, PowerCommand, QuietNote,
+    RunDirectory, Stop, Workload,
 };
 
 pub use self::args::Args;
 use self::{
-    manifest::{background_of, check_same_machine, command_of, manifest},
+    manifest::{background_of, check_same_machine, command_of, length, manifest},
     progress::Progress,
     published::WallPower,
 };
@@ -66,7 +67,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
     arms::check(&*host, &arms)?;
-    let mut manifest = manifest(&*host, args, arms, &workload);
+    let length = length(args, arms.len());
+    let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
+    manifest.trace = args.trace;
     let quiet = args
         .quiet
         .map(|level| {
@@ -162,6 +165,31 @@ fn conduct(
     extras: Extras<'_>,
 ) -> Result<Exit, Failure> {
     let Extras { mut wall_power, power_command, forms } = extras;
+    let mut note = |event: &Event<'_>| {
+        if let Some(wall_power) = &mut wall_power {
+            wall_power.note(event);
+        }
+    };
+    let outcome = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None, &mut note)?;
+    let output = context.output.about(host);
+    // The settings are restored by now, also where the report fails.
+    let exit = conclude(context, &output, &directory, outcome, forms)?;
+    if let Some(wall_power) = wall_power {
+        published::print_published(&output, &directory, &wall_power)?;
+    }
+    Ok(exit)
+}
+
+/// Runs the rounds that the manifest asks for, and shows how far they are.
+pub(super) fn run_rounds(
+    host: &dyn Host,
+    directory: &mut RunDirectory,
+    taken: &mut Taken<'_>,
+    interrupted: Arc<AtomicBool>,
+    power_command: Option<PowerCommand>,
+    blocks: Option<&mut dyn Blocks>,
+    also: &mut dyn FnMut(&Event<'_>),
+) -> Result<Result<End, MeasureError>, Failure> {
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
@@ -209,12 +237,12 @@ fn conduct(
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
         background: &background,
         tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
+        // A reference may shrink, the object type behind it may not.
+        blocks: blocks.map(|blocks| blocks as &mut dyn Blocks),
         began_at: time::seconds_since_1970(),
     }
-    .conduct(&mut directory, &mut |event| {
-        if let Some(wall_power) = &mut wall_power {
-            wall_power.note(event);
-        }
+    .conduct(directory, &mut |event| {
+        also(event);
         progress.show(event);
     });
     progress.end();
@@ -226,13 +254,7 @@ fn conduct(
         // The rounds are stored already; a server that does not end in time is killed.
         let _ = server.stop(Duration::from_secs(1));
     }
-    let output = context.output.about(host);
-    // The settings are restored by now, also where the report fails.
-    let exit = conclude(context, &output, &directory, outcome, forms)?;
-    if let Some(wall_power) = wall_power {
-        published::print_published(&output, &directory, &wall_power)?;
-    }
-    Ok(exit)
+    Ok(outcome)
 }
 
 /// Prints the report and how the comparison ended.

@@ -5,6 +5,7 @@
 mod values;
 
 use clap::{Arg, Command};
+use flyball_control::Knob;
 
 use crate::{
     exit::{Exit, Failure},
@@ -32,6 +33,11 @@ impl Offer {
     fn new(word: impl Into<String>, about: impl Into<String>) -> Offer {
         Offer { word: word.into(), about: about.into() }
     }
+}
+
+/// The values of a knob on the machine, if there is a list of them.
+pub fn values_of(knob: &Knob, machine: &MachineArg) -> Vec<String> {
+    values::values(knob, machine)
 }
 
 /// Prints what fits, a line each: the word, a tab, what it is. A line of `:files` says that names of files fit too.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use flyball_files::{read_bounded, replace};
 use flyball_host::{User, confine::Confinement};
-use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest};
+use flyball_measure::{RecordError, Report, RunDirectory, analyse, render, selftest};
 
 use crate::{
     exit::{Exit, Failure},
@@ -114,17 +114,12 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
     Ok(())
 }
 
-/// Writes the report's files into a directory and prints it.
-pub fn write_and_print(
-    output: &Reporter,
-    directory: &RunDirectory,
-    place: &Path,
-    forms: &Forms,
-) -> Result<(), Failure> {
+/// Writes the report's files into a directory.
+pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
     // As the owner of the directory, who could have put links in it: root must not write where that user may not.
-    let as_owner = directory.owner().map(User::for_files);
+    let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
     let json = serde_json::to_vec_pretty(&report).map_err(Failure::failed)?;
     save(place, "report.json", &json)?;
@@ -133,7 +128,17 @@ pub fn write_and_print(
     for named in render::charts(&report, manifest, rounds) {
         save_chart(place, named.name, &named.chart)?;
     }
-    drop(as_owner);
+    Ok(report)
+}
+
+/// Writes the report's files into a directory and prints it.
+pub fn write_and_print(
+    output: &Reporter,
+    directory: &RunDirectory,
+    place: &Path,
+    forms: &Forms,
+) -> Result<(), Failure> {
+    let report = write_files(directory, place)?;
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     output.object(
         || &report,
@@ -145,7 +150,7 @@ pub fn write_and_print(
     // After the table: a file that cannot be written does not hide the result.
     if let Some(file) = &forms.export_markdown {
         let _as_owner = directory.owner().map(User::for_files);
-        replace(file, render::markdown(&report, manifest).as_bytes())
+        replace(file, render::markdown(&report, &directory.manifest).as_bytes())
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))?;
     }
     if !output.is_json() {

@@ -3,7 +3,7 @@
 //!
 //! Blocks without a language, or of `sh`, are given to a shell, page by page, in a directory of their own. There `flyball` acts on
 //! a simulated machine (`<!-- machine: sim:NAME -->` names another for the rest of the page), `sudo` does nothing, and `./bench` and `make`
-//! end at once. `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the program, and not run: comparisons without a model,
+//! end at once. `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the program, and not run: comparisons and searches without a model,
 //! guests, `sim run`, `quiet` with a command. Profiles (`toml`) and `json` are read. `<!-- not run: REASON -->` in front of a block excludes it.
 
 use std::{
@@ -169,14 +169,14 @@ parse=
 case " $* " in
 *" guest "* | *" guest:"* | *" sim run "* | *" sim check "* | *" watch "* | *" --live "*) parse=1 ;;
 *" quiet "*"-- "* | *" quiet on "* | *" quiet off "* | *" quiet status "*) parse=1 ;;
-*" compare "*"-- "* | *" compare --resume "* | *" run "*" --pin "*) parse=1 ;;
-*" compare "*)
+*" compare "*"-- "* | *" compare --resume "* | *" tune "*"-- "* | *" tune --resume "* | *" run "*" --pin "*) parse=1 ;;
+*" compare "* | *" tune "*)
     # It boots the machine for each round and keeps no state.
     machine=${machine%,state=*}
     for word; do
         shift
-        set -- "$@" "$word"
-        [ "$word" != compare ] || set -- "$@" -n
+        [ "$word" = -n ] || set -- "$@" "$word"
+        case $word in compare | tune) set -- "$@" -n ;; esac
     done ;;
 esac
 if [ -n "$parse" ]; then

@@ -29,5 +29,6 @@ mod terminal;
 mod trace;
 mod trace_files;
 mod traces;
+mod tune;
 mod turbo_order;
 mod why;

@@ -1,11 +1,11 @@
-//! The arguments of `compare`, and how numbers in them are parsed.
+//! The arguments of `compare`.
 
 use std::path::PathBuf;
 
 use flyball_control::quiet::Level;
-use flyball_measure::Schedule;
 
-use crate::{commands::report::Forms, quiet_machine::Observer, run_as::RunAs, workloads};
+use super::rounds::RoundArgs;
+use crate::{commands::report::Forms, run_as::RunAs, workloads};
 
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
@@ -40,7 +40,6 @@ Examples:
 
 Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 restoring failed too, 4 the machine \
 does not have this knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
-#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
@@ -52,7 +51,7 @@ pub struct Args {
 
     /// The kernel's amd-pstate selftest: arms of both drivers and both of its governors, its workload and its three rounds,
     /// traced; report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
-    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command"])]
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command", "observer"])]
     pub(super) selftest: Option<Selftest>,
 
     /// Number of blocks, each with one round of every arm [default: 15; with --selftest 3].
@@ -61,7 +60,7 @@ pub struct Args {
     pub(super) rounds: Option<u32>,
 
     /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this.
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "rounds")]
+    #[arg(long, value_name = "PERCENT", value_parser = super::rounds::parse_percent, conflicts_with = "rounds")]
     pub(super) until: Option<f64>,
 
     /// Maximum number of blocks with --until.
@@ -69,30 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_rounds: u32,
 
-    /// Warm-up rounds per arm, which do not count.
-    #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub(super) warm_up: u32,
-
-    /// Pause before each round, so that the processor can cool down.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
-    pub(super) cool_down: f64,
-
-    /// Interval between meter readings in a round; at most a minute, because energy counters wrap around.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
-    pub(super) interval: f64,
-
-    /// Confidence level of intervals and verdicts.
-    #[arg(long, value_name = "PERCENT", default_value = "99%", value_parser = parse_confidence)]
-    pub(super) confidence: f64,
-
-    /// Random seed of the order [default: random, and recorded].
-    #[arg(long, value_name = "NUMBER")]
-    pub(super) seed: Option<u64>,
-
-    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs that they are about, and a
-    /// tickless CPU notices. Energy of rounds of more than a minute can be wrong then, because counters wrap around.
-    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["trace", "selftest"])]
-    pub(super) observer: Option<Observer>,
+    #[command(flatten)]
+    pub(super) measuring: RoundArgs,
 
     /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a power strip. Run in a shell
     /// every second, on CPUs that --pin leaves free, and with flyball's rights (under sudo as root). A round needs two readings.
@@ -102,17 +79,13 @@ pub struct Args {
 
     /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
     /// running and lag become columns of the report; `flyball trace report` shows a round in full.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "observer")]
     pub(super) trace: bool,
 
     /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
     /// settings, and do not count rounds under bad conditions.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub(super) quiet: Option<Level>,
-
-    /// Skip rounds in which the workload fails, instead of stopping.
-    #[arg(long)]
-    pub(super) ignore_failure: bool,
 
     /// The run directory [default: flyball-compare-DATE-TIME].
     #[arg(short, long, value_name = "DIR")]
@@ -195,55 +168,5 @@ impl Args {
     /// Whether the comparison is only described.
     pub fn dry_run(&self) -> bool {
         self.dry_run
-    }
-}
-
-fn parse_number(text: &str, what: &str) -> Result<f64, String> {
-    text.trim().parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| format!("write {what}"))
-}
-
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let what = "a percentage above 0, as 1% or 0.5%";
-    let value = parse_number(text.trim().trim_end_matches('%'), what)? / 100.0;
-    if value > 0.0 && value < 1.0 { Ok(value) } else { Err(format!("write {what}")) }
-}
-
-fn parse_confidence(text: &str) -> Result<f64, String> {
-    let value = parse_percent(text)?;
-    // Above, hardly any number of rounds decides; below, chance does.
-    if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%".to_owned()) }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let what = "seconds, as 5 or 0.5";
-    let value = parse_number(text.trim().trim_end_matches('s'), what)?;
-    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, at most a day")) }
-}
-
-fn parse_interval(text: &str) -> Result<f64, String> {
-    let most = Schedule::LONGEST_INTERVAL;
-    parse_seconds(text).ok().filter(|seconds| *seconds <= most).ok_or_else(|| {
-        format!(
-            "write seconds, as 0.5, at most {most}: server energy counters wrap around not long after that"
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentages_and_seconds_are_read() {
-        assert_eq!(parse_percent("1%"), Ok(0.01));
-        assert_eq!(parse_percent("0.5"), Ok(0.005));
-        for bad in ["0%", "-1%", "100%", "x", "", "nan", "inf"] {
-            assert!(parse_percent(bad).is_err(), "{bad}");
-        }
-        assert!(parse_confidence("10%").is_err());
-        assert_eq!(parse_seconds("2.5s"), Ok(2.5));
-        assert!(parse_seconds("-1").is_err());
-        assert_eq!(parse_interval("60"), Ok(60.0));
-        assert!(parse_interval("61").is_err() && parse_interval("x").is_err());
     }
 }

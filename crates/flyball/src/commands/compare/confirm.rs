@@ -12,7 +12,7 @@ use flyball_measure::{RunDirectory, quote};
 use crate::{exit::Failure, run_as};
 
 /// Prints what will run. Fails where the directory belongs to another user and the user has not agreed.
-pub(super) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
+pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
     let workload = &directory.manifest.workload;
     eprintln!("note: this comparison runs: {}", quote(&workload.argv));
     if let Some(server) = &workload.server {

@@ -7,7 +7,7 @@ use flyball_measure::{
     WorkloadNote, preset::Reader, render, stats,
 };
 
-use super::args::Args;
+use super::{args::Args, rounds::RoundArgs};
 use crate::{exit::Failure, quiet_machine::Observer, time, workloads};
 
 /// Stands in a manifest where /proc/cpuinfo names no model.
@@ -36,33 +36,35 @@ pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
     note.background.iter().map(command).collect()
 }
 
-/// Describes a comparison that has not started.
-pub(super) fn manifest(
+/// How many blocks a comparison has.
+pub(super) fn length(args: &Args, arms: usize) -> Length {
+    let confidence = args.measuring.confidence;
+    let alpha = 1.0 - confidence;
+    if let Some(half_width) = args.until {
+        // With fewer blocks no interval of this level exists, so there is nothing to stop by.
+        let least = stats::pairs_needed(alpha, 1);
+        return Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) };
+    }
+    let rounds = args.rounds.unwrap_or(15) as usize;
+    // Holm's correction asks the best of the comparisons for alpha over their number.
+    let needed = stats::pairs_needed(alpha, arms - 1);
+    if rounds < needed {
+        eprintln!(
+            "note: {rounds} rounds of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
+            render::level(confidence)
+        );
+    }
+    Length::Rounds(rounds)
+}
+
+/// Describes a comparison or a search that has not started.
+pub(in crate::commands) fn manifest(
     host: &dyn Host,
-    args: &Args,
+    args: &RoundArgs,
+    length: Length,
     arms: Vec<Arm>,
     made: &workloads::PreparedWorkload,
 ) -> Manifest {
-    let alpha = 1.0 - args.confidence;
-    let length = match args.until {
-        Some(half_width) => {
-            // With fewer blocks no interval of this level exists, so there is nothing to stop by.
-            let least = stats::pairs_needed(alpha, 1);
-            Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) }
-        }
-        None => Length::Rounds(args.rounds.unwrap_or(15) as usize),
-    };
-    // Holm's correction asks the best of the comparisons for alpha over their number.
-    let needed = stats::pairs_needed(alpha, arms.len() - 1);
-    if let Length::Rounds(rounds) = length
-        && rounds < needed
-    {
-        eprintln!(
-            "note: {rounds} rounds of {} arms cannot show a difference at {} % confidence; at least {needed} are needed",
-            arms.len(),
-            render::level(args.confidence)
-        );
-    }
     let topology = Topology::inspect(host).ok();
     let processor = topology.as_ref().and_then(|topology| topology.model_name.clone());
     let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
@@ -108,12 +110,12 @@ pub(super) fn manifest(
             unobserved: args.observer == Some(Observer::None),
         },
         boots: Vec::new(),
-        trace: args.trace,
+        trace: false,
     }
 }
 
 /// Refuses to resume on another machine.
-pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
+pub(in crate::commands) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
     let processor = Topology::inspect(host).ok().and_then(|topology| topology.model_name);
     let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name

@@ -118,7 +118,7 @@ fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
 }
 
 /// The values of a knob on the machine; those of its kind if the machine has no list of them.
-fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
+pub(super) fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
     let Some(control) = knob.control() else { return Vec::new() };
     let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let from_list = |list: Id| match read(machine, list).into_iter().next() {

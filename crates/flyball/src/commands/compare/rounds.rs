@@ -1,0 +1,87 @@
+//! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are parsed.
+
+use flyball_measure::Schedule;
+
+use crate::quiet_machine::Observer;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct RoundArgs {
+    /// Warm-up rounds per arm, which do not count.
+    #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warm_up: u32,
+
+    /// Pause before each round, so that the processor can cool down.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
+    pub cool_down: f64,
+
+    /// Interval between meter readings in a round; at most a minute, because energy counters wrap around.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
+    pub interval: f64,
+
+    /// Confidence level of intervals and verdicts.
+    #[arg(long, value_name = "PERCENT", default_value = "99%", value_parser = parse_confidence)]
+    pub confidence: f64,
+
+    /// Random seed of the order [default: random, and recorded].
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+
+    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs that they are about, and a
+    /// tickless CPU notices. Energy of rounds of more than a minute can be wrong then, because counters wrap around.
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub observer: Option<Observer>,
+
+    /// Skip rounds in which the workload fails, instead of stopping.
+    #[arg(long)]
+    pub ignore_failure: bool,
+}
+
+fn parse_number(text: &str, what: &str) -> Result<f64, String> {
+    text.trim().parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| format!("write {what}"))
+}
+
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let what = "a percentage above 0, as 1% or 0.5%";
+    let value = parse_number(text.trim().trim_end_matches('%'), what)? / 100.0;
+    if value > 0.0 && value < 1.0 { Ok(value) } else { Err(format!("write {what}")) }
+}
+
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    let value = parse_percent(text)?;
+    // Above, hardly any number of rounds decides; below, chance does.
+    if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%".to_owned()) }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let what = "seconds, as 5 or 0.5";
+    let value = parse_number(text.trim().trim_end_matches('s'), what)?;
+    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, at most a day")) }
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let most = Schedule::LONGEST_INTERVAL;
+    parse_seconds(text).ok().filter(|seconds| *seconds <= most).ok_or_else(|| {
+        format!(
+            "write seconds, as 0.5, at most {most}: server energy counters wrap around not long after that"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_and_seconds_are_read() {
+        assert_eq!(parse_percent("1%"), Ok(0.01));
+        assert_eq!(parse_percent("0.5"), Ok(0.005));
+        for bad in ["0%", "-1%", "100%", "x", "", "nan", "inf"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+        assert!(parse_confidence("10%").is_err());
+        assert_eq!(parse_seconds("2.5s"), Ok(2.5));
+        assert!(parse_seconds("-1").is_err());
+        assert_eq!(parse_interval("60"), Ok(60.0));
+        assert!(parse_interval("61").is_err() && parse_interval("x").is_err());
+    }
+}

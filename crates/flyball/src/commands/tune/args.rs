@@ -1,0 +1,94 @@
+//! The arguments of `tune`.
+
+use std::path::PathBuf;
+
+use crate::{
+    commands::compare::rounds::{RoundArgs, parse_percent},
+    run_as::RunAs,
+    workloads::WorkloadArgs,
+};
+
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+The search runs blocks of at most six settings, the machine as it is ('now') among them, and fits a small model to what it \
+has measured. The model chooses the next block, and ends the search when the best setting is known with 98 % certainty. \
+The best of many noisy rounds looks better than it is. So the announced numbers come from fresh rounds alone: 'now', the \
+chosen setting and the runner-up are compared again, as 'flyball compare' does it.
+
+QUANTITY is time, energy, power, perf-per-watt, performance (the workload's own metric, also by its name), dram-energy, \
+platform-energy, latency, temperature, user-time or system-time.
+
+VALUES are values with commas between them (epp=performance,power), a range (max-freq=1.2GHz..3GHz:4, four values), or \
+'all' for knobs whose values the machine lists. Settings that this machine refuses are left out and listed.
+
+Examples:
+  flyball tune --over max-freq=1.6GHz..4.6GHz:6 --over epp=all --minimize energy --subject-to 'time <= +5%' -- ./bench
+  flyball tune --over governor=powersave,performance --over turbo=on,off --maximize perf-per-watt --workload sched-pipe
+  flyball tune -n -M sim:gold-6138 --over max-freq=1.2GHz..2GHz:3 --over uncore-max-freq=1.2GHz..2GHz:3 \\
+      --minimize energy --subject-to 'time <= +5%' --workload gitsource
+  flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
+  flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
+  flyball tune --resume DIR                                        continue after Ctrl-C
+
+Exit codes: 0 done, also if nothing is better than 'now'; 1 failed (settings are restored), 2 cannot be used as typed, \
+3 restoring failed too, 4 no meter for the quantity, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a \
+signal (settings are restored).")]
+pub struct Args {
+    /// A knob and its values; all combinations of several --over are searched.
+    #[arg(long, value_name = "KNOB=VALUES", required_unless_present = "resume")]
+    pub(super) over: Vec<String>,
+
+    /// Leave out combinations with all of these settings: 'governor=performance epp=power'.
+    #[arg(long, value_name = "SETTINGS")]
+    pub(super) without: Vec<String>,
+
+    /// Search for the least of this quantity.
+    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "resume"])]
+    pub(super) minimize: Option<String>,
+
+    /// Search for the most of this quantity.
+    #[arg(long, value_name = "QUANTITY")]
+    pub(super) maximize: Option<String>,
+
+    /// A limit that the chosen setting must keep, against 'now' ('time <= +5%', 'performance >= -2%') or absolute
+    /// ('power <= 60', in the report's unit).
+    #[arg(long, value_name = "LIMIT")]
+    pub(super) subject_to: Option<String>,
+
+    /// Differences up to this do not matter.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    pub(super) within: f64,
+
+    /// Maximum number of rounds of the search; the confirmation comes on top.
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub(super) max_runs: u32,
+
+    #[command(flatten)]
+    pub(super) measuring: RoundArgs,
+
+    /// Write the chosen settings to this file, as a profile for 'flyball apply'.
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// The run directory [default: flyball-tune-DATE-TIME].
+    #[arg(long, value_name = "DIR")]
+    pub(super) directory: Option<PathBuf>,
+
+    /// Continue a search that was stopped.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "directory", "seed", "observer", "command", "workload"])]
+    pub(super) resume: Option<PathBuf>,
+
+    /// With --resume: run the command of a directory that belongs to another user without asking.
+    #[arg(long, requires = "resume")]
+    pub(super) yes: bool,
+
+    /// Print the settings that would be searched, what is left out and the first block; run nothing.
+    #[arg(short = 'n', long)]
+    pub(super) dry_run: bool,
+
+    #[command(flatten)]
+    pub(super) run_as: RunAs,
+
+    #[command(flatten)]
+    pub(super) workload: WorkloadArgs,
+}

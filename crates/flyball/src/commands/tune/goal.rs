@@ -1,0 +1,216 @@
+//! What a search is for: a quantity to minimise or maximise, and perhaps a limit on another.
+
+use std::fmt;
+
+use flyball_measure::{Manifest, Metric, Quantity, Round};
+use flyball_search::Bound;
+
+use crate::exit::Failure;
+
+/// A quantity and the direction in which it is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Aim {
+    pub quantity: Quantity,
+    /// Whether more of it is better.
+    pub more: bool,
+}
+
+impl Aim {
+    /// Its logarithm in a round, turned so that less is better.
+    pub fn cost(self, round: &Round, manifest: &Manifest) -> Option<f64> {
+        let log = self.quantity.of(round, manifest).filter(|value| *value > 0.0 && value.is_finite())?.ln();
+        Some(if self.more { -log } else { log })
+    }
+}
+
+/// A limit on a quantity.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Limit {
+    /// The direction that keeps it.
+    pub aim: Aim,
+    /// A change from the base as a fraction (0.05 is 5 % more), or a value in the unit of the report.
+    pub value: f64,
+    pub relative: bool,
+}
+
+impl Limit {
+    /// The limit for a search, on [`Aim::cost`].
+    pub fn bound(self) -> Bound {
+        let log = if self.relative { (1.0 + self.value).ln() } else { self.value.ln() };
+        let cost = if self.aim.more { -log } else { log };
+        if self.relative { Bound::OverBase(cost) } else { Bound::Absolute(cost) }
+    }
+}
+
+/// The goal of a search.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Goal {
+    pub aim: Aim,
+    pub limit: Option<Limit>,
+    /// Differences up to this fraction do not matter.
+    pub within: f64,
+}
+
+/// The names that quantities have here, besides the workload's own metric.
+const NAMES: [(&str, Quantity); 11] = [
+    ("time", Quantity::Time),
+    ("energy", Quantity::Energy),
+    ("power", Quantity::Power),
+    ("perf-per-watt", Quantity::PerWatt),
+    ("performance", Quantity::Performance),
+    ("dram-energy", Quantity::Dram),
+    ("platform-energy", Quantity::Platform),
+    ("latency", Quantity::Latency),
+    ("temperature", Quantity::Temperature),
+    ("user-time", Quantity::User),
+    ("system-time", Quantity::System),
+];
+
+impl Goal {
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// Unknown quantities; limits that are not a quantity, `<=` or `>=`, and a number.
+    pub fn parse(
+        minimize: Option<&str>,
+        maximize: Option<&str>,
+        subject_to: Option<&str>,
+        within: f64,
+        metric: &Metric,
+    ) -> Result<Goal, Failure> {
+        let name = minimize.or(maximize).unwrap_or_default();
+        let aim = Aim { quantity: quantity(name, metric)?, more: minimize.is_none() };
+        let limit = subject_to.map(|text| parse_limit(text, metric)).transpose()?;
+        Ok(Goal { aim, limit, within })
+    }
+
+    /// As it reads in a sentence: `least energy, time <= +5 %`.
+    pub fn title(&self, metric: &Metric) -> String {
+        let most = if self.aim.more { "most" } else { "least" };
+        let mut text = format!("{most} {}", self.aim.quantity.metric(metric).name);
+        if let Some(limit) = &self.limit {
+            text += &format!(", {}", Shown { limit, metric });
+        }
+        text
+    }
+}
+
+/// A limit as it is typed.
+pub(super) struct Shown<'a> {
+    pub limit: &'a Limit,
+    pub metric: &'a Metric,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limit { aim, value, relative } = self.limit;
+        let metric = aim.quantity.metric(self.metric);
+        let sign = if aim.more { ">=" } else { "<=" };
+        if *relative {
+            write!(f, "{} {sign} {:+} %", metric.name, round(value * 100.0))
+        } else {
+            write!(f, "{} {sign} {value} {}", metric.name, metric.unit)
+        }
+    }
+}
+
+/// Without the digits that a binary fraction adds.
+fn round(percent: f64) -> f64 {
+    (percent * 1e6).round() / 1e6
+}
+
+fn quantity(name: &str, metric: &Metric) -> Result<Quantity, Failure> {
+    let wanted = name.trim();
+    if wanted == metric.name {
+        return Ok(Quantity::Performance);
+    }
+    NAMES.iter().find(|(name, _)| *name == wanted).map(|(_, quantity)| *quantity).ok_or_else(|| {
+        let names = NAMES.map(|(name, _)| name).join(", ");
+        Failure::usage(format!(
+            "'{wanted}' is not a quantity; there are {names}, and this workload's {}",
+            metric.name
+        ))
+    })
+}
+
+fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {
+    let wrong = |why: &str| {
+        Failure::usage(format!(
+            "--subject-to '{text}': {why}; write for example 'time <= +5%' or 'power <= 60'"
+        ))
+    };
+    let (name, value, more) = if let Some((name, value)) = text.split_once("<=") {
+        (name, value, false)
+    } else if let Some((name, value)) = text.split_once(">=") {
+        (name, value, true)
+    } else {
+        return Err(wrong("there is no <= or >="));
+    };
+    let aim = Aim { quantity: quantity(name, metric)?, more };
+    let value = value.trim();
+    let percent = value.strip_suffix('%').map(str::trim_end);
+    let number: f64 = percent
+        .unwrap_or(value)
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
+        .ok_or_else(|| wrong("the limit is not a number"))?;
+    let relative = percent.is_some();
+    let value = if relative { number / 100.0 } else { number };
+    if relative && !(-0.99..=100.0).contains(&value) {
+        return Err(wrong("the change is not between -99 % and +10,000 %"));
+    }
+    if !relative && value <= 0.0 {
+        return Err(wrong("the limit is not above zero"));
+    }
+    // The base must keep its own limit, or there may be nothing to choose.
+    if relative && (if more { value > 0.0 } else { value < 0.0 }) {
+        return Err(wrong("'now' itself would not keep this limit; use --minimize or --maximize for it"));
+    }
+    Ok(Limit { aim, value, relative })
+}
+
+/// A probability for people. No model is sure.
+pub(super) fn certainty(probability: f64) -> String {
+    if probability > 0.99 { "over 99 %".to_owned() } else { format!("{:.0} %", 100.0 * probability) }
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_measure::Better;
+
+    use super::*;
+
+    fn parse(minimize: &str, limit: Option<&str>) -> Result<Goal, String> {
+        let metric = Metric::new("score", "points", Better::Higher);
+        Goal::parse(Some(minimize), None, limit, 0.01, &metric).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn goals_are_read() {
+        let metric = Metric::new("score", "points", Better::Higher);
+        let goal = parse("energy", Some("time <= +5 %")).expect("a goal");
+        assert_eq!(goal.title(&metric), "least energy, wall time <= +5 %");
+        assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(1.05_f64.ln())));
+        let goal = parse("power", Some("score>=-2%")).expect("a goal");
+        assert_eq!(goal.title(&metric), "least power, score >= -2 %");
+        assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(-(0.98_f64.ln()))));
+        let goal = parse("time", Some("power <= 60")).expect("a goal");
+        assert_eq!(goal.limit.map(Limit::bound), Some(Bound::Absolute(60.0_f64.ln())));
+    }
+
+    #[test]
+    fn other_goals_are_refused() {
+        for (minimize, limit) in [
+            ("watts", None),
+            ("energy", Some("time 5%")),
+            ("energy", Some("time <= five")),
+            ("energy", Some("time <= nan")),
+            ("energy", Some("time <= -2%")),
+            ("energy", Some("score >= 2%")),
+            ("energy", Some("power <= 0")),
+        ] {
+            assert!(parse(minimize, limit).is_err(), "{minimize} {limit:?}");
+        }
+    }
+}

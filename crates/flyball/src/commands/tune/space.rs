@@ -1,0 +1,312 @@
+//! The settings of a search: `--over` rows multiplied out, without what the machine refuses.
+
+use flyball_control::{KnobName, Setting, Value, Wanted};
+use flyball_host::{Host, KiloHertz, MicroWatts};
+use flyball_measure::{Arm, ArmSetting};
+use flyball_search::{Factor, Levels, Space};
+
+use crate::{
+    arms::{self, BootedArms},
+    commands::complete,
+    exit::Failure,
+    machine::MachineArg,
+    seeds::RunSeeds,
+};
+
+/// The most settings of a search. Each is planned before the search begins.
+const MOST: usize = 2000;
+
+/// What is searched. The first arm is the machine as it is.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct Searched {
+    pub factors: Vec<Row>,
+    pub arms: Vec<Arm>,
+    /// The index of each arm's value of each factor; of the machine as it is they are not known.
+    pub levels: Vec<Option<Vec<usize>>>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A knob and its values.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct Row {
+    pub knob: String,
+    pub values: Vec<String>,
+    /// Positions of the values on a line, where they have an order.
+    pub places: Option<Vec<f64>>,
+}
+
+/// A setting that is not searched.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct LeftOut {
+    pub settings: String,
+    pub why: String,
+}
+
+impl Searched {
+    /// Multiplies the rows out and asks the machine about each setting.
+    ///
+    /// # Errors
+    /// Rows that are not settings; too many settings, or none that the machine accepts.
+    pub fn new(
+        host: &dyn Host,
+        machine: &MachineArg,
+        over: &[String],
+        without: &[String],
+    ) -> Result<Searched, Failure> {
+        let factors = over.iter().map(|row| Row::parse(row, machine)).collect::<Result<Vec<_>, _>>()?;
+        for (index, row) in factors.iter().enumerate() {
+            if factors[..index].iter().any(|other| other.knob == row.knob) {
+                return Err(Failure::usage(format!("--over {} is given twice", row.knob)));
+            }
+        }
+        let without = without.iter().map(|text| exclusion(text)).collect::<Result<Vec<_>, _>>()?;
+        let size = factors.iter().fold(1_usize, |size, row| size.saturating_mul(row.values.len()));
+        if size > MOST {
+            return Err(Failure::usage(format!(
+                "{size} settings are too many; the limit is {MOST}: use fewer values"
+            )));
+        }
+        let mut searched =
+            Searched { arms: vec![Arm::now()], levels: vec![None], left_out: Vec::new(), factors };
+        for number in 0..size {
+            let levels = searched.levels_of(number);
+            let settings: Vec<ArmSetting> = levels
+                .iter()
+                .zip(&searched.factors)
+                .map(|(level, row)| ArmSetting { knob: row.knob.clone(), value: row.values[*level].clone() })
+                .collect();
+            let name = settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let excluded = without.iter().any(|all| all.iter().all(|one| settings.contains(one)));
+            let arm = Arm { name: name.clone(), settings };
+            let refused = if excluded { Some("--without".to_owned()) } else { refusal(host, &arm)? };
+            match refused {
+                Some(why) => searched.left_out.push(LeftOut { settings: name, why }),
+                None => {
+                    searched.arms.push(arm);
+                    searched.levels.push(Some(levels));
+                }
+            }
+        }
+        searched.check_values(host)?;
+        if searched.arms.len() < 2 {
+            return Err(Failure::usage("no combination of these settings is left"));
+        }
+        Ok(searched)
+    }
+
+    /// Refuses a value that the machine accepts in no combination: it is a mistake, not a combination to leave out.
+    fn check_values(&self, host: &dyn Host) -> Result<(), Failure> {
+        for (factor, row) in self.factors.iter().enumerate() {
+            for (level, value) in row.values.iter().enumerate() {
+                if self.levels.iter().flatten().any(|levels| levels[factor] == level) {
+                    continue;
+                }
+                let setting = ArmSetting { knob: row.knob.clone(), value: value.clone() };
+                let name = setting.to_string();
+                let alone = refusal(host, &Arm { name: name.clone(), settings: vec![setting] })?;
+                // Possible alone: it is the combinations that are not, or --without that leaves them out.
+                if let Some(why) = alone {
+                    return Err(Failure::usage(format!("--over {name}: {why}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The levels of the setting of this number; the first knob changes fastest.
+    fn levels_of(&self, mut number: usize) -> Vec<usize> {
+        let level = |row: &Row| {
+            let level = number % row.values.len();
+            number /= row.values.len();
+            level
+        };
+        self.factors.iter().map(level).collect()
+    }
+
+    /// For the search.
+    pub fn space(&self) -> Result<Space, Failure> {
+        let factors: Vec<Factor> = self
+            .factors
+            .iter()
+            .map(|row| Factor {
+                name: row.knob.clone(),
+                levels: match &row.places {
+                    Some(places) => Levels::Ordered(places.clone()),
+                    None => Levels::Categories(row.values.len()),
+                },
+            })
+            .collect();
+        Space::new(&factors, self.levels.clone(), 0)
+            .map_err(|error| Failure::usage(format!("the search's settings cannot be used: {error:?}")))
+    }
+}
+
+/// Why the machine does not accept an arm.
+fn refusal(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Failure> {
+    let failed = match host.software() {
+        // In software the arm is tried: the boot that it gets decides which knobs there are.
+        Some(software) => {
+            BootedArms::new(host, software, None, RunSeeds::default())?.check(std::slice::from_ref(arm)).err()
+        }
+        None => arms::plan_of(host, arm).err(),
+    };
+    let prefix = format!("arm '{}': ", arm.name);
+    Ok(failed.map(|failure| {
+        let text = failure.to_string();
+        text.strip_prefix(&prefix).unwrap_or(&text).to_owned()
+    }))
+}
+
+/// The settings of a `--without`.
+fn exclusion(text: &str) -> Result<Vec<ArmSetting>, Failure> {
+    let settings: Option<Vec<ArmSetting>> = text
+        .split_whitespace()
+        .map(|word| {
+            let (knob, value) = word.split_once('=')?;
+            Some(ArmSetting { knob: knob.to_owned(), value: value.to_owned() })
+        })
+        .collect();
+    settings.filter(|settings| !settings.is_empty()).ok_or_else(|| {
+        Failure::usage(format!("--without '{text}': write settings, as in 'governor=performance epp=power'"))
+    })
+}
+
+impl Row {
+    fn parse(text: &str, machine: &MachineArg) -> Result<Row, Failure> {
+        let Some((knob, values)) = text.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "--over '{text}': write KNOB=VALUES, as in epp=performance,power"
+            )));
+        };
+        let (knob, values) = (knob.trim(), values.trim());
+        if ["driver", "boot"].contains(&knob) || knob.starts_with("boot:") {
+            return Err(Failure::usage(format!(
+                "--over {knob}: a search does not reboot the machine; search in each boot, and compare the settings found with 'flyball compare'"
+            )));
+        }
+        let bare = knob.split('@').next().unwrap_or(knob);
+        let name: KnobName = bare.parse().map_err(Failure::usage)?;
+        let values: Vec<String> = if values == "all" {
+            complete::values_of(name.knob.knob(), machine)
+        } else if let Some((ends, count)) = values.split_once("..").and_then(|(low, rest)| {
+            let (high, count) = rest.rsplit_once(':')?;
+            Some(((low, high), count))
+        }) {
+            range(bare, ends, count).map_err(|why| Failure::usage(format!("--over '{text}': {why}")))?
+        } else {
+            values.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
+        };
+        if values.len() < 2 {
+            return Err(Failure::usage(format!(
+                "--over '{text}': there is nothing to choose from; name two values"
+            )));
+        }
+        for (index, value) in values.iter().enumerate() {
+            Setting::new(bare, value, None, text).map_err(Failure::usage)?;
+            if values[..index].contains(value) {
+                return Err(Failure::usage(format!("--over '{text}': {value} is named twice")));
+            }
+        }
+        let places = places(bare, &values);
+        Ok(Row { knob: knob.to_owned(), values, places })
+    }
+}
+
+/// Evenly spaced values of a knob.
+fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<String>, String> {
+    let count: u32 = count
+        .trim()
+        .parse()
+        .ok()
+        .filter(|count| (2..=100).contains(count))
+        .ok_or("write LOW..HIGH:COUNT, with a count from 2 to 100")?;
+    let end = |text: &str| {
+        let setting = Setting::new(knob, text, None, text).map_err(|error| error.to_string())?;
+        match setting.wanted {
+            Wanted::Exactly(value) => Ok(value),
+            _ => Err(format!("an end of a range is a number, not '{text}'")),
+        }
+    };
+    let (low, high) = (end(low.trim())?, end(high.trim())?);
+    let at = |low: u64, high: u64, index: u32| -> u64 {
+        let part = f64::from(index) / f64::from(count - 1);
+        (low as f64 + (high as f64 - low as f64) * part).round() as u64
+    };
+    // Steps that people would type: a multiple of 100 MHz or of a watt, where the steps are larger than that.
+    let neat = |value: u64, unit: u64, low: u64, high: u64| {
+        let coarse = low.abs_diff(high) / u64::from(count - 1) >= 2 * unit;
+        if coarse && value != low && value != high { (value + unit / 2) / unit * unit } else { value }
+    };
+    (0..count)
+        .map(|index| {
+            let text = match (&low, &high) {
+                (Value::Frequency(low), Value::Frequency(high)) => {
+                    let (low, high) = (low.0, high.0);
+                    let khz = neat(at(low, high, index), 100_000, low, high);
+                    KiloHertz(khz).to_string()
+                }
+                (Value::Power(low), Value::Power(high)) => {
+                    let microwatts = neat(at(low.0, high.0, index), 1_000_000, low.0, high.0);
+                    MicroWatts(microwatts).to_string()
+                }
+                (low, high) => match (place(low), place(high)) {
+                    (Some(low), Some(high)) => at(low as u64, high as u64, index).to_string(),
+                    _ => return Err("this knob's values have no order; name them".to_owned()),
+                },
+            };
+            // As it is typed: settings are words.
+            Ok(text.replace(' ', ""))
+        })
+        .collect()
+}
+
+/// Positions of a knob's values, where all of them have one.
+fn places(knob: &str, values: &[String]) -> Option<Vec<f64>> {
+    let wanted: Vec<Wanted> = values
+        .iter()
+        .map(|value| Setting::new(knob, value, None, value.as_str()).ok().map(|setting| setting.wanted))
+        .collect::<Option<_>>()?;
+    let known: Vec<f64> = wanted
+        .iter()
+        .filter_map(|wanted| match wanted {
+            Wanted::Exactly(value) => place(value),
+            _ => None,
+        })
+        .collect();
+    let low = known.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // 'min' and 'max' lie one step beyond what is named.
+    let apart = if known.len() > 1 { (high - low) / (known.len() - 1) as f64 } else { 1.0 };
+    wanted
+        .iter()
+        .map(|wanted| match wanted {
+            Wanted::Exactly(value) => place(value),
+            Wanted::Min => Some(if known.is_empty() { 0.0 } else { low - apart }),
+            Wanted::Max => Some(if known.is_empty() { 1.0 } else { high + apart }),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Where a value lies among others of its kind.
+fn place(value: &Value) -> Option<f64> {
+    Some(match value {
+        Value::Frequency(khz) => khz.0 as f64,
+        Value::Percent(percent) => f64::from(percent.0),
+        Value::Time(micros) => micros.0 as f64,
+        Value::Power(microwatts) => microwatts.0 as f64,
+        Value::Epb(bias) => f64::from(bias.0),
+        Value::Epp(preference) => f64::from(preference.0),
+        Value::Perf(perf) => f64::from(perf.0),
+        Value::Count(count) => *count as f64,
+        // Of preferences; drivers/cpufreq/intel_pstate.c and amd-pstate.c have these numbers for the words.
+        Value::Word(word) => match word.as_str() {
+            "performance" => 0.0,
+            "balance_performance" => 128.0,
+            "balance_power" => 192.0,
+            "power" => 255.0,
+            _ => return None,
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,230 @@
+//! What a search found, and what fresh rounds say of it.
+
+use std::fmt::Write as _;
+
+use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, render};
+
+use super::{
+    blocks::Outcome,
+    goal::{Aim, Goal, Shown, certainty},
+    space::Searched,
+};
+
+/// The result of `tune`.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Verdict<'a> {
+    pub goal: &'a Goal,
+    /// The chosen setting, by its name.
+    pub chosen: String,
+    pub settings: Vec<String>,
+    /// Whether the machine as it is was chosen.
+    pub keeps_now: bool,
+    pub search: &'a Outcome,
+    /// Of each searched knob, which share of the differences it explains alone.
+    pub mattered: Vec<(String, f64)>,
+    /// The chosen setting against the machine as it is, in fresh rounds.
+    pub confirmed: Option<Confirmed>,
+    pub left_out: usize,
+}
+
+/// What fresh rounds say.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Confirmed {
+    pub rounds: usize,
+    pub objective: Option<Comparison>,
+    pub limit: Option<Comparison>,
+    /// Whether the limit is kept: known, known not to be, or not decided.
+    pub keeps_limit: Option<bool>,
+}
+
+impl Confirmed {
+    /// Judges the arm after the first of a comparison.
+    pub fn new(directory: &RunDirectory, goal: &Goal) -> Confirmed {
+        let (manifest, rounds) = (&directory.manifest, &directory.rounds);
+        let of = |aim: Aim| judge(manifest, rounds, aim.quantity).into_iter().find(|one| one.arm == 1);
+        let limit = goal.limit.and_then(|limit| of(limit.aim));
+        let keeps_limit = match (goal.limit, &limit) {
+            (Some(wanted), Some(found)) if wanted.relative => found.interval.and_then(|interval| {
+                let (best, worst) = if wanted.aim.more {
+                    (interval.high - wanted.value, interval.low - wanted.value)
+                } else {
+                    (wanted.value - interval.low, wanted.value - interval.high)
+                };
+                if worst >= 0.0 {
+                    Some(true)
+                } else if best < 0.0 {
+                    Some(false)
+                } else {
+                    None
+                }
+            }),
+            (Some(wanted), _) => absolute(directory, wanted.aim, wanted.value),
+            (None, _) => None,
+        };
+        let rounds = rounds.iter().filter(|round| round.arm == 1 && !round.warm_up).count();
+        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit }
+    }
+
+    /// Whether fresh rounds show the chosen setting to be better than the machine as it is.
+    pub fn is_better(&self, aim: Aim) -> bool {
+        self.objective.as_ref().is_some_and(|found| {
+            found
+                .interval
+                .is_some_and(|interval| if aim.more { interval.low > 0.0 } else { interval.high < 0.0 })
+        })
+    }
+}
+
+/// Whether all fresh rounds are on one side of an absolute limit.
+fn absolute(directory: &RunDirectory, aim: Aim, value: f64) -> Option<bool> {
+    let manifest = &directory.manifest;
+    let measured: Vec<f64> = directory
+        .rounds
+        .iter()
+        .filter(|round| round.arm == 1 && !round.warm_up)
+        .filter_map(|round| aim.quantity.of(round, manifest))
+        .collect();
+    let keeps = |one: &f64| if aim.more { *one >= value } else { *one <= value };
+    match measured.iter().filter(|one| keeps(one)).count() {
+        _ if measured.is_empty() => None,
+        count if count == measured.len() => Some(true),
+        0 => Some(false),
+        _ => None,
+    }
+}
+
+impl<'a> Verdict<'a> {
+    pub fn new(
+        goal: &'a Goal,
+        searched: &Searched,
+        search: &'a Outcome,
+        confirmed: Option<Confirmed>,
+    ) -> Verdict<'a> {
+        let arm = &searched.arms[search.chosen];
+        let mut mattered: Vec<(String, f64)> =
+            searched.factors.iter().map(|row| row.knob.clone()).zip(search.shares.iter().copied()).collect();
+        mattered.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Verdict {
+            goal,
+            chosen: arm.name.clone(),
+            settings: arm.settings.iter().map(ToString::to_string).collect(),
+            keeps_now: search.chosen == 0,
+            search,
+            mattered,
+            confirmed,
+            left_out: searched.left_out.len(),
+        }
+    }
+
+    /// The sentences that are printed.
+    pub fn text(&self, manifest: &Manifest, searched: &Searched) -> String {
+        let metric = &manifest.workload.metric;
+        let mut out = String::new();
+        let _ = writeln!(out, "goal       {}", self.goal.title(metric));
+        let _ = writeln!(
+            out,
+            "search     {} rounds in {} blocks, {} of {} settings tried",
+            self.search.rounds,
+            self.search.blocks,
+            self.search.tried,
+            searched.arms.len()
+        );
+        let _ = writeln!(out, "chosen     {}", self.chosen);
+        let mattered: Vec<String> =
+            self.mattered.iter().map(|(knob, share)| format!("{knob} {:.0} %", 100.0 * share)).collect();
+        if mattered.len() > 1 {
+            let _ = writeln!(out, "mattered   {}", mattered.join(", "));
+        }
+        out.push('\n');
+        match &self.confirmed {
+            None => {
+                let _ = writeln!(out, "No setting is better than the machine as it is.");
+            }
+            Some(confirmed) => {
+                out += &self.objective(confirmed, metric, manifest.schedule.confidence);
+                out += &self.limit(confirmed, metric);
+            }
+        }
+        out += &self.certainty(searched);
+        out
+    }
+
+    /// The first sentence: what the chosen setting is worth.
+    fn objective(&self, confirmed: &Confirmed, metric: &Metric, confidence: f64) -> String {
+        let name = self.goal.aim.quantity.metric(metric).name;
+        let Some(found) = &confirmed.objective else {
+            return format!("The fresh rounds have no {name}.\n");
+        };
+        let Some(interval) = found.interval else {
+            return format!("The fresh rounds were too few for {name}.\n");
+        };
+        let range = format!(
+            "({} to {} at {} %, {} fresh pairs)",
+            render::percent(interval.low),
+            render::percent(interval.high),
+            render::level(confidence),
+            found.pairs
+        );
+        if confirmed.is_better(self.goal.aim) {
+            format!(
+                "'{}' changes {name} by {} against now {range}.\n",
+                self.chosen,
+                render::percent(found.change)
+            )
+        } else {
+            format!(
+                "The fresh rounds do not show that '{}' is better than now: {name} {} {range}.\n",
+                self.chosen,
+                render::percent(found.change)
+            )
+        }
+    }
+
+    /// The second sentence: whether the limit holds.
+    fn limit(&self, confirmed: &Confirmed, metric: &Metric) -> String {
+        let Some(limit) = &self.goal.limit else { return String::new() };
+        let shown = Shown { limit, metric };
+        let found = match &confirmed.limit {
+            Some(found) => match found.interval {
+                Some(interval) => format!(
+                    ": {} ({} to {})",
+                    render::percent(found.change),
+                    render::percent(interval.low),
+                    render::percent(interval.high)
+                ),
+                None => String::new(),
+            },
+            None => String::new(),
+        };
+        match confirmed.keeps_limit {
+            Some(true) => format!("It keeps the limit {shown}{found}.\n"),
+            Some(false) => format!("It does not keep the limit {shown}{found}.\n"),
+            None => format!("Whether it keeps the limit {shown} is not decided{found}.\n"),
+        }
+    }
+
+    /// The third: how sure the search is that there is nothing better.
+    fn certainty(&self, searched: &Searched) -> String {
+        let within = 100.0 * self.goal.within;
+        let mut out = format!(
+            "By the model it is within {within} % of the best of {} settings with {} certainty",
+            searched.arms.len(),
+            certainty(self.search.certainty)
+        );
+        if !self.search.settled {
+            out += "; the rounds were used up before it was certain (--max-runs)";
+        }
+        out += ".\n";
+        let undecided: Vec<String> = self
+            .search
+            .undecided
+            .iter()
+            .take(3)
+            .map(|(arm, chance)| format!("'{}' ({:.0} %)", searched.arms[*arm].name, 100.0 * chance))
+            .collect();
+        if !undecided.is_empty() {
+            out += &format!("Perhaps better by more than that: {}.\n", undecided.join(", "));
+        }
+        out
+    }
+}

@@ -1,0 +1,166 @@
+//! `tune` on simulated machines: a whole search with its confirmation, one that was stopped, and wrong input.
+
+use std::{fs, path::Path};
+
+use flyball_testing::{Ran, flyball};
+use serde_json::Value;
+
+/// Work that takes less than a second and is partly bound by memory: the highest frequencies cost much energy and save little
+/// time.
+const MODEL: &str = r#"
+name = "short"
+title = "eight tasks that are partly bound by memory"
+about = "Less than a second of work."
+unit = "steps"
+[variation]
+cycles = 0.004
+memory = 0.004
+[[task]]
+count = 8
+place = "fixed"
+cycles = 1e6
+memory_ns = 400_000
+turns = 10_000
+"#;
+
+const SPACE: [&str; 12] = [
+    "-M",
+    "sim:ryzen-5750g",
+    "--over",
+    "max-freq=1.6GHz..4.6GHz:4",
+    "--over",
+    "epp=performance,power",
+    "--minimize",
+    "energy",
+    "--subject-to",
+    "time <= +25%",
+    "--model",
+    "short.toml",
+];
+
+fn tune(folder: &Path, words: &[&str]) -> Ran {
+    Ran::of(flyball!().current_dir(folder).arg("tune").args(words))
+}
+
+fn json(ran: &Ran) -> Value {
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    serde_json::from_str(&ran.out).expect("JSON")
+}
+
+#[test]
+fn a_search_ends_with_a_confirmed_profile() {
+    let folder = tempfile::tempdir().expect("a directory");
+    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
+    let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
+    let found = json(&run(&["--seed", "1", "--directory", "run", "-o", "saving.toml", "--json"]));
+    assert_eq!(found["simulated"], true);
+    assert_eq!(found["keeps_now"], false, "{found:#}");
+    assert_eq!(found["confirmed"]["keeps_limit"], true, "{found:#}");
+    let change = found["confirmed"]["objective"]["change"].as_f64().expect("a change");
+    assert!(change < -0.4, "{found:#}");
+    // The limit leaves out the lower frequencies, which take less energy.
+    let chosen = found["chosen"].as_str().expect("a name");
+    assert!(chosen.contains("epp=power"), "{chosen}");
+
+    // The profile is one that the machine accepts, and the rounds are a comparison's.
+    let plan =
+        Ran::of(flyball!().current_dir(folder.path()).args(["-M", "sim:ryzen-5750g", "plan", "saving.toml"]));
+    assert_eq!(plan.code, 0, "{}", plan.text());
+    for directory in ["run", "run/confirm"] {
+        let report = Ran::of(flyball!().current_dir(folder.path()).args(["report", directory]));
+        assert_eq!(report.code, 0, "{}", report.text());
+    }
+
+    // Half of the rounds are gone, and with them the confirmation: the search goes on with the block that was chosen then.
+    let log = folder.path().join("run/rounds.jsonl");
+    let rounds = fs::read_to_string(&log).expect("rounds");
+    let lines: Vec<&str> = rounds.lines().collect();
+    let kept = lines.len() / 2;
+    fs::write(&log, lines[..kept].join("\n") + "\n").expect("written");
+    fs::remove_dir_all(folder.path().join("run/confirm")).expect("removed");
+    let again = json(&tune(folder.path(), &["-M", "sim:ryzen-5750g", "--resume", "run", "--json"]));
+    assert_eq!(again["confirmed"]["keeps_limit"], true, "{again:#}");
+    let order = |text: &str| -> Vec<(u64, u64)> {
+        let rounds = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        rounds
+            .filter(|round| round["warm_up"] != true)
+            .map(|round| (round["block"].as_u64().unwrap(), round["arm"].as_u64().unwrap()))
+            .collect()
+    };
+    let (before, after) = (order(&rounds), order(&fs::read_to_string(&log).expect("rounds")));
+    let block = before[kept - 2].0;
+    let members = |rounds: &[(u64, u64)]| -> Vec<u64> {
+        rounds.iter().filter(|(of, _)| *of == block).map(|(_, arm)| *arm).collect()
+    };
+    assert_eq!(members(&before), members(&after));
+}
+
+#[test]
+fn what_would_be_searched_is_listed() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let ran = tune(
+        folder.path(),
+        &[
+            "-M",
+            "sim:ryzen-5750g",
+            "-n",
+            "--over",
+            "epp=all",
+            "--over",
+            "governor=all",
+            "--without",
+            "governor=powersave epp=power",
+            "--minimize",
+            "energy",
+            "--workload",
+            "gitsource",
+        ],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    // The performance governor of amd-pstate-epp accepts no other preference.
+    assert!(ran.out.contains("governor=performance"), "{}", ran.out);
+    assert!(ran.out.contains(": --without"), "{}", ran.out);
+    assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let sim = ["-M", "sim:ryzen-5750g", "--workload", "gitsource"];
+    for (words, code, named) in [
+        (&["--over", "epp=performance,power", "--minimize", "watts"][..], 2, "'watts' is not a quantity"),
+        (&["--over", "epp=performance,power"], 2, "--minimize"),
+        (&["--minimize", "energy"], 2, "--over"),
+        (&["--over", "epp", "--minimize", "energy"], 2, "write KNOB=VALUES"),
+        (&["--over", "epp=power", "--minimize", "energy"], 2, "nothing to choose from"),
+        (&["--over", "epp=power,power", "--minimize", "energy"], 2, "named twice"),
+        (&["--over", "epq=power,performance", "--minimize", "energy"], 2, "epq"),
+        (&["--over", "epp=fast,power", "--minimize", "energy"], 2, "fast"),
+        (&["--over", "driver=a,b", "--minimize", "energy"], 2, "does not reboot"),
+        (&["--over", "max-freq=1GHz..2GHz:1", "--minimize", "energy"], 2, "LOW..HIGH:COUNT"),
+        (
+            &["--over", "max-freq=1GHz..2GHz:99", "--over", "min-freq=1GHz..2GHz:99", "--minimize", "energy"],
+            2,
+            "9801 settings",
+        ),
+        (
+            &["--over", "epp=power,performance", "--minimize", "energy", "--subject-to", "time 5%"],
+            2,
+            "no <= or >=",
+        ),
+        (
+            &["--over", "epp=power,performance", "--minimize", "energy", "--subject-to", "time <= -5%"],
+            2,
+            "'now' itself",
+        ),
+        (&["--over", "epp=power,performance", "--minimize", "dram-energy"], 4, "cannot be measured"),
+        (&["--over", "epp=power,performance", "--minimize", "energy", "--max-runs", "3"], 2, "10..=10000"),
+    ] {
+        let ran = tune(folder.path(), &[words, &sim[..]].concat());
+        assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
+        assert!(ran.err.contains(named), "{words:?}: {}", ran.err);
+    }
+    let ran = tune(folder.path(), &["--resume", "."]);
+    assert_eq!(ran.code, 2, "{}", ran.text());
+    assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 0);
+}
