@@ -182,7 +182,9 @@ fn render(found: &[Explanation], layout: &Layout, paint: Paint) -> String {
 /// The waterfall, or of a machine of which one moment is known its limits.
 fn steps(out: &mut String, one: &Explanation) {
     let (Some(highest), Some(mhz)) = (one.highest, one.mhz) else {
-        for limit in &one.limits {
+        // What limits a CPU that sleeps is not why it has no speed.
+        let limits = if one.state == State::Unknown { &one.limits[..] } else { &[] };
+        for limit in limits {
             let _ = writeln!(out, "  {:>6.0} MHz at most  {}: {}", limit.mhz, limit.limiter, limit.evidence);
         }
         return;
