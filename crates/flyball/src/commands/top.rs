@@ -104,11 +104,11 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  flyball top                                       the screen; one sample as text if stdout is a pipe
-  flyball top -M sim:epyc-512 -- tbench             a simulated machine under load
-  flyball top --samples 5 --csv > top.csv           a line per CPU and sample
-  flyball top --record top.fbt --keep 7d --size 2GB record, as a service does
-  flyball top --replay top.fbt --at -2h             what it was two hours before the end
+  flyball top                                          the screen; one sample as text if stdout is a pipe
+  flyball top -M sim:epyc-512 -- tbench                a simulated machine under load
+  flyball top --samples 5 --csv > top.csv              a line per CPU and sample
+  flyball top --record top.fbt --keep 7d --size 2GB    record, as a service does
+  flyball top --replay top.fbt --at -2h                what it was two hours before the end
   flyball top --alert 'package > 340 W for 5s' --on-alert 'logger -t power'
 
 Keys:

@@ -143,6 +143,7 @@ fn every_example_is_a_command_line() {
 const NOT_RUN: &[(&str, &str)] = &[
     ("DIR", "a directory of the reader"),
     ("t.dat", "a trace of the reader"),
+    ("top.fbt", "records until a signal, or is a recording of the reader"),
     ("trace.txt", "a trace of the reader"),
     ("selftest.", "a sheet of the reader"),
     ("flyball-compare-", "a run directory of the reader"),
