@@ -22,6 +22,7 @@ use crate::{
     output::Reporter,
     paint::{self, one_line},
     profiles::{self, Source},
+    schema,
 };
 
 pub use crate::process::{command_line, interrupts};
@@ -120,7 +121,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
 }
 
 fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
-    output.object(|| applied, || render_applied(applied))
+    output.object(schema::SET, || applied, || render_applied(applied))
 }
 
 /// A line for each setting that was asked for and each value it got; CPUs that got the same value share it.
@@ -198,7 +199,7 @@ fn of_cpus(cpus: &CpuList) -> String {
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal writes to many CPUs are
 /// one line, unless `each` is asked for.
 pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
-    output.object(|| plan, || plan_text(plan, each))
+    output.object(schema::PLAN, || plan, || plan_text(plan, each))
 }
 
 /// A plan as text; its notes go to stderr.

@@ -167,6 +167,9 @@ pub enum Command {
     /// Print shell completions.
     Completions(commands::completions::Args),
 
+    /// Print the JSON Schemas of what --json prints, and of files.
+    Schema(commands::schema::Args),
+
     /// What fits at the cursor: for the scripts of `completions`.
     #[command(hide = true)]
     Complete(commands::complete::Args),

@@ -24,6 +24,7 @@ pub mod report;
 pub mod restore;
 pub mod run;
 pub mod save;
+pub mod schema;
 pub mod set;
 pub mod show;
 pub mod sim;

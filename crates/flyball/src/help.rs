@@ -14,7 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
     ("Other machines", &["sim", "guest", "record"]),
-    ("flyball itself", &["man", "completions", "help"]),
+    ("flyball itself", &["man", "completions", "schema", "help"]),
 ];
 
 /// The examples of the first screen.
@@ -28,6 +28,7 @@ Examples:
 const WITHOUT: &[(&str, &[&str])] = &[
     ("man", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("completions", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
+    ("schema", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("explain", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("report", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("sim", &["machine", "state_dir"]),

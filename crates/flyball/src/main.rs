@@ -30,6 +30,7 @@ mod process;
 mod profiles;
 mod quiet_machine;
 mod run_as;
+mod schema;
 mod seeds;
 mod terminal;
 mod time;
@@ -189,6 +190,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(context, args),
         Command::Man(args) => man::run(Cli::command(), args),
         Command::Completions(args) => completions::run(Cli::command(), args),
+        Command::Schema(args) => commands::schema::run(args),
         Command::Complete(args) => complete::run(Cli::command(), args),
         Command::Parse(args) => parse::run(Cli::command(), args),
         Command::Explain(args) => explain::run(&context.output, args),

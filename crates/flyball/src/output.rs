@@ -1,5 +1,5 @@
-//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as JSON. JSON about a
-//! machine that is not real says so in an envelope around the data.
+//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as JSON. An envelope
+//! around the JSON names its schema, and says so if the machine is not real.
 
 use std::{
     fmt::Display,
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
+    schema::Schema,
     terminal,
 };
 
@@ -33,9 +34,10 @@ struct Provenance {
     emulated: Option<String>,
 }
 
-/// Data with its provenance as the first fields.
+/// Data with its schema and provenance as the first fields.
 #[derive(Serialize)]
 struct Envelope<'a, T> {
+    schema: &'static str,
     #[serde(flatten)]
     provenance: &'a Provenance,
     #[serde(flatten)]
@@ -75,46 +77,50 @@ impl Reporter {
         self.format == Format::Json
     }
 
-    /// Prints an object: `data` as JSON, or `text`. Only the one that is printed is built.
+    /// Prints an object: `data` as JSON of this schema, or `text`. Only the one that is printed is built.
     pub fn object<T: Serialize>(
         &self,
+        schema: Schema,
         data: impl FnOnce() -> T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Text => print(text()),
-            Format::Json if self.provenance == Provenance::default() => json(&data()),
-            Format::Json => json(&Envelope { provenance: &self.provenance, data: data() }),
+            Format::Json => json(&self.envelope(schema, data())),
         }
     }
 
     /// Prints an object as JSON on one line: one of a stream.
-    pub fn json_line<T: Serialize>(&self, data: &T) -> Result<(), Failure> {
+    pub fn json_line<T: Serialize>(&self, schema: Schema, data: &T) -> Result<(), Failure> {
         let mut out = terminal::json_stdout();
-        let written = if self.provenance == Provenance::default() {
-            serde_json::to_string(data)
-        } else {
-            serde_json::to_string(&Envelope { provenance: &self.provenance, data })
-        };
-        let text = written.map_err(Failure::failed)? + "\n";
+        let text = serde_json::to_string(&self.envelope(schema, data)).map_err(Failure::failed)? + "\n";
         checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
-    /// Prints a list of objects, each with its provenance.
+    /// Prints a list of objects, each with its schema and provenance.
     pub fn list<T: Serialize>(
         &self,
+        schema: Schema,
         data: impl FnOnce() -> Vec<T>,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Text => print(text()),
-            Format::Json if self.provenance == Provenance::default() => json(&data()),
             Format::Json => {
-                let provenance = &self.provenance;
-                let items: Vec<_> = data().into_iter().map(|data| Envelope { provenance, data }).collect();
+                let items: Vec<_> = data().into_iter().map(|data| self.envelope(schema, data)).collect();
                 json(&items)
             }
         }
+    }
+
+    /// The same object for a file.
+    pub fn file(schema: Schema, data: impl Serialize) -> Result<Vec<u8>, Failure> {
+        let whole = Envelope { schema: schema.id, provenance: &Provenance::default(), data };
+        serde_json::to_vec_pretty(&whole).map_err(Failure::failed)
+    }
+
+    fn envelope<T>(&self, schema: Schema, data: T) -> Envelope<'_, T> {
+        Envelope { schema: schema.id, provenance: &self.provenance, data }
     }
 }
 
@@ -184,12 +190,13 @@ mod tests {
             a: [u8; 2],
         }
         let text = |provenance: &Provenance| {
-            serde_json::to_string(&Envelope { provenance, data: &Data { b: 1, a: [2, 3] } }).unwrap()
+            serde_json::to_string(&Envelope { schema: "get/1", provenance, data: &Data { b: 1, a: [2, 3] } })
+                .unwrap()
         };
-        assert_eq!(text(&Provenance::default()), r#"{"b":1,"a":[2,3]}"#);
+        assert_eq!(text(&Provenance::default()), r#"{"schema":"get/1","b":1,"a":[2,3]}"#);
         let simulated = Provenance { simulated: true, emulated: None };
-        assert_eq!(text(&simulated), r#"{"simulated":true,"b":1,"a":[2,3]}"#);
+        assert_eq!(text(&simulated), r#"{"schema":"get/1","simulated":true,"b":1,"a":[2,3]}"#);
         let emulated = Provenance { simulated: false, emulated: Some("guest".to_owned()) };
-        assert_eq!(text(&emulated), r#"{"emulated":"guest","b":1,"a":[2,3]}"#);
+        assert_eq!(text(&emulated), r#"{"schema":"get/1","emulated":"guest","b":1,"a":[2,3]}"#);
     }
 }

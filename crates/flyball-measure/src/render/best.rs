@@ -69,24 +69,42 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, Stri
         })
         .map(|(arm, _)| arms.label(*arm))
         .collect();
+    if rivals.len() + 1 == with.len() {
+        return Some((best, "best median, but not shown to differ from any other arm".to_owned()));
+    }
+    let name = &metric.name;
     let against = match of(best) {
         Some(one) => {
-            format!(
-                "{} {} against {}, {}",
-                metric.name,
-                percent(one.change),
-                arms.label(0),
-                p_value(one.p_corrected)
-            )
+            let (change, p) = (percent(one.change), p_value(one.p_corrected));
+            format!("{name} {change} against {}, {p}", arms.label(0))
         }
-        None => format!("{}: the first arm", metric.name),
+        None => first_arm(report, arms, quantity, name),
     };
     Some((
         best,
-        match rivals.len() {
-            0 => against,
-            all if all + 1 == with.len() => format!("{against}: not shown to differ from any other arm"),
-            _ => format!("{against}: not shown to differ from {}", rivals.join(", ")),
+        if rivals.is_empty() {
+            against
+        } else {
+            format!("{against}; not shown to differ from {}", rivals.join(", "))
         },
     ))
+}
+
+/// How certain it is that the first arm, which the others are compared with, is the best one.
+fn first_arm(report: &Report, arms: &Arms, quantity: Quantity, name: &str) -> String {
+    let differs = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
+    let shown: Vec<_> =
+        report.comparisons.iter().filter(|one| one.quantity == quantity && differs(one.verdict)).collect();
+    match shown.as_slice() {
+        [] => format!("{name}: the first arm"),
+        [one] => {
+            let (change, p) = (percent(one.change), p_value(one.p_corrected));
+            format!("{name} {change} in {}, {p}", arms.label(one.arm))
+        }
+        // The least certain of them holds for all.
+        all => {
+            let p = p_value(all.iter().map(|one| one.p_corrected).fold(0.0, f64::max));
+            format!("{name} is worse in {} other arms, each with {p} or less", all.len())
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<Nam
 pub(super) fn drawn(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[String]) -> Vec<Named> {
     let mut charts = Vec::new();
     charts.extend(against_energy(report, legend).map(|chart| Named { name: "against-energy", chart }));
-    charts.extend(changes(report).map(|chart| Named { name: "change", chart }));
+    charts.extend(changes(report, legend).map(|chart| Named { name: "change", chart }));
     for (name, quantity) in [
         ("performance", Quantity::Performance),
         ("energy", Quantity::Energy),
@@ -166,8 +166,8 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
 }
 
 /// The change of each arm against the first, with its interval: a place for each arm, a colour for each quantity.
-fn changes(report: &Report) -> Option<Chart> {
-    let base = &report.arms.first()?.name;
+fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
+    let base = legend.first()?;
     let mut compared: Vec<usize> = report.comparisons.iter().map(|comparison| comparison.arm).collect();
     compared.sort_unstable();
     compared.dedup();
@@ -233,7 +233,8 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
         Axis::new("time since the round's start", "s"),
         Axis::new("frequency", "GHz").with_zero(),
     )
-    .described("each arm's middle round; mean of the followed CPUs, by the kernel's files");
+    .described("each arm's middle round; moving mean of the followed CPUs, by the kernel's files");
+    let mut lines = Vec::new();
     for (index, arm) in report.arms.iter().enumerate() {
         let Some(summary) = arm.summary(Quantity::Performance) else { continue };
         let mut ordered = summary.points.clone();
@@ -257,8 +258,27 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
         let line: Vec<(f64, f64)> =
             at.into_iter().map(|(bits, (sum, count))| (f64::from_bits(bits), sum / count)).collect();
         if !line.is_empty() {
-            chart = chart.with(Series::new(legend[index].clone(), Mark::Line(line)).coloured(index));
+            lines.push((index, line));
         }
     }
+    let longest = lines.iter().filter_map(|(_, line)| line.last()).map(|(at, _)| *at).fold(0.0, f64::max);
+    for (index, line) in lines {
+        let line = smoothed(&line, longest / FREQUENCY_BINS);
+        chart = chart.with(Series::new(legend[index].clone(), Mark::Line(line)).coloured(index));
+    }
     (!chart.series.is_empty()).then_some(chart)
+}
+
+/// Points of the longest line. A governor's jumps between two frequencies, drawn one by one, make every line a band that hides the others.
+const FREQUENCY_BINS: f64 = 100.0;
+
+/// The means of a line over bins of this width.
+fn smoothed(line: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
+    let bin = |at: f64| (at / width) as u64;
+    let mean = |points: &[(f64, f64)]| {
+        let count = points.len() as f64;
+        let sum = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+        (sum.0 / count, sum.1 / count)
+    };
+    line.chunk_by(|a, b| bin(a.0) == bin(b.0)).map(mean).collect()
 }

@@ -18,6 +18,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    schema,
 };
 
 /// Arguments of `doctor`.
@@ -125,7 +126,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.fix && report.not_visible.is_none() {
         return fix(context, &*host, &report, args.dry_run);
     }
-    context.output.about(&*host).object(|| &report, || render::render(&report, args.verbose))?;
+    context.output.about(&*host).object(
+        schema::DOCTOR,
+        || &report,
+        || render::render(&report, args.verbose),
+    )?;
     Ok(if report.not_visible.is_some() {
         // Neither a fault nor ok: scripts skip, as for any missing device.
         Exit::NotHere
@@ -261,6 +266,6 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
         rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
     }
     let object = |(id, group, why, looks, option): &render::Row| serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option});
-    output.list(|| rows.iter().map(object).collect(), || render::list(&rows))?;
+    output.list(schema::DOCTOR_LIST, || rows.iter().map(object).collect(), || render::list(&rows))?;
     Ok(Exit::Done)
 }

@@ -8,6 +8,7 @@ use crate::{
     output::Reporter,
     paint::{Cell, Columns, Paint, Style, terminal_columns, wrapped},
     profiles::{self, Named},
+    schema,
 };
 
 /// Arguments of `explain`.
@@ -118,6 +119,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
     let paint = Paint::stdout();
     output.list(
+        schema::EXPLAIN,
         || {
             let knobs = asked.iter().map(|knob| Explained::Knob(Box::new(Object::from(*knob))));
             knobs.chain(profiles.iter().map(Explained::from)).collect()

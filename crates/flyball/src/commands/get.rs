@@ -10,6 +10,7 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::{Cell, Columns, Paint, Style, cpus},
+    schema,
 };
 
 /// Arguments of `get`.
@@ -65,8 +66,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
     let rows = survey(&snapshot, &args.knobs, &options)?;
-    output
-        .list(|| rows.iter().map(object).collect(), || if args.bare { bare(&rows) } else { render(&rows) })?;
+    output.list(
+        schema::GET,
+        || rows.iter().map(object).collect(),
+        || if args.bare { bare(&rows) } else { render(&rows) },
+    )?;
     Ok(show::verdict(&rows, true))
 }
 

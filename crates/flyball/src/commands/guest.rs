@@ -28,7 +28,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::{GUEST_KERNEL, workload_class},
     output::Reporter,
-    terminal,
+    schema, terminal,
 };
 
 /// Arguments of `guest`.
@@ -393,6 +393,6 @@ fn list(output: &Reporter, cache: &Cache) -> Result<Exit, Failure> {
         }
         out
     };
-    output.object(|| &listing, text)?;
+    output.object(schema::GUEST_LIST, || &listing, text)?;
     Ok(Exit::Done)
 }

@@ -13,6 +13,7 @@ use crate::{
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style},
     profiles::{self, Named, Source},
+    schema,
 };
 
 /// Arguments of `profiles`.
@@ -72,7 +73,11 @@ pub fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
     let snapshot = Snapshot::for_intent(&*host, &Intent { settings })?;
     let objects: Vec<Object> = all.iter().map(|one| object(&snapshot, one)).collect::<Result<_, _>>()?;
     let paint = Paint::stdout();
-    context.output.about(&*host).list(|| objects.iter().collect(), || render(&objects, paint))?;
+    context.output.about(&*host).list(
+        schema::PROFILES,
+        || objects.iter().collect(),
+        || render(&objects, paint),
+    )?;
     Ok(Exit::Done)
 }
 

@@ -12,7 +12,7 @@ use flyball_host::{Archive, Host, Summary, confine::Confinement, record};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    output, terminal,
+    output, schema, terminal,
 };
 
 /// Arguments of `record`.
@@ -102,7 +102,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             summary.log_lines
         )
     };
-    context.output.about(&*host).object(|| &summary, text)?;
+    context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
     // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {
         eprintln!(

@@ -10,7 +10,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     paint::Paint,
-    terminal,
+    schema, terminal,
 };
 
 /// Arguments of `report`.
@@ -121,8 +121,7 @@ pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Fai
     // As the owner of the directory, who could have put links in it: root must not write where that user may not.
     let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
-    let json = serde_json::to_vec_pretty(&report).map_err(Failure::failed)?;
-    save(place, "report.json", &json)?;
+    save(place, "report.json", &Reporter::file(schema::REPORT, &report)?)?;
     save(place, "report.csv", selftest::write(&report).as_bytes())?;
     save(place, "report.html", render::page(&report, manifest, rounds).html().as_bytes())?;
     for named in render::charts(&report, manifest, rounds) {
@@ -141,6 +140,7 @@ pub fn write_and_print(
     let report = write_files(directory, place)?;
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     output.object(
+        schema::REPORT,
         || &report,
         || {
             let plot = if forms.plot { render::strips(&report, screen()) + "\n" } else { String::new() };
@@ -179,6 +179,6 @@ fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         }
         eprintln!("report: {}", place.join("report.html").display());
     }
-    output.object(|| &report, || render::sheet_text(&sheet, &report))?;
+    output.object(schema::SELFTEST, || &report, || render::sheet_text(&sheet, &report))?;
     Ok(Exit::Done)
 }

@@ -14,6 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     fold,
     output::Reporter,
+    schema,
 };
 
 /// Arguments of `restore`.
@@ -61,7 +62,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if !there {
         // An ordinary user, who may not write to /run, gets this answer too.
         eprintln!("nothing to restore: flyball has not changed anything since the last restore");
-        output.object(|| serde_json::json!({ "undone": [] }), String::new)?;
+        output.object(schema::RESTORE, || serde_json::json!({ "undone": [] }), String::new)?;
         return Ok(Exit::Done);
     }
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.
@@ -69,7 +70,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for note in &restored.notes {
         eprintln!("note: {note}");
     }
-    output.object(|| &restored, || render(&restored))?;
+    output.object(schema::RESTORE, || &restored, || render(&restored))?;
     if args.last && restored.restoration.is_exact() {
         // Exact, and yet not everything: earlier commands' settings are still in effect.
         let earlier = Journal::load(&state)?.unwrap_or_default().entries.len();
@@ -121,7 +122,7 @@ fn preview(
     if contents.boot != transaction::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
         let nothing = || serde_json::json!({ "undo": [], "remembered": 0, "differing": [] });
-        output.object(nothing, String::new)?;
+        output.object(schema::RESTORE_PLAN, nothing, String::new)?;
         return Ok(Exit::Done);
     }
     let chosen = scope.of(&contents);
@@ -140,7 +141,7 @@ fn preview(
             .map(|(location, was, now)| serde_json::json!({"location": location, "was": was, "now": now}));
         serde_json::json!({ "undo": chosen, "remembered": goals.0.len(), "differing": items.collect::<Vec<_>>() })
     };
-    output.object(data, || {
+    output.object(schema::RESTORE_PLAN, data, || {
         let mut out: String =
             chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
         out += &format!("{} values are saved, {} differ now\n", goals.0.len(), differing.len());

@@ -20,6 +20,7 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::Paint,
+    schema,
 };
 
 /// Arguments of `show`.
@@ -65,7 +66,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
         snapshot.take(host.as_ref(), &options.request(&ids));
         let rows = survey(&snapshot, &args.knobs, &options)?;
-        output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
+        output.list(
+            schema::SHOW_KNOBS,
+            || lines::objects(&rows),
+            || lines::render(&rows, &snapshot, Paint::stdout()),
+        )?;
         return Ok(verdict(&rows, true));
     }
     let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
@@ -75,6 +80,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let facts = facts::Facts::of(host.as_ref(), &snapshot);
     output.object(
+        schema::SHOW,
         || Whole { machine: &facts, rows: lines::objects(&rows) },
         || screen::render(&facts, &rows, &snapshot, (args.all, Paint::stdout())),
     )?;

@@ -13,6 +13,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineOptions,
     output::{self, Reporter},
+    schema,
 };
 
 /// Arguments of `sim`.
@@ -159,7 +160,7 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
             rows.iter().map(|row| format!("{:width$}  {:4} CPUs  {}\n", row.name, row.cpus, row.title));
         lines.collect()
     };
-    output.list(|| rows.iter().collect(), text)?;
+    output.list(schema::SIM_LIST, || rows.iter().collect(), text)?;
     Ok(Exit::Done)
 }
 
@@ -202,7 +203,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
         frequency_mhz: first.map_or([0; 3], |core| [core.min_mhz, core.base_mhz, core.max_mhz]),
         tdp_w: spec.power.tdp_w,
     };
-    output.object(|| &sheet, || render(&sheet, choice.kernel))?;
+    output.object(schema::SIM_SHOW, || &sheet, || render(&sheet, choice.kernel))?;
     Ok(Exit::Done)
 }
 

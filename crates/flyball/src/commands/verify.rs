@@ -13,6 +13,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    schema,
 };
 
 /// Arguments of `verify`.
@@ -48,7 +49,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
     }
-    context.output.about(&*host).object(|| &verdict, || render(&verdict))?;
+    context.output.about(&*host).object(schema::VERIFY, || &verdict, || render(&verdict))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 

@@ -54,7 +54,11 @@ fn broken(line: &str, width: usize, out: &mut String) {
         let length = visible(word);
         // The first word stays where it is: a line of its own would not be shorter.
         let is_too_long = hang + length > width && used > 0 && used + blanks > width.saturating_sub(length);
-        if used + blanks + length > width && (used > hang || is_too_long) {
+        // A column that fits whole on a line of its own is not broken: `old -> new` of a plan stays together.
+        let column = visible(rest[blanks..].split("  ").next().unwrap_or_default());
+        let is_column_whole_below =
+            blanks >= 2 && used > hang && used + blanks + column > width && hang + column <= width;
+        if is_column_whole_below || (used + blanks + length > width && (used > hang || is_too_long)) {
             // A long word, as a path, goes to the left of the column rather than over the edge.
             let indent = hang.min(width.checked_sub(length).unwrap_or(2));
             out.push('\n');
@@ -81,6 +85,10 @@ mod tests {
         assert_eq!(
             wrap(line, 60),
             "  c1-demotion  per package  whether the processor may enter\n                            C1 where the kernel asked for C6\n"
+        );
+        assert_eq!(
+            wrap("  /sys/devices/a/scaling_governor  powersave -> performance  # line 10\n", 50),
+            "  /sys/devices/a/scaling_governor\n    powersave -> performance  # line 10\n"
         );
         assert_eq!(wrap("note: one two three four\n", 14), "note: one two\n  three four\n");
         assert_eq!(wrap("short\nalso short\n", 80), "short\nalso short\n");

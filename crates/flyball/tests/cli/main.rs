@@ -20,6 +20,7 @@ mod packages;
 mod privileges;
 mod profiles;
 mod recorded;
+mod schemas;
 mod screens;
 mod shells;
 mod simulated;

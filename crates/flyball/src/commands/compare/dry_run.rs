@@ -10,6 +10,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    schema,
     seeds::RunSeeds,
     time,
 };
@@ -67,7 +68,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     let pause_seconds = rounds_at_most as f64 * schedule.cool_down;
     let preview =
         DryRun { workload: &manifest.workload, schedule, arms, rounds_at_most, pause_seconds, order };
-    context.output.about(host).object(|| &preview, || render(manifest, &preview))?;
+    context.output.about(host).object(schema::COMPARE_PLAN, || &preview, || render(manifest, &preview))?;
     Ok(Exit::Done)
 }
 

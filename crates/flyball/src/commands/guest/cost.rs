@@ -22,7 +22,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::GUEST_KERNEL,
     output::Reporter,
-    terminal,
+    schema, terminal,
 };
 
 /// Arguments of `guest cost`.
@@ -192,7 +192,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         load: [before, load()],
         rows,
     };
-    output.object(|| &table, || render(&table))?;
+    output.object(schema::GUEST_COST, || &table, || render(&table))?;
     Ok(Exit::Done)
 }
 

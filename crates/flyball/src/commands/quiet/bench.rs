@@ -20,6 +20,7 @@ use crate::{
     output::Reporter,
     quiet_machine::{self, Observer, Quiet},
     run_as::RunAs,
+    schema,
     seeds::RunSeeds,
 };
 
@@ -264,7 +265,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
             "median_ms": median, "standard_deviation_ms": deviation, "shifts": found,
         })
     };
-    output.object(data, || {
+    output.object(schema::QUIET_BENCH, data, || {
         let mut out = format!(
             "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad{}\n",
             runs.len(),

@@ -14,6 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     machine,
     output::Reporter,
+    schema,
 };
 
 /// Arguments of `quiet shifts`.
@@ -99,7 +100,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         );
     }
     let found: Vec<Found> = all.iter().map(|series| look(series, &options)).collect();
-    output.list(|| found.iter().collect(), || found.iter().map(render).collect())?;
+    output.list(schema::QUIET_SHIFTS, || found.iter().collect(), || found.iter().map(render).collect())?;
     Ok(Exit::Done)
 }
 

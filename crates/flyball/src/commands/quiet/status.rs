@@ -8,6 +8,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     quiet_machine::{Quiet, QuietPlan},
+    schema,
 };
 
 /// Prints the plan, and writes nothing.
@@ -25,7 +26,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
             .collect();
         serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
     };
-    context.output.about(&*host).object(data, || {
+    context.output.about(&*host).object(schema::QUIET_PLAN, data, || {
         quiet_plan.say(&*host);
         let mut out = change::plan_text(&plan, false);
         if let Some(partition) = &recipe.partition {
@@ -80,7 +81,7 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
             "interrupts_and_profiling": left, "unavailable": recipe.unavailable, "boot": recipe.boot,
         })
     };
-    context.output.about(&*host).object(data, || {
+    context.output.about(&*host).object(schema::QUIET_STATUS, data, || {
         let mut out = if plan.is_empty() {
             format!("quiet for level {}: all {} settings hold\n", quiet.level, recipe.settings.len())
         } else {

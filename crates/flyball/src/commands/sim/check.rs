@@ -9,7 +9,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::{MachineArg, MachineOptions},
     output::Reporter,
-    terminal,
+    schema, terminal,
 };
 
 /// A row of the JSON output.
@@ -77,7 +77,7 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
         let rows = report.rows.iter().map(line).collect();
         Sheet { simulated: true, met, judged, within_spread: within, rows }
     };
-    output.object(sheet, || {
+    output.object(schema::SIM_CHECK, sheet, || {
         let mut text = render(&report);
         let _ = write!(text, "\nsimulated: {met} of {judged} values with a target meet it");
         if within > 0 {

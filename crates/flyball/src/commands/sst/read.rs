@@ -14,6 +14,7 @@ use super::Session;
 use crate::{
     exit::{Exit, Failure},
     paint::{Columns, Paint},
+    schema::{self, Schema},
 };
 
 fn table(head: &[&str]) -> Columns {
@@ -88,7 +89,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
         core_power: domains.iter().any(|domain| domain.core_power.supported),
         domains,
     };
-    session.output().object(|| &info, || render_info(session, &info))?;
+    session.output().object(schema::SST_INFO, || &info, || render_info(session, &info))?;
     Ok(Exit::Done)
 }
 
@@ -157,7 +158,7 @@ pub(super) fn single(
         // JSON names have underscores.
         objects.push(object(domain, json!({ what.replace('-', "_"): found })));
     }
-    finish(session, &objects, &[rows])
+    finish(session, schema::SST_DOMAIN, &objects, &[rows])
 }
 
 /// An object about a domain.
@@ -174,9 +175,14 @@ fn object(domain: &Domain, mut data: Json) -> Json {
     whole
 }
 
-fn finish(session: &Session<'_>, objects: &[Json], tables: &[Columns]) -> Result<Exit, Failure> {
+fn finish(
+    session: &Session<'_>,
+    schema: Schema,
+    objects: &[Json],
+    tables: &[Columns],
+) -> Result<Exit, Failure> {
     let rendered = || tables.iter().map(|table| table.render(Paint::plain())).collect::<Vec<_>>().join("\n");
-    session.output().list(|| objects.iter().collect(), rendered)?;
+    session.output().list(schema, || objects.iter().collect(), rendered)?;
     Ok(Exit::Done)
 }
 
@@ -262,7 +268,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             objects.push(object(domain, json!(level)));
         }
     }
-    finish(session, &objects, &tables)
+    finish(session, schema::SST_LEVELS, &objects, &tables)
 }
 
 /// `base-freq info`.
@@ -297,7 +303,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
     }
     // Not here only if no domain has it: IO dies never do.
     let none = objects.iter().all(|object| object["base_freq"].is_null());
-    finish(session, &objects, &[rows])?;
+    finish(session, schema::SST_BASE_FREQ, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
 }
 
@@ -352,7 +358,7 @@ pub(super) fn turbo_freq(
         objects.push(object(domain, json!({ "level": number, "turbo_freq": offer })));
     }
     let none = objects.iter().all(|object| object["turbo_freq"].is_null());
-    finish(session, &objects, &[rows])?;
+    finish(session, schema::SST_TURBO_FREQ, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
 }
 
@@ -384,7 +390,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
         });
         objects.push(object(domain, data));
     }
-    finish(session, &objects, &[rows])
+    finish(session, schema::SST_CORE_POWER, &objects, &[rows])
 }
 
 /// `core-power get-config`.
@@ -412,7 +418,7 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
             objects.push(object(domain, json!(found)));
         }
     }
-    finish(session, &objects, &[rows])
+    finish(session, schema::SST_CLASSES, &objects, &[rows])
 }
 
 /// `core-power get-assoc`.
@@ -429,7 +435,7 @@ pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
         }
     }
     let objects: Vec<Json> = found.iter().map(|(cpu, class)| json!({ "cpu": cpu, "clos": class })).collect();
-    finish(session, &objects, &[rows])
+    finish(session, schema::SST_CLASS_OF_CPU, &objects, &[rows])
 }
 
 /// `turbo-mode get-trl`.
@@ -448,5 +454,5 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
         rows.text_row([name(domain), text.clone(), words.join(" ")]);
         objects.push(object(domain, json!({ "trl": text, "mhz": mhz })));
     }
-    finish(session, &objects, &[rows])
+    finish(session, schema::SST_TURBO_LIMITS, &objects, &[rows])
 }

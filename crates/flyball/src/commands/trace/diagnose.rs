@@ -13,6 +13,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
+    schema,
 };
 
 use super::{
@@ -89,6 +90,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("flyball: this trace is of {machine}, which is simulated");
     }
     output.object(
+        schema::TRACE_DIAGNOSE,
         || Output { trace: &summary, findings: &findings },
         || match findings.as_slice() {
             [] => format!("{}\n", seen.silence()),

@@ -14,7 +14,7 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    terminal,
+    schema, terminal,
 };
 
 use super::{
@@ -93,7 +93,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if args.print { String::new() } else { tables::render(&summary, &report, args.tasks, args.levels) }
     };
     let output = context.output.about_simulated(simulated(&summary).is_some());
-    output.object(|| Output { trace: &summary, report: &report }, rendered)?;
+    output.object(schema::TRACE_REPORT, || Output { trace: &summary, report: &report }, rendered)?;
     // Only losses and no records is reported below, with its own words.
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace contains no records");

@@ -12,6 +12,7 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    schema,
 };
 
 use super::{
@@ -73,6 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let report = analyser.report(summary.clock, &names);
     let Judged { findings, seen } = judge.finish(&summary, None, None);
     context.output.about(&*host).object(
+        schema::TRACE_RUN,
         || Output { recording: &recording, trace: &summary, report: &report, findings: &findings },
         || {
             let verdict = match findings.as_slice() {

@@ -1,0 +1,213 @@
+//! The published JSON Schemas against what flyball prints: every command with `--json` on recorded and simulated machines, and the files
+//! that it writes. `schemas.py` validates with the Python package jsonschema.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flyball_testing::{Ran, Tree, flyball, machines, skip};
+use serde_json::Value as Json;
+
+/// Documents by the names of their schemas, without repetitions.
+#[derive(Default)]
+struct Samples(BTreeMap<String, Vec<Json>>);
+
+impl Samples {
+    fn add(&mut self, schema: &str, document: Json) {
+        self.0.entry(schema.to_owned()).or_default().push(document);
+    }
+
+    /// Runs a command; what it prints goes to the schema that it names.
+    fn take(&mut self, folder: &Path, words: &str) {
+        let words: Vec<&str> = words.split(' ').collect();
+        let ran = Ran::of(flyball!().arg("--json").args(&words).current_dir(folder));
+        if ran.out.is_empty() {
+            // A machine without the feature, which says so on stderr.
+            assert!(!ran.err.is_empty() && ran.code != 0, "{words:?} says nothing");
+            return;
+        }
+        let document = ran.json();
+        let first = document.get(0).unwrap_or(&document);
+        if document.as_array().is_some_and(Vec::is_empty) {
+            return;
+        }
+        let schema = first["schema"].as_str().unwrap_or_else(|| panic!("{words:?} names no schema: {first}"));
+        let name = schema.split('/').next().unwrap_or_default().to_owned();
+        self.add(&name, document);
+    }
+
+    /// A file for each document, as `schemas.py` reads them.
+    fn write(&self, folder: &Path) {
+        for (name, documents) in &self.0 {
+            for (number, document) in documents.iter().enumerate() {
+                fs::write(folder.join(format!("{name}.{number}.json")), document.to_string()).unwrap();
+            }
+        }
+    }
+}
+
+/// Commands that read, on every machine.
+const READ: &str = "show
+show --all
+get governor epp epb turbo min-freq max-freq idle-state power-limit trl energy hwp-request clos sst-level temperature
+show governor epp idle-state trl uncore-min-freq
+doctor --storpool
+profiles
+plan latency
+plan storage
+plan driver-mode=passive governor=schedutil
+verify realtime
+quiet status
+quiet -n --level fixed --cpus 1
+sst info
+sst perf-profile info
+sst perf-profile get-lock-status
+sst perf-profile get-config-levels
+sst perf-profile get-config-version
+sst perf-profile get-config-enabled
+sst perf-profile get-config-current-level
+sst base-freq info
+sst turbo-freq info
+sst core-power info
+sst core-power get-config
+sst core-power get-assoc
+sst turbo-mode get-trl
+sst recommend --cpus 1,2
+sst base-freq enable --auto --dry-run";
+
+/// Commands that change something, or measure, on simulated machines.
+const CHANGE: &str = "--sim-state state set governor=performance turbo=off max-freq=2GHz
+--sim-state state set governor=performance
+--sim-state state restore -n
+--sim-state state restore --last
+--sim-state state restore
+--sim-state state restore
+--sim-state state set governor=powersave
+compare -n --arm now --arm epp:governor=performance --workload spin
+record r.tar.zst";
+
+/// Measurements on simulated machines. They take seconds each, so they are made on one or two.
+const MEASURE: &str =
+    "-M sim:ryzen-5750g,boot=amd_pstate=passive compare --arm now --arm b:governor=performance --rounds 6 \
+--confidence 90 --workload sched-pipe --trace -o traced
+-M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
+-M sim:gold-6138 compare --arm now --arm b:epb=power --workload io-4k --rounds 2 -o published
+report traced
+report published/report.csv
+sim check stinner
+-M sim:ryzen-5750g,boot=amd_pstate=passive trace record -o t.dat -- gitsource --amount 3
+-M sim:i7-2600 trace run -o u.dat -- gitsource --amount 2
+trace report t.dat
+trace diagnose t.dat";
+
+/// Commands without a machine.
+const ALONE: &str = "explain
+explain turbo epp latency
+doctor --list
+sim list
+sim show hybrid-laptop
+quiet bench --as-is --runs 8 -- sleep 0.02
+quiet shifts shifted.csv
+show
+doctor";
+
+fn all() -> Samples {
+    let folder = Tree::new();
+    let mut samples = Samples::default();
+    let rows = (0..40).map(|run| format!("{run},{}\n", if run < 20 { 1000 } else { 1050 } + run % 3));
+    folder.put("shifted.csv", format!("run,time (ms)\n{}", rows.collect::<String>()));
+    for words in ALONE.lines().chain(MEASURE.lines()) {
+        samples.take(folder.path(), words);
+    }
+    #[cfg(feature = "guest")]
+    samples.take(folder.path(), "guest list");
+    for machine in machines() {
+        for words in READ.lines() {
+            samples.take(folder.path(), &format!("-M {} {words}", machine.display()));
+        }
+    }
+    let changed =
+        ["sst-guide", "gold-6138", "ryzen-5750g,boot=amd_pstate=passive", "hybrid-laptop", "tpmi-small"];
+    for (at, name) in changed.iter().enumerate() {
+        let folder = folder.path().join(at.to_string());
+        fs::create_dir(&folder).unwrap();
+        for words in READ.lines().chain(CHANGE.lines()) {
+            samples.take(&folder, &format!("-M sim:{name} {words}"));
+        }
+    }
+    files(&mut samples, folder.path());
+    samples
+}
+
+/// Files below `folder`, and the profiles that flyball comes with.
+fn files(samples: &mut Samples, folder: &Path) {
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let json = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+    for path in found(folder) {
+        match path.file_name().unwrap().to_str().unwrap() {
+            "manifest.json" => samples.add("file-manifest", json(&read(&path))),
+            "published.json" => samples.add("file-published", json(&read(&path))),
+            name if name.starts_with("snapshot-") => samples.add("file-snapshot", json(&read(&path))),
+            "report.json" => samples.add("report", json(&read(&path))),
+            "rounds.jsonl" => {
+                let text = read(&path);
+                text.lines().for_each(|line| samples.add("file-round", json(line)));
+            }
+            // After the checksum of the line.
+            "journal" => read(&path)
+                .lines()
+                .for_each(|line| samples.add("file-journal", json(line.split_once(' ').unwrap().1))),
+            _ => {}
+        }
+    }
+    for path in found(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/profiles")) {
+        let profile: toml::Table = read(&path).parse().unwrap();
+        samples.add("file-profile", serde_json::to_value(profile).unwrap());
+    }
+}
+
+/// The files below a folder.
+fn found(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { found(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn outputs_and_files_fit_their_schemas() {
+    let python = |words: &[&str]| Command::new("python3").args(words).output();
+    if !python(&["-c", "import jsonschema"]).is_ok_and(|ran| ran.status.success()) {
+        skip(1, "validation of outputs against the schemas", "python3 has no jsonschema");
+        return;
+    }
+    let folder = Tree::new();
+    all().write(folder.path());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = here.join("tests/cli/schemas.py");
+    let validate =
+        Command::new("python3").arg(script).arg(here.join("schemas")).arg(folder.path()).output().unwrap();
+    let errors =
+        format!("{}{}", String::from_utf8_lossy(&validate.stdout), String::from_utf8_lossy(&validate.stderr));
+    let unseen = ["guest-cost", if cfg!(feature = "guest") { "" } else { "guest-list" }];
+    let left: Vec<&str> = errors
+        .lines()
+        // What boots kernels is not run here.
+        .filter(|line| !unseen.iter().any(|name| *line == format!("no sample: {name}")))
+        .collect();
+    assert!(left.is_empty(), "{}", left.join("\n"));
+}
+
+#[test]
+fn schema_prints_the_list_and_each_schema() {
+    let list = Ran::of(flyball!().arg("schema"));
+    assert_eq!(list.code, 0);
+    for line in list.out.lines() {
+        let id = line.split(' ').next().unwrap();
+        let printed = Ran::of(flyball!().args(["schema", id])).json();
+        assert_eq!(printed["$id"], format!("flyball:{id}"));
+    }
+    assert_eq!(Ran::of(flyball!().args(["schema", "get"])).json()["$id"], "flyball:get/1");
+    assert_eq!(Ran::of(flyball!().args(["schema", "nothing"])).code, 2);
+}
