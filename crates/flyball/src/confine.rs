@@ -68,7 +68,10 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
             args.files(&mut files);
             true
         }
-        Command::Quiet(args) => args.files(&mut files),
+        Command::Quiet(args) => {
+            let recorded = matches!(machine, Some(MachineArg::Recorded(_)));
+            args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
+        }
         Command::Sim(args) => sim::files(args, &mut files),
         _ => false,
     };

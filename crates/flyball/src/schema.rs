@@ -78,7 +78,7 @@ schemas! {
     VERIFY = "verify" 1,
 
     // Files, not outputs: they say what they are by their names or by fields of their own.
-    FILE_JOURNAL = "file-journal" 2,
+    FILE_JOURNAL = "file-journal" 3,
     FILE_MANIFEST = "file-manifest" 1,
     FILE_PROFILE = "file-profile" 1,
     FILE_PUBLISHED = "file-published" 1,

@@ -1,6 +1,6 @@
 //! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers; and the text of a profile.
 
-use flyball_control::{Access, Knob, KnobName, TABLE, called};
+use flyball_control::{Access, Knob, KnobName, TABLE, called, doctor::CHECKS};
 use serde::Serialize;
 
 use crate::{
@@ -100,7 +100,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
             (Err(error), None) => {
                 let mention: Vec<&Knob> = TABLE.iter().filter(|knob| mentions(knob, word)).collect();
                 if mention.is_empty() {
-                    return Err(Failure::usage(error));
+                    return Err(Failure::usage(elsewhere(word).unwrap_or_else(|| error.to_string())));
                 }
                 // What other tools call by the word comes with what mentions it.
                 let nearest = error.nearest.and_then(|name| Knob::named(name).ok());
@@ -138,15 +138,34 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Whether anything that is said of a knob has the word in it.
-fn mentions(knob: &Knob, word: &str) -> bool {
+/// Where flyball deals with a word that no knob mentions.
+fn elsewhere(word: &str) -> Option<String> {
+    if ["irq", "irqs", "interrupt", "interrupts"].contains(&word.to_lowercase().as_str()) {
+        return Some(format!("'{word}' is not a knob; 'flyball quiet' moves interrupts away from CPUs"));
+    }
+    let checks = CHECKS.iter().copied().flatten();
+    let ids: Vec<&str> = checks
+        .filter(|check| [check.id, check.why, check.looks].iter().any(|text| has(text, word)))
+        .map(|check| check.id)
+        .collect();
+    let checked = || format!("'{word}' is not a knob; 'flyball doctor' checks it: {}", ids.join(", "));
+    (!ids.is_empty()).then(checked)
+}
+
+/// Whether a text has the word in it.
+fn has(text: &str, word: &str) -> bool {
     let word = word.to_lowercase();
     let is_part = |char: char| !char.is_alphanumeric();
     // A few letters are in everything; as a word of their own they mean something.
-    let has = |text: &str| match word.len() {
+    match word.len() {
         0..4 => text.to_lowercase().split(is_part).any(|part| part == word),
         _ => text.to_lowercase().contains(&word),
-    };
+    }
+}
+
+/// Whether anything that is said of a knob has the word in it.
+fn mentions(knob: &Knob, word: &str) -> bool {
+    let has = |text: &str| has(text, word);
     !word.is_empty()
         && (has(knob.name)
             || has(knob.title)

@@ -87,6 +87,11 @@ impl Args {
             _ => false,
         }
     }
+
+    /// Whether it only looks at the machine.
+    pub fn looks(&self) -> bool {
+        matches!(self.action, Some(Action::Status(_))) || (self.action.is_none() && self.dry_run)
+    }
 }
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {

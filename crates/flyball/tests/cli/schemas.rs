@@ -94,7 +94,7 @@ const MEASURE: &str =
     "-M sim:ryzen-5750g,boot=amd_pstate=passive compare --arm now --arm b:governor=performance --rounds 6 \
 --confidence 90 --workload sched-pipe --trace -o traced
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
--M sim:gold-6138 compare --arm now --arm b:epb=power --workload io-4k --rounds 2 -o published
+-M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
 report traced
 report published/report.csv
 sim check stinner
@@ -129,8 +129,7 @@ fn all() -> Samples {
             samples.take(folder.path(), &format!("-M {} {words}", machine.display()));
         }
     }
-    let changed =
-        ["sst-guide", "gold-6138", "ryzen-5750g,boot=amd_pstate=passive", "hybrid-laptop", "tpmi-small"];
+    let changed = ["sst-guide", "ryzen-5750g,boot=amd_pstate=passive", "hybrid-laptop"];
     for (at, name) in changed.iter().enumerate() {
         let folder = folder.path().join(at.to_string());
         fs::create_dir(&folder).unwrap();
