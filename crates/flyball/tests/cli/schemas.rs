@@ -20,23 +20,36 @@ impl Samples {
         self.0.entry(schema.to_owned()).or_default().push(document);
     }
 
-    /// Runs a command; what it prints goes to the schema that it names.
-    fn take(&mut self, folder: &Path, words: &str) {
+    /// Runs a command; what it prints goes to the schema that it names. `false` if it prints nothing.
+    fn take(&mut self, folder: &Path, words: &str) -> bool {
         let words: Vec<&str> = words.split(' ').collect();
         let ran = Ran::of(flyball!().arg("--json").args(&words).current_dir(folder));
         if ran.out.is_empty() {
             // A machine without the feature, which says so on stderr.
             assert!(!ran.err.is_empty() && ran.code != 0, "{words:?} says nothing");
-            return;
+            return false;
         }
         let document = ran.json();
-        let first = document.get(0).unwrap_or(&document);
         if document.as_array().is_some_and(Vec::is_empty) {
-            return;
+            return true;
         }
+        let first = document.get(0).unwrap_or(&document);
         let schema = first["schema"].as_str().unwrap_or_else(|| panic!("{words:?} names no schema: {first}"));
         let name = schema.split('/').next().unwrap_or_default().to_owned();
         self.add(&name, document);
+        true
+    }
+
+    /// Runs commands on a machine; those of Speed Select only if it has that.
+    fn take_all<'a>(&mut self, folder: &Path, machine: &str, commands: impl Iterator<Item = &'a str>) {
+        let mut has_speed_select = true;
+        for words in commands.filter(|words| !words.is_empty()) {
+            if words.starts_with("sst ") && !has_speed_select {
+                continue;
+            }
+            let printed = self.take(folder, &format!("-M {machine} {words}"));
+            has_speed_select &= printed || words != "sst info";
+        }
     }
 
     /// A file for each document, as `schemas.py` reads them.
@@ -120,22 +133,18 @@ fn all() -> Samples {
     let rows = (0..40).map(|run| format!("{run},{}\n", if run < 20 { 1000 } else { 1050 } + run % 3));
     folder.put("shifted.csv", format!("run,time (ms)\n{}", rows.collect::<String>()));
     for words in ALONE.lines().chain(MEASURE.lines()) {
-        samples.take(folder.path(), words);
+        assert!(samples.take(folder.path(), words), "{words}");
     }
     #[cfg(feature = "guest")]
     samples.take(folder.path(), "guest list");
     for machine in machines() {
-        for words in READ.lines() {
-            samples.take(folder.path(), &format!("-M {} {words}", machine.display()));
-        }
+        samples.take_all(folder.path(), &machine.display().to_string(), READ.lines());
     }
     let changed = ["sst-guide", "ryzen-5750g,boot=amd_pstate=passive", "hybrid-laptop"];
     for (at, name) in changed.iter().enumerate() {
         let folder = folder.path().join(at.to_string());
         fs::create_dir(&folder).unwrap();
-        for words in READ.lines().chain(CHANGE.lines()) {
-            samples.take(&folder, &format!("-M sim:{name} {words}"));
-        }
+        samples.take_all(&folder, &format!("sim:{name}"), READ.lines().chain(CHANGE.lines()));
     }
     files(&mut samples, folder.path());
     samples
