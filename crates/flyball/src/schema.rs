@@ -76,6 +76,7 @@ schemas! {
     TRACE_REPORT = "trace-report" 1,
     TRACE_RUN = "trace-run" 1,
     VERIFY = "verify" 1,
+    WHY = "why" 1,
 
     // Files, not outputs: they say what they are by their names or by fields of their own.
     FILE_JOURNAL = "file-journal" 3,

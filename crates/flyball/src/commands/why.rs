@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     paint::{Paint, Style},
-    time,
+    schema, time,
 };
 
 /// Arguments of `why`.
@@ -99,6 +99,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let missing: Vec<String> = layout.missing.iter().map(ToString::to_string).collect();
     let output = context.output.about(&*host);
     output.object(
+        schema::WHY,
         || Answer {
             seconds: args.time.as_secs_f64(),
             cpus: found.iter().map(|one| One { explanation: one, sentence: one.to_string() }).collect(),

@@ -106,6 +106,7 @@ record r.tar.zst";
 const MEASURE: &str =
     "-M sim:ryzen-5750g,boot=amd_pstate=passive compare --arm now --arm b:governor=performance --rounds 6 \
 --confidence 90 --workload sched-pipe --trace -o traced
+-M sim:gold-6138 why --time 1s
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
 -M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
 report traced
