@@ -71,6 +71,8 @@ schemas! {
     SST_RECOMMEND = "sst-recommend" 1,
     SST_TURBO_FREQ = "sst-turbo-freq" 1,
     SST_TURBO_LIMITS = "sst-turbo-limits" 1,
+    TOP = "top" 1,
+    TOP_ALERT = "top-alert" 1,
     TRACE_DIAGNOSE = "trace-diagnose" 1,
     TRACE_RECORD = "trace-record" 1,
     TRACE_REPORT = "trace-report" 1,

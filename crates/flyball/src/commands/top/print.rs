@@ -12,6 +12,7 @@ use crate::{
     exit::Failure,
     output::{self, Reporter},
     paint::{Columns, Paint, Style},
+    schema,
 };
 
 /// Prints moments of one machine.
@@ -58,7 +59,7 @@ impl Printer {
     /// An alert that begins or is over: on stderr, or between the lines of JSON.
     pub fn event(&self, event: &Event) -> Result<(), Failure> {
         match self.form {
-            Form::Json => self.output.json_line(&AlertLine { alert: event }),
+            Form::Json => self.output.json_line(schema::TOP_ALERT, &AlertLine { alert: event }),
             _ => {
                 eprintln!("flyball: {event}");
                 Ok(())
@@ -71,14 +72,15 @@ impl Printer {
             Form::Json => {
                 let why =
                     moment.reasons.iter().map(|reason| reason.as_ref().map(|reason| reason.word.as_str()));
-                self.output.json_line(&Line {
+                let line = Line {
                     time: moment.wall,
                     machine: &self.layout.machine.name,
                     interval: &moment.interval,
                     numbers: self.layout.cpus.iter().map(|cpu| cpu.number).collect(),
                     why: why.collect(),
                     cost: moment.cost,
-                })
+                };
+                self.output.json_line(schema::TOP, &line)
             }
             Form::Csv => {
                 let head = if self.has_head { "" } else { CSV };
