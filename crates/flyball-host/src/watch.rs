@@ -63,7 +63,7 @@ pub struct Watch {
     files: Option<Files>,
     processes: BTreeMap<u32, OwnedFd>,
     pressure: Vec<File>,
-    wake: Option<OwnedFd>,
+    wake: Vec<OwnedFd>,
     asleep: Duration,
 }
 
@@ -141,9 +141,9 @@ impl Watch {
         Ok(self.pressure.len() - 1)
     }
 
-    /// A descriptor that becomes readable when the wait must end.
+    /// A descriptor that does not block and becomes readable when the wait must end.
     pub fn wake_by(&mut self, descriptor: OwnedFd) {
-        self.wake = Some(descriptor);
+        self.wake.push(descriptor);
     }
 
     /// Waits until something is reported, for at most `time`; then the answer is empty.
@@ -155,6 +155,10 @@ impl Watch {
         let mut events = Vec::new();
         let is_ready = |source: Source| ready.contains(&source);
         if is_ready(Source::Wake) {
+            for wake in &self.wake {
+                // Emptied, so that it wakes once; the end of the other side goes on waking.
+                let _ = rustix::io::read(wake, &mut [0; 64]);
+            }
             events.push(Event::Woken);
         }
         // Before the writes: a command says what it is going to set before it does.
@@ -201,7 +205,7 @@ impl Watch {
             polled.push(PollFd::from_borrowed_fd(descriptor, flags));
         };
         let input = PollFlags::IN;
-        if let Some(wake) = &self.wake {
+        for wake in &self.wake {
             add(Source::Wake, wake.as_fd(), input);
         }
         if let Some(files) = &self.files {
@@ -233,6 +237,29 @@ impl Watch {
         let ready = sources.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         Ok(ready.map(|(source, _)| source).collect())
     }
+}
+
+/// Where an attribute is without links, as the kernel reports it: /sys/class leads to /sys/devices.
+pub fn real_path(host: &dyn crate::Host, path: &str) -> String {
+    let mut path = path.to_owned();
+    // A class directory has one link per device, and few attributes lie behind two.
+    for _ in 0..4 {
+        let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+        let link = ends.into_iter().find_map(|end| Some((end, host.link(&path[..end]).ok()?)));
+        let Some((end, target)) = link else { break };
+        let folder = path[..end].rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut parts: Vec<&str> =
+            if target.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
+        for part in target.split('/') {
+            match part {
+                ".." => _ = parts.pop(),
+                "." | "" => {}
+                part => parts.push(part),
+            }
+        }
+        path = format!("{}{}", parts.join("/"), &path[end..]);
+    }
+    path
 }
 
 /// Where a report comes from.
@@ -308,6 +335,7 @@ mod tests {
         drop(lock);
         assert_eq!(watch.wait(None).unwrap(), [Event::File { name: "lock".to_owned() }]);
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
         watch.wake_by(ours.into());
         drop(theirs);
         assert_eq!(watch.wait(None).unwrap(), [Event::Woken]);

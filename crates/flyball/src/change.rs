@@ -125,7 +125,7 @@ fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
 }
 
 /// A line for each setting that was asked for and each value it got; CPUs that got the same value share it.
-fn render_applied(applied: &Applied) -> String {
+pub fn render_applied(applied: &Applied) -> String {
     if applied.made.is_empty() {
         return "already in effect; nothing to change\n".to_owned();
     }

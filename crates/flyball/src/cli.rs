@@ -106,6 +106,9 @@ pub enum Command {
     /// Restore what flyball changed, also after a crash.
     Restore(commands::restore::Args),
 
+    /// Keep settings: notice what changes them, say which process did, and correct it.
+    Hold(commands::hold::Args),
+
     /// Save the current settings as a profile.
     Save(commands::save::Args),
 

@@ -13,6 +13,7 @@ pub mod guest;
 #[cfg(not(feature = "guest"))]
 #[path = "commands/guest_unavailable.rs"]
 pub mod guest;
+pub mod hold;
 pub mod intel_speed_select;
 pub mod man;
 pub mod parse;

@@ -32,6 +32,7 @@ mod quiet_machine;
 mod run_as;
 mod schema;
 mod seeds;
+mod service_manager;
 mod terminal;
 mod time;
 mod tips;
@@ -46,9 +47,9 @@ use flyball_host::{Host, Live, bounds::NotingAllocator};
 use crate::{
     cli::{Cli, ColorWhen, Command},
     commands::{
-        apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
-        man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
-        save, set, show, sim, sst, task, top, trace, tracer_dropin, tune, verify, why,
+        apply, compare, complete, completions, doctor, explain, get, guardian, guest, hold,
+        intel_speed_select, man, parse, plan, profiles as profiles_command, quiet as quiet_command, record,
+        report, restore, run, save, set, show, sim, sst, task, top, trace, tracer_dropin, tune, verify, why,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -205,6 +206,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::run(context, args),
         Command::Why(args) => why::run(context, args),
         Command::Restore(args) => restore::run(context, args),
+        Command::Hold(args) => hold::run(context, args),
         Command::Save(args) => save::run(context, args),
         Command::Compare(args) => compare::run(context, args),
         Command::Tune(args) => tune::run(context, args),

@@ -51,7 +51,8 @@ pub struct Named {
 
 /// Whether an argument is a name and not a file.
 fn is_name(argument: &str) -> bool {
-    argument != "-" && !argument.contains(['/', '=']) && !argument.ends_with(".toml")
+    // /etc/flyball/hold.toml says which profile holds when, and is not one.
+    !matches!(argument, "hold" | "-") && !argument.contains(['/', '=']) && !argument.ends_with(".toml")
 }
 
 /// Where the profile of this name is.

@@ -167,6 +167,15 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// The same lock once more: the machine is ours until both are dropped.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn again(&self) -> io::Result<Lock> {
+        let machine = self.machine.as_ref().map(|lock| lock.again()).transpose()?.map(Box::new);
+        Ok(Lock { file: self.file.try_clone()?, path: self.path.clone(), machine })
+    }
+
     /// Another handle of the same lock, to hand to a child process.
     pub fn share(&self) -> io::Result<File> {
         self.file.try_clone()

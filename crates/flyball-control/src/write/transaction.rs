@@ -23,7 +23,7 @@ use super::{
 };
 pub use super::{
     outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, TransactionError},
-    undo::{Restored, Scope, boot_id, forget, restore},
+    undo::{Restored, Scope, boot_id, forget, restore, restore_locked},
 };
 use crate::{
     Content, Location, Snapshot,

@@ -4,7 +4,7 @@ use flyball_control::{
     Content,
     write::{
         journal::{Contents, Entry, Journal, JournalError, TransactionState},
-        transaction::{self, Restored, Scope},
+        transaction::{self, Restored, Scope, TransactionError},
     },
 };
 
@@ -66,7 +66,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.
-    let restored = transaction::restore(&*host, &state, &change::command_line(), scope)?;
+    let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
+    if scope == Scope::All {
+        // Otherwise the service would set them again.
+        super::hold::release_all_before_restore(&*host, &state)?;
+    }
+    let restored = transaction::restore_locked(&*host, &state, scope)?;
+    drop(lock);
     for note in &restored.notes {
         eprintln!("note: {note}");
     }

@@ -1,0 +1,110 @@
+//! Making a machine as the holds want it, in one transaction: what no hold sets any more is restored, the rest is planned and
+//! written where it differs.
+
+use std::collections::BTreeSet;
+
+use flyball_control::{
+    Location, ReadError, Snapshot,
+    plan::{PlanError, plan, targets},
+    write::{
+        journal::{Journal, JournalError},
+        restore::Restoration,
+        state::{Lock, LockError, StateDir},
+        transaction::{Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, restore_locked},
+    },
+};
+use flyball_host::Host;
+
+use crate::{Effective, Left};
+
+/// What was done.
+#[derive(Debug, Clone, Default)]
+pub struct Brought {
+    /// The settings that were written; `None` where nothing had to be.
+    pub applied: Option<Applied>,
+    /// What was restored, because no hold sets it any more.
+    pub restored: Restoration,
+}
+
+/// Why the machine is not as the holds want it.
+#[derive(Debug, thiserror::Error)]
+pub enum BringError {
+    /// The settings are refused, or cannot be read here. Nothing was written.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    /// The kernel refused a write; what this attempt had written was restored.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl From<JournalError> for BringError {
+    fn from(error: JournalError) -> BringError {
+        BringError::Transaction(error.into())
+    }
+}
+
+impl From<ReadError> for BringError {
+    fn from(error: ReadError) -> BringError {
+        BringError::Plan(error.into())
+    }
+}
+
+/// Brings about what `effective` wants but for the places in `left`. The caller keeps the lock until it has saved the store. `yielded` are places that belong to another writer from now on.
+///
+/// # Errors
+/// See [`BringError`]. A place that could not be restored is not an error: it is named in the answer, and the journal keeps it.
+pub fn bring_about(
+    host: &dyn Host,
+    state: &StateDir,
+    lock: &Lock,
+    command: &str,
+    (effective, left): (&Effective, &[Left]),
+    yielded: &[Location],
+) -> Result<Brought, BringError> {
+    if effective.intent.is_empty() {
+        // The last hold is gone: everything it changed or disturbed is restored, and compared.
+        let restored = restore_locked(host, state, Scope::Holds)?;
+        return Ok(Brought { applied: None, restored: restored.restoration });
+    }
+    let snapshot = Snapshot::for_intent(host, &effective.intent)?;
+    // Places that are left to others too: to restore them would be a write against the other writer.
+    let kept: BTreeSet<Location> =
+        targets(&snapshot, &effective.intent)?.into_iter().map(|target| target.location).collect();
+    let wanted = effective.without(left, snapshot.topology());
+    let differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
+    if !differs && yielded.is_empty() && !has_to_release(host, state, &kept)? {
+        return Ok(Brought::default());
+    }
+    let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
+    let lock = lock
+        .again()
+        .map_err(|error| TransactionError::Lock(LockError::Io { path: state.path().to_owned(), error }))?;
+    let mut transaction = Transaction::begin_holds(host, state, lock, command, &holds)?;
+    transaction.yield_to_others(yielded.to_vec())?;
+    let restored = transaction.release_except(&kept)?;
+    let applied = if wanted.is_empty() {
+        None
+    } else {
+        // Dropped on failure, the transaction restores what it has written.
+        Some(transaction.apply(&wanted, &|| false)?)
+    };
+    transaction.keep_held()?;
+    Ok(Brought { applied, restored })
+}
+
+/// Whether the journal has something of holds that no hold sets any more, or a transaction that was killed.
+fn has_to_release(
+    host: &dyn Host,
+    state: &StateDir,
+    kept: &BTreeSet<Location>,
+) -> Result<bool, JournalError> {
+    let Some(contents) = Journal::load(state)? else { return Ok(false) };
+    if contents.boot != boot_id(host) || contents.interrupted().is_some() {
+        return Ok(true);
+    }
+    let entries = contents.of_holds();
+    Ok(entries.iter().flat_map(|entry| entry.first_old.keys()).any(|location| !kept.contains(location)))
+}

@@ -1,0 +1,191 @@
+//! /etc/flyball/hold.toml: which profile holds when.
+//!
+//! ```toml
+//! [[when]]                      # all that match count; later ones win
+//! profile = "balanced"
+//!
+//! [[when]]
+//! profile = "battery"
+//! power = "battery"
+//! ```
+
+use toml::de::{DeTable, DeValue};
+
+use crate::{Condition, Hold, HoldName, OnDrift};
+
+/// One `[[when]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct When {
+    /// The profile's name.
+    pub profile: String,
+    pub condition: Option<Condition>,
+    pub on_drift: OnDrift,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub when: Vec<When>,
+}
+
+/// Where the file is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {what}")]
+pub struct ConfigError {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub what: String,
+}
+
+/// Holds of a configuration have priorities from this one up, in their order: below those that users add.
+const FIRST_PRIORITY: u32 = 10;
+
+/// Entries of a file, as many as there may be holds.
+const MOST_ENTRIES: usize = 64;
+
+impl Config {
+    /// Reads the file's text; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// The first thing that is wrong. Nothing of a file that is wrong somewhere is used.
+    pub fn parse(bytes: &[u8], file: &str) -> Result<Config, ConfigError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            wrong(file, &String::from_utf8_lossy(&bytes[..error.valid_up_to()]), usize::MAX, "not UTF-8")
+        })?;
+        let table = DeTable::parse(text)
+            .map_err(|error| wrong(file, text, error.span().map_or(0, |span| span.start), error.message()))?;
+        let wrong = |at: usize, what: &str| wrong(file, text, at, what);
+        let mut config = Config::default();
+        for (key, value) in table.get_ref() {
+            let entries = match (key.get_ref().as_ref(), value.get_ref()) {
+                ("when", DeValue::Array(entries)) => entries,
+                ("when", _) => return Err(wrong(key.span().start, "write [[when]], with two brackets")),
+                (other, _) => {
+                    return Err(wrong(
+                        key.span().start,
+                        &format!("'{other}' is not a key here; there is [[when]]"),
+                    ));
+                }
+            };
+            if entries.len() > MOST_ENTRIES {
+                return Err(wrong(key.span().start, &format!("more than {MOST_ENTRIES} entries")));
+            }
+            for entry in entries.iter() {
+                let DeValue::Table(entry_table) = entry.get_ref() else {
+                    return Err(wrong(entry.span().start, "write [[when]], with two brackets"));
+                };
+                let line =
+                    text.as_bytes()[..entry.span().start].iter().filter(|&&byte| byte == b'\n').count() + 1;
+                config.when.push(when(entry_table, entry.span().start, line, &wrong)?);
+            }
+        }
+        Ok(config)
+    }
+
+    /// The hold of the entry number `index`, without its settings.
+    pub fn hold(&self, index: usize, when: &When, since: u64) -> Result<Hold, String> {
+        // The number makes the name unique: a profile may hold for two reasons.
+        let name: HoldName =
+            format!("config-{}:{}", index + 1, when.profile).parse().map_err(|error| format!("{error}"))?;
+        Ok(Hold {
+            name,
+            owner: Hold::CONFIG.to_owned(),
+            priority: FIRST_PRIORITY + index as u32,
+            profile: Some(when.profile.clone()),
+            settings: Vec::new(),
+            condition: when.condition.clone(),
+            end: Default::default(),
+            on_drift: when.on_drift,
+            on_exit: Default::default(),
+            since,
+        })
+    }
+}
+
+fn when(
+    table: &DeTable<'_>,
+    at: usize,
+    line: usize,
+    wrong: &dyn Fn(usize, &str) -> ConfigError,
+) -> Result<When, ConfigError> {
+    let (mut profile, mut condition, mut on_drift) = (None, Condition::default(), OnDrift::default());
+    for (key, value) in table {
+        let (key_at, key) = (key.span().start, key.get_ref().as_ref());
+        let DeValue::String(text) = value.get_ref() else {
+            return Err(wrong(value.span().start, &format!("the value of {key} must be a text in quotes")));
+        };
+        match key {
+            "profile" => profile = Some(text.clone().into_owned()),
+            "on-drift" => {
+                on_drift = match text.as_ref() {
+                    "correct" => OnDrift::Correct,
+                    "report" => OnDrift::Report,
+                    "yield" => OnDrift::Yield,
+                    _ => return Err(wrong(value.span().start, "on-drift is correct, report or yield")),
+                };
+            }
+            key => condition.add(key, text).map_err(|error| {
+                let of_key = matches!(error, crate::ConditionError::Unsupported(_));
+                wrong(if of_key { key_at } else { value.span().start }, &error.to_string())
+            })?,
+        }
+    }
+    let Some(profile) = profile else { return Err(wrong(at, "profile is missing")) };
+    let condition = (condition != Condition::default()).then_some(condition);
+    Ok(When { profile, condition, on_drift, line })
+}
+
+fn wrong(file: &str, text: &str, at: usize, what: &str) -> ConfigError {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    ConfigError { file: file.to_owned(), line, column, what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_in_the_order_of_the_file() {
+        let text = "[[when]]\nprofile = \"balanced\"\n[[when]]\nprofile = \"battery\"\npower = \"battery\"\non-drift = \"report\"\n";
+        let config = Config::parse(text.as_bytes(), "hold.toml").unwrap();
+        assert_eq!(config.when.len(), 2);
+        assert_eq!((config.when[0].condition.clone(), config.when[1].line), (None, 3));
+        assert_eq!(config.when[1].on_drift, OnDrift::Report);
+        let hold = config.hold(1, &config.when[1], 0).unwrap();
+        assert_eq!((hold.name.as_str(), hold.priority), ("config-2:battery", 11));
+        assert!(hold.priority < Hold::PRIORITY);
+    }
+
+    #[test]
+    fn errors_have_line_and_column() {
+        let error = |text: &str| Config::parse(text.as_bytes(), "hold.toml").unwrap_err();
+        let at = |text: &str| (error(text).line, error(text).column);
+        assert_eq!(at("[[when]]\nprofile = \"x\"\nunit = \"a.service\"\n"), (3, 1));
+        assert_eq!(at("[[when]]\nprofile = \"x\"\npower = \"wind\"\n"), (3, 9));
+        assert_eq!(at("[[when]]\nprofile = 3\n"), (2, 11));
+        assert_eq!(at("\n[[when]]\npower = \"ac\"\n").0, 2);
+        assert_eq!(at("[when]\nprofile = \"x\"\n").0, 1);
+        assert_eq!(at("x = 1\n"), (1, 1));
+        assert_eq!(at("[[when]]\nprofile = \"x\n").0, 2);
+        assert!(
+            error("[[when]]\nprofile = \"x\"\ntime = \"9-5\"").to_string().starts_with("hold.toml:3:8: ")
+        );
+        assert!(Config::parse(b"x = \"\xff\"", "hold.toml").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[ -~\n]{0,80}") {
+            let _ = Config::parse(text.as_bytes(), "p");
+            let _ = Config::parse(format!("[[when]]\n{text}").as_bytes(), "p");
+        }
+    }
+}

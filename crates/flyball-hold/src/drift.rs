@@ -1,0 +1,203 @@
+//! Drift: what changed, from what to what, when and by whom, and what was done about it.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use flyball_control::{Id, Location, Setting};
+use flyball_host::{CpuList, watch::Writer};
+use serde::{Deserialize, Serialize};
+
+use crate::HoldName;
+
+/// Corrections of one place in a minute. Two services that correct each other would otherwise never end.
+pub const MOST_CORRECTIONS: usize = 5;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Why something changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A process wrote it: known from the kernel.
+    Written(Writer),
+    /// A process wrote another setting, which resets this one as a rule.
+    After { path: String, by: Writer },
+    /// The machine was asleep.
+    Resume,
+    /// A CPU came or went, or another device.
+    Device(String),
+    /// Nothing was reported: firmware, the kernel itself, or a writer that cannot be seen from here. The programs that run and write
+    /// this knob are a guess.
+    NotSeen { perhaps: Vec<String> },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Written(by) => write!(f, "written by {by}"),
+            Cause::After { path, by } => write!(f, "after {by} wrote {path}"),
+            Cause::Resume => f.write_str("after the machine was asleep"),
+            Cause::Device(path) => write!(f, "after {path} changed"),
+            Cause::NotSeen { perhaps } if perhaps.is_empty() => {
+                f.write_str("by firmware, the kernel or a writer that is not seen from here")
+            }
+            Cause::NotSeen { perhaps } => {
+                write!(f, "by a writer that was not seen; {} runs and writes this knob", perhaps.join(", "))
+            }
+        }
+    }
+}
+
+/// What was done about a drift.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    Corrected,
+    Reported,
+    Yielded,
+    /// It was corrected too often.
+    GaveWay,
+    /// It could not be corrected.
+    Failed(String),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Corrected => f.write_str("corrected"),
+            Action::Reported => f.write_str("reported"),
+            Action::Yielded => f.write_str("yielded"),
+            Action::GaveWay => write!(f, "left after {MOST_CORRECTIONS} corrections in a minute"),
+            Action::Failed(error) => write!(f, "not corrected: {error}"),
+        }
+    }
+}
+
+/// A setting that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drift {
+    /// In seconds since 1970.
+    pub at: u64,
+    pub hold: HoldName,
+    pub knob: Id,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    pub cpus: CpuList,
+    /// In the knob's own terms.
+    pub wanted: String,
+    /// What was found; `None` if it could not be read.
+    pub found: Option<String>,
+    pub cause: Cause,
+    pub action: Action,
+    /// From the kernel's report to the end of the correction, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_us: Option<u64>,
+}
+
+impl Drift {
+    /// Joins another one that differs in its CPUs only.
+    pub(crate) fn join(&mut self, other: &Drift) -> bool {
+        let same = Drift { cpus: self.cpus.clone(), took_us: self.took_us, ..other.clone() } == *self;
+        if same {
+            self.cpus = self.cpus.union(&other.cpus);
+        }
+        same
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Drift { hold, knob, instance, cpus, wanted, found, cause, action, .. } = self;
+        let colon = if instance.is_empty() { "" } else { ":" };
+        let found = found.as_deref().unwrap_or("absent");
+        write!(
+            f,
+            "{knob}{colon}{instance} of CPUs {cpus} changed from {wanted} to {found} {cause}; {action} (hold {hold})"
+        )
+    }
+}
+
+/// Why a place is not set although a hold wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftBecause {
+    /// The hold's policy is to report.
+    Reported,
+    /// The hold's policy is to yield.
+    Yielded,
+    /// It was corrected too often.
+    Contended,
+    /// The kernel makes another value of it.
+    Clamped,
+}
+
+impl fmt::Display for LeftBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LeftBecause::Reported => "reported, not corrected",
+            LeftBecause::Yielded => "left to the other writer",
+            LeftBecause::Contended => "another writer keeps changing it",
+            LeftBecause::Clamped => "the kernel does not take that value",
+        })
+    }
+}
+
+/// A place that is left alone, until the hold is added again or released.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    pub hold: HoldName,
+    pub knob: Id,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    pub cpus: CpuList,
+    pub location: Location,
+    /// What it held then: a drift to another value is a new one.
+    pub found: Option<String>,
+    pub because: LeftBecause,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+impl Left {
+    /// Whether a setting is for this place, among others.
+    pub fn concerns(&self, setting: &Setting) -> bool {
+        let same = |instance: &String| instance.eq_ignore_ascii_case(&self.instance);
+        setting.knob() == self.knob && setting.name.instance.as_ref().is_none_or(same)
+    }
+}
+
+/// How often each place was corrected lately.
+#[derive(Debug, Default)]
+pub(crate) struct Corrections(HashMap<Location, Vec<Duration>>);
+
+impl Corrections {
+    /// Whether a place may be corrected once more now; counts it if so.
+    pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> bool {
+        // Places that are quiet again take no memory.
+        self.0.retain(|_, times| times.last().is_some_and(|last| now.saturating_sub(*last) < MINUTE));
+        let times = self.0.entry(location.clone()).or_default();
+        times.retain(|time| now.saturating_sub(*time) < MINUTE);
+        let allowed = times.len() < MOST_CORRECTIONS;
+        if allowed {
+            times.push(now);
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corrections_are_counted_per_place_and_minute() {
+        let mut corrections = Corrections::default();
+        let (a, b) = (Location::file("/sys/a"), Location::file("/sys/b"));
+        let at = Duration::from_secs;
+        let count = (0..60).filter(|second| corrections.allow(&a, at(*second))).count();
+        assert_eq!(count, MOST_CORRECTIONS);
+        assert!(corrections.allow(&b, at(59)));
+        assert!(corrections.allow(&a, at(60)), "the first one was a minute ago");
+        assert!(corrections.allow(&a, at(500)));
+        assert_eq!(corrections.0.len(), 1, "places that are quiet are forgotten");
+    }
+}

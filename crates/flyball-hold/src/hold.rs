@@ -1,0 +1,182 @@
+//! One hold.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use flyball_control::{Intent, Setting};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::Condition;
+
+/// A hold's name: letters, digits and `-_.:@`, so that it is one word in a shell, a log and a unit's name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldName(String);
+
+/// Why a text is not a hold's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a name of a hold; use 1 to 64 letters, digits and -_.:@, the first a letter or digit")]
+pub struct NameError(String);
+
+impl FromStr for HoldName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<HoldName, NameError> {
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_.:@".contains(character);
+        let starts = text.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if starts && text.len() <= 64 && text.chars().all(is_allowed) {
+            Ok(HoldName(text.to_owned()))
+        } else {
+            Err(NameError(text.to_owned()))
+        }
+    }
+}
+
+impl HoldName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HoldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for HoldName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for HoldName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<HoldName, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What is done if something else changes what a hold sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDrift {
+    /// It is set again, a few times in a minute; then it is left with a warning.
+    #[default]
+    Correct,
+    /// It is reported and left.
+    Report,
+    /// The other writer's value stays, and is what a release leaves.
+    Yield,
+}
+
+/// What becomes of a hold when the service stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnExit {
+    /// Its settings stay: a service that is updated must not change the machine.
+    #[default]
+    Keep,
+    Release,
+}
+
+/// A process that will not be mistaken for a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// In ticks since boot.
+    pub started: u64,
+}
+
+impl ProcessId {
+    /// A process that runs now.
+    pub fn of(pid: u32) -> Option<ProcessId> {
+        Some(ProcessId { pid, started: flyball_host::process::started_at(pid)? })
+    }
+
+    pub fn runs(self) -> bool {
+        ProcessId::of(self.pid) == Some(self)
+    }
+}
+
+/// When a hold ends by itself: at the first of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct End {
+    /// At this time since boot, sleep included: setting the wall clock does not move it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Duration>,
+    /// With this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessId>,
+}
+
+impl End {
+    pub fn has_come(&self, now: Duration) -> bool {
+        self.at.is_some_and(|at| at <= now) || self.process.is_some_and(|process| !process.runs())
+    }
+}
+
+/// Settings that are kept under a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    pub name: HoldName,
+    /// Who asked: `config` for /etc/flyball/hold.toml, else a user.
+    pub owner: String,
+    /// Of two holds of one place the one with the higher number counts; of equal ones the later.
+    pub priority: u32,
+    /// The profile that the settings are from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    pub settings: Vec<Setting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Condition>,
+    #[serde(default)]
+    pub end: End,
+    #[serde(default)]
+    pub on_drift: OnDrift,
+    #[serde(default)]
+    pub on_exit: OnExit,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+}
+
+impl Hold {
+    /// The priority of a hold that names none.
+    pub const PRIORITY: u32 = 100;
+    /// The highest priority.
+    pub const HIGHEST: u32 = 1000;
+    /// The owner of holds of /etc/flyball/hold.toml.
+    pub const CONFIG: &str = "config";
+
+    /// The settings, each with the hold's name in what it is from.
+    pub fn intent(&self) -> Intent {
+        let named = |setting: &Setting| Setting {
+            from: format!("hold {}: {}", self.name, setting.from),
+            ..setting.clone()
+        };
+        Intent { settings: self.settings.iter().map(named).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_word() {
+        for good in ["game", "job-4711", "user@1000.service", "a:b_c.d"] {
+            assert_eq!(good.parse::<HoldName>().unwrap().as_str(), good);
+        }
+        for bad in ["", "-x", "a b", "a/b", "a\nb", "ä", &"x".repeat(65)] {
+            assert!(bad.parse::<HoldName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_end_comes_with_time_or_process() {
+        let at = |seconds| End { at: Some(Duration::from_secs(seconds)), process: None };
+        assert!(at(5).has_come(Duration::from_secs(5)) && !at(5).has_come(Duration::from_secs(4)));
+        assert!(!End::default().has_come(Duration::MAX));
+        let own = ProcessId::of(std::process::id()).unwrap();
+        assert!(!End { at: None, process: Some(own) }.has_come(Duration::ZERO));
+        let other = ProcessId { started: own.started + 1, ..own };
+        assert!(End { at: None, process: Some(other) }.has_come(Duration::ZERO));
+    }
+}

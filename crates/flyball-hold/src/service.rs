@@ -1,0 +1,432 @@
+//! The service: what it does about each report of the kernel. It has no loop and no clock of its own: the caller waits for events and
+//! passes them in with the time, so that a rehearsal and a test play them.
+
+mod correct;
+
+use std::{path::PathBuf, time::Duration};
+
+use flyball_control::{
+    Setting,
+    write::state::{Lock, LockError, StateDir},
+};
+use flyball_host::{
+    Host,
+    watch::{DeviceAction, Event, LocalTime, Writer, local_time, since_boot},
+};
+
+use crate::{
+    BringError, Condition, Config, ConfigError, Drift, Effective, Facts, HoldName, OnExit, ProcessId,
+    ServiceState, Store, StoreError, apply::bring_about, condition::next_edge, drift::Corrections,
+};
+
+/// How often everything is compared although nothing was reported: firmware and the kernel change settings without a word.
+pub const VERIFY_EVERY: Duration = Duration::from_secs(60);
+
+/// Pauses before what could not be done is tried again, in milliseconds: policies that a driver is making, a CPU on its way. After
+/// the last one the regular verify tries.
+const RETRIES: [u64; 4] = [20, 100, 300, 1000];
+
+/// Writes of others that are remembered while another flyball has the machine.
+const MOST_WRITES: usize = 1000;
+
+/// A moment, as a service needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Since boot, sleep included.
+    pub now: Duration,
+    /// Seconds since 1970, for records.
+    pub unix: u64,
+    pub local: LocalTime,
+}
+
+impl Moment {
+    /// Now, on this machine.
+    pub fn here() -> Moment {
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Moment { now: since_boot(), unix: since_1970.map_or(0, |time| time.as_secs()), local: local_time() }
+    }
+}
+
+/// Finds the settings of a profile by its name; an error is the sentence to show.
+pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
+
+/// Something that is worth a line in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Drift(Drift),
+    /// The holds that count now, the strongest last.
+    InForce(Vec<HoldName>),
+    /// A hold has ended by itself.
+    Ended(HoldName),
+    /// The holds cannot be brought about, or the configuration cannot be used.
+    Failed(String),
+    /// Another flyball has the machine; what is to be done is done when it ends.
+    Waiting(String),
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Notice::Drift(drift) => drift.fmt(f),
+            Notice::InForce(holds) if holds.is_empty() => f.write_str("no hold is in force"),
+            Notice::InForce(holds) => {
+                let names: Vec<&str> = holds.iter().map(HoldName::as_str).collect();
+                write!(f, "in force: {}", names.join(", "))
+            }
+            Notice::Ended(hold) => write!(f, "the hold {hold} has ended"),
+            Notice::Failed(error) => f.write_str(error),
+            Notice::Waiting(holder) => write!(f, "waiting: {holder}"),
+        }
+    }
+}
+
+/// The service of one machine.
+pub struct Service<'h> {
+    host: &'h dyn Host,
+    state: StateDir,
+    /// What the file held when it was read or written last.
+    store: Store,
+    effective: Effective,
+    facts: Facts,
+    corrections: Corrections,
+    /// Writes of others since the last time that everything was compared.
+    writes: Vec<(String, Writer)>,
+    /// Whether the machine may not be as `effective` wants it: it was never brought about, or the lock was taken.
+    pending: bool,
+    retry: Option<(usize, Duration)>,
+    next_verify: Duration,
+    next_edge: Option<Duration>,
+    notices: Vec<Notice>,
+}
+
+/// What a batch of events amounts to.
+#[derive(Debug, Default)]
+struct Batch {
+    store: bool,
+    lock: bool,
+    facts: bool,
+    /// Whether everything must be compared.
+    compare: bool,
+    resumed: bool,
+    device: Option<String>,
+}
+
+impl<'h> Service<'h> {
+    /// Takes the holds of this boot over, with those of the configuration instead of the ones that it had before. A configuration or
+    /// profile that is wrong adds no hold at all, and the status says where it is wrong.
+    ///
+    /// # Errors
+    /// Another service runs, or the state directory cannot be used. What the machine refuses is a notice, not an error.
+    pub fn start(
+        host: &'h dyn Host,
+        state: StateDir,
+        lock: Lock,
+        blind: Vec<String>,
+        config: Result<Config, ConfigError>,
+        profiles: Profiles<'_>,
+        moment: Moment,
+    ) -> Result<Service<'h>, StoreError> {
+        let store = Store::load(&state, host)?;
+        let mut service = Service {
+            host,
+            state,
+            store,
+            effective: Effective::default(),
+            facts: Facts::default(),
+            corrections: Corrections::default(),
+            writes: Vec::new(),
+            pending: true,
+            retry: None,
+            next_verify: moment.now + VERIFY_EVERY,
+            next_edge: None,
+            notices: Vec::new(),
+        };
+        service.store.service = ProcessId::of(std::process::id()).map(|process| ServiceState {
+            process,
+            since: moment.unix,
+            blind,
+        });
+        service.configure(config, profiles, moment);
+        service.expire(moment);
+        service.store.save(&service.state)?;
+        service.look(moment);
+        service.renew();
+        service.bring(lock, moment);
+        Ok(service)
+    }
+
+    /// Replaces the configuration's holds.
+    fn configure(&mut self, config: Result<Config, ConfigError>, profiles: Profiles<'_>, moment: Moment) {
+        let made = config.map_err(|error| error.to_string()).and_then(|config| {
+            let holds = config.when.iter().enumerate().map(|(index, when)| {
+                let mut hold = config.hold(index, when, moment.unix)?;
+                hold.settings = profiles(&when.profile)?;
+                Ok::<_, String>(hold)
+            });
+            holds.collect::<Result<Vec<_>, _>>()
+        });
+        let config_holds: Vec<HoldName> = self
+            .store
+            .holds
+            .iter()
+            .filter(|hold| hold.owner == crate::Hold::CONFIG)
+            .map(|hold| hold.name.clone())
+            .collect();
+        for name in config_holds {
+            // It was just found.
+            let _ = self.store.release(&name);
+        }
+        self.store.config_error = None;
+        match made {
+            Ok(holds) => {
+                for hold in holds {
+                    if let Err(error) = self.store.add(hold) {
+                        self.notices.push(Notice::Failed(error.to_string()));
+                    }
+                }
+            }
+            Err(error) => {
+                self.notices.push(Notice::Failed(error.clone()));
+                self.store.config_error = Some(error);
+            }
+        }
+    }
+
+    /// What happened since the last call.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The processes with which holds end, and the programs that conditions name: what to watch.
+    pub fn watched(&self) -> (Vec<u32>, Vec<PathBuf>) {
+        let mut processes: Vec<u32> =
+            self.store.holds.iter().filter_map(|hold| hold.end.process).map(|process| process.pid).collect();
+        // One process of each program is enough: when it ends, the others are looked for.
+        processes.extend(self.facts.running.values().filter_map(|processes| processes.first().copied()));
+        (processes, self.conditions().filter_map(|condition| condition.program.clone()).collect())
+    }
+
+    fn conditions(&self) -> impl Iterator<Item = &Condition> + Clone {
+        self.store.holds.iter().filter_map(|hold| hold.condition.as_ref())
+    }
+
+    /// How long to wait if nothing is reported.
+    pub fn sleep_for(&self, now: Duration) -> Duration {
+        let ends = self.store.holds.iter().filter_map(|hold| hold.end.at);
+        let others = self.retry.map(|(_, at)| at).into_iter().chain(self.next_edge).chain(ends);
+        others.chain([self.next_verify]).min().unwrap_or(now).saturating_sub(now)
+    }
+
+    /// Does what a batch of events and the time ask for.
+    pub fn handle(&mut self, events: Vec<Event>, moment: Moment) {
+        let mut batch = self.sort(events);
+        if batch.store {
+            self.reload();
+        }
+        self.expire(moment);
+        let edge = self.next_edge.is_some_and(|edge| edge <= moment.now);
+        if batch.store || batch.facts || batch.resumed || edge {
+            self.look(moment);
+        }
+        let has_changed = self.renew();
+        let is_late = self.next_verify <= moment.now;
+        let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.pending && batch.lock);
+        if has_changed {
+            self.pending = true;
+        }
+        batch.compare |= is_late || retries || has_changed;
+        if is_late {
+            self.next_verify = moment.now + VERIFY_EVERY;
+        }
+        if !batch.compare {
+            return;
+        }
+        if self.pending && (has_changed || retries || is_late) {
+            match self.lock() {
+                Ok(lock) => self.bring(lock, moment),
+                Err(error) => self.wait(&error),
+            }
+        } else if !self.pending {
+            self.correct(&batch, moment);
+        }
+    }
+
+    fn sort(&mut self, events: Vec<Event>) -> Batch {
+        let mut batch = Batch::default();
+        for event in events {
+            match event {
+                Event::File { name } => match name.as_str() {
+                    Store::NAME => batch.store = true,
+                    "lock" => batch.lock = true,
+                    _ => {}
+                },
+                Event::Written { path, by } => {
+                    if concerns_processors(&path) {
+                        batch.compare = true;
+                        if self.writes.len() < MOST_WRITES {
+                            self.writes.push((path, by));
+                        }
+                    }
+                }
+                Event::Device { action, path } => {
+                    batch.facts |= path.contains("/power_supply/");
+                    // A policy comes and goes with its CPU, an uncore domain with its driver.
+                    if concerns_processors(&path) && action != DeviceAction::Other {
+                        batch.compare = true;
+                        batch.device = Some(path);
+                    }
+                }
+                Event::Resumed { .. } => (batch.resumed, batch.compare) = (true, true),
+                Event::ClockSet | Event::Started { .. } | Event::Ended { .. } | Event::Pressure { .. } => {
+                    batch.facts = true;
+                }
+                Event::Lost => {
+                    (batch.compare, batch.store, batch.facts, batch.lock) = (true, true, true, true)
+                }
+                Event::Woken => {}
+            }
+        }
+        batch
+    }
+
+    fn lock(&self) -> Result<Lock, LockError> {
+        self.state.lock("flyball hold run")
+    }
+
+    fn wait(&mut self, error: &LockError) {
+        if !self.pending {
+            self.notices.push(Notice::Waiting(error.to_string()));
+        }
+        self.pending = true;
+        self.retry = None;
+    }
+
+    /// Takes what a command has written.
+    fn reload(&mut self) {
+        match Store::load(&self.state, self.host) {
+            Ok(mut store) => {
+                // A command knows nothing newer of these.
+                store.service.clone_from(&self.store.service);
+                self.store = store;
+            }
+            Err(error) => self.notices.push(Notice::Failed(error.to_string())),
+        }
+    }
+
+    fn expire(&mut self, moment: Moment) {
+        let ended = self.store.expire(moment.now);
+        if !ended.is_empty() {
+            self.notices.extend(ended.into_iter().map(Notice::Ended));
+            self.pending = true;
+        }
+    }
+
+    fn look(&mut self, moment: Moment) {
+        self.facts = Facts::look(self.host, moment.local, self.conditions());
+        self.next_edge = next_edge(self.conditions(), moment.local).map(|wait| moment.now + wait);
+    }
+
+    /// Computes the overlay; whether it is another one.
+    fn renew(&mut self) -> bool {
+        let effective = Effective::of(&self.store.holds, &self.facts);
+        let has_changed = effective != self.effective;
+        if effective.holds != self.effective.holds {
+            self.notices.push(Notice::InForce(effective.holds.clone()));
+        }
+        self.effective = effective;
+        has_changed
+    }
+
+    /// Brings the overlay about.
+    fn bring(&mut self, lock: Lock, moment: Moment) {
+        // A command may have changed the holds before the lock was free.
+        self.reload();
+        self.expire(moment);
+        self.renew();
+        self.writes.clear();
+        let wanted = (&self.effective, self.store.left.as_slice());
+        let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
+        self.conclude(&result, moment);
+        if let Ok(brought) = &result {
+            let clamped = self.clamped(brought);
+            self.store.left.extend(clamped);
+        }
+        self.save();
+    }
+
+    /// Notes whether the machine is as it should be, and when to try again if it is not.
+    fn conclude(&mut self, result: &Result<crate::Brought, BringError>, moment: Moment) {
+        let failure = match result {
+            Ok(brought) if brought.restored.is_exact() => None,
+            Ok(brought) => Some(brought.restored.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.pending = failure.is_some();
+        self.retry = match (&failure, self.retry) {
+            (None, _) => None,
+            (Some(_), retry) => {
+                let next = retry.map_or(0, |(count, _)| count + 1);
+                RETRIES.get(next).map(|pause| (next, moment.now + Duration::from_millis(*pause)))
+            }
+        };
+        if failure != self.store.failure {
+            self.notices.extend(failure.clone().map(Notice::Failed));
+            self.store.failure = failure;
+        }
+    }
+
+    /// Saves the store. The caller has the lock.
+    fn save(&mut self) {
+        if let Err(error) = self.store.save(&self.state) {
+            self.notices.push(Notice::Failed(error.to_string()));
+        }
+    }
+
+    /// Ends: settings stay, but for holds that are released on exit.
+    ///
+    /// # Errors
+    /// The lock is taken; then everything stays.
+    pub fn stop(mut self, moment: Moment) -> Result<Vec<Notice>, LockError> {
+        let lock = self.lock()?;
+        self.reload();
+        self.store.service = None;
+        let ending: Vec<HoldName> = self
+            .store
+            .holds
+            .iter()
+            .filter(|hold| hold.on_exit == OnExit::Release)
+            .map(|hold| hold.name.clone())
+            .collect();
+        for name in &ending {
+            // It was just found.
+            let _ = self.store.release(name);
+        }
+        self.save();
+        if ending.is_empty() {
+            return Ok(self.notices);
+        }
+        self.renew();
+        let wanted = (&self.effective, self.store.left.as_slice());
+        let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
+        self.conclude(&result, moment);
+        self.save();
+        Ok(self.notices)
+    }
+}
+
+/// Whether a file or device is about processors: settings lie there, and what resets them.
+fn concerns_processors(path: &str) -> bool {
+    const PLACES: [&str; 4] = [
+        "/sys/devices/system/cpu",
+        "/sys/devices/system/node",
+        "/sys/devices/virtual/powercap/",
+        "/sys/firmware/acpi/platform_profile",
+    ];
+    PLACES.iter().any(|place| path.starts_with(place))
+        || path.contains("/powercap/")
+        || path.contains("/platform-profile/")
+}

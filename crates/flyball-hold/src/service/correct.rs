@@ -1,0 +1,272 @@
+//! What is done about drift: corrected, reported or yielded, each with its cause.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Instant,
+};
+
+use flyball_control::{
+    Id, Location, Snapshot,
+    knob::subject::Subject,
+    owners::owners,
+    plan::{Change, PlanError, Target, targets},
+    verify::verify,
+};
+
+use flyball_host::CpuList;
+
+use super::{Batch, Moment, Notice, Service};
+use crate::{
+    Action, BringError, Brought, Cause, Drift, Left, LeftBecause, OnDrift, Store, apply::bring_about,
+};
+
+/// What drifted, and what is to be done about it.
+#[derive(Default)]
+struct Found {
+    drifts: Vec<(Location, Drift)>,
+    left: Vec<Left>,
+    yielded: Vec<Location>,
+    corrects: bool,
+}
+
+/// A place that does not hold what is wanted.
+struct Drifted {
+    knob: Id,
+    instance: String,
+    cpus: CpuList,
+    location: Location,
+    wanted: String,
+    found: Option<String>,
+    from: String,
+}
+
+impl From<Change> for Drifted {
+    fn from(change: Change) -> Drifted {
+        let Change { knob, instance, cpus, location, value, was, old, from, .. } = change;
+        Drifted { knob, instance, cpus, location, wanted: value, found: was.or(old), from }
+    }
+}
+
+impl From<Target> for Drifted {
+    fn from(target: Target) -> Drifted {
+        let Target { knob, instance, cpus, location, value, now, from, .. } = target;
+        Drifted { knob, instance, cpus, location, wanted: value, found: now, from }
+    }
+}
+
+impl Service<'_> {
+    /// Compares everything, and does what the holds say about what drifted.
+    pub(super) fn correct(&mut self, batch: &Batch, moment: Moment) {
+        let start = Instant::now();
+        if self.effective.intent.is_empty() {
+            self.writes.clear();
+            return;
+        }
+        let (changes, known) = match self.compare() {
+            Ok(compared) => compared,
+            // A policy that is being made, a driver that is away: it is tried again soon, and nothing was written.
+            Err(error) => return self.conclude(&Err(BringError::Plan(error)), moment),
+        };
+        let had = self.store.left.len();
+        self.forget_left(&known);
+        let changes = self.with_new_values(changes, &known);
+        if changes.is_empty() {
+            self.writes.clear();
+            if self.store.failure.is_some() {
+                self.conclude(&Ok(Brought::default()), moment);
+            }
+            // Only then the file has changed: a save in each verify would wake everything that watches the directory.
+            if self.store.left.len() != had
+                && let Ok(_lock) = self.lock()
+            {
+                self.save();
+            }
+            return;
+        }
+        // Before the lock: a command that has it is what changed the settings, perhaps; when it ends, they are compared again.
+        let lock = match self.lock() {
+            Ok(lock) => lock,
+            Err(error) => return self.wait(&error),
+        };
+        // Commands change nothing but holds: what was left is known here.
+        if Store::load(&self.state, self.host).is_ok_and(|store| store.holds != self.store.holds) {
+            self.pending = true;
+            return self.bring(lock, moment);
+        }
+        let mut found = self.judge(changes, batch, moment);
+        self.store.left.append(&mut found.left);
+        let result = if found.corrects || !found.yielded.is_empty() {
+            let wanted = (&self.effective, self.store.left.as_slice());
+            bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &found.yielded)
+        } else {
+            Ok(Brought::default())
+        };
+        self.conclude(&result, moment);
+        let took = u64::try_from(start.elapsed().as_micros()).ok();
+        if let Ok(brought) = &result {
+            let clamped = self.clamped(brought);
+            self.store.left.extend(clamped);
+        }
+        let mut joined: Vec<Drift> = Vec::new();
+        for (location, mut drift) in found.drifts {
+            if drift.action == Action::Corrected {
+                drift.took_us = took;
+                if let Err(error) = &result {
+                    drift.action = Action::Failed(error.to_string());
+                } else if let Some(left) = self.store.left.iter().find(|left| left.location == location) {
+                    drift.action = Action::Failed(left.because.to_string());
+                }
+            }
+            if !joined.iter_mut().any(|known| known.join(&drift)) {
+                joined.push(drift);
+            }
+        }
+        self.store.drifts.extend(joined.iter().cloned());
+        self.notices.extend(joined.into_iter().map(Notice::Drift));
+        self.writes.clear();
+        self.save();
+    }
+
+    /// What differs, and what each place that is wanted holds.
+    fn compare(&self) -> Result<(Vec<Drifted>, HashMap<Location, Target>), PlanError> {
+        let snapshot = Snapshot::for_intent(self.host, &self.effective.intent)?;
+        let wanted = self.effective.without(&self.store.left, snapshot.topology());
+        let changes = if wanted.is_empty() { Vec::new() } else { verify(&snapshot, &wanted)?.drifted };
+        let known = targets(&snapshot, &self.effective.intent)?;
+        let known = known.into_iter().map(|target| (target.location.clone(), target)).collect();
+        Ok((changes.into_iter().map(Drifted::from).collect(), known))
+    }
+
+    /// What was left and holds again what is wanted is watched again.
+    fn forget_left(&mut self, known: &HashMap<Location, Target>) {
+        self.store.left.retain(|left| {
+            let target = known.get(&left.location);
+            let is_back = target.is_some_and(|target| target.now.as_deref() == Some(&target.value));
+            !(is_back && matches!(left.because, LeftBecause::Reported | LeftBecause::Contended))
+        });
+    }
+
+    /// Adds what is only reported and holds another value than when it was reported.
+    fn with_new_values(
+        &mut self,
+        mut changes: Vec<Drifted>,
+        known: &HashMap<Location, Target>,
+    ) -> Vec<Drifted> {
+        let mut again = Vec::new();
+        self.store.left.retain(|left| {
+            let target = known.get(&left.location).filter(|target| target.now != left.found);
+            let reported = target.filter(|_| left.because == LeftBecause::Reported);
+            again.extend(reported.cloned());
+            reported.is_none()
+        });
+        changes.extend(again.into_iter().map(Drifted::from));
+        changes
+    }
+
+    fn judge(&mut self, changes: Vec<Drifted>, batch: &Batch, moment: Moment) -> Found {
+        let writers = self.writers();
+        let mut found = Found::default();
+        let mut perhaps: Option<Vec<String>> = None;
+        for change in changes {
+            let Some(name) = self.effective.hold_of(&change.from).cloned() else { continue };
+            let Some(hold) = self.store.holds.iter().find(|hold| hold.name == name) else { continue };
+            let cause = self.cause(&change, &writers, batch, &mut perhaps);
+            // Sleep and hotplug are not another writer, however often they come.
+            let is_contended = !matches!(cause, Cause::Resume | Cause::Device(_));
+            let (action, because) = match hold.on_drift {
+                OnDrift::Report => (Action::Reported, Some(LeftBecause::Reported)),
+                OnDrift::Yield => (Action::Yielded, Some(LeftBecause::Yielded)),
+                OnDrift::Correct if is_contended && !self.corrections.allow(&change.location, moment.now) => {
+                    (Action::GaveWay, Some(LeftBecause::Contended))
+                }
+                OnDrift::Correct => (Action::Corrected, None),
+            };
+            found.corrects |= action == Action::Corrected;
+            if action == Action::Yielded {
+                found.yielded.push(change.location.clone());
+            }
+            found.left.extend(because.map(|because| Left {
+                hold: name.clone(),
+                knob: change.knob,
+                instance: change.instance.clone(),
+                cpus: change.cpus.clone(),
+                location: change.location.clone(),
+                found: change.found.clone(),
+                because,
+                cause: Some(cause.clone()),
+            }));
+            let drift = Drift {
+                at: moment.unix,
+                hold: name,
+                knob: change.knob,
+                instance: change.instance,
+                cpus: change.cpus,
+                wanted: change.wanted,
+                found: change.found,
+                cause,
+                action,
+                took_us: None,
+            };
+            found.drifts.push((change.location, drift));
+        }
+        found
+    }
+
+    /// Who wrote which path last.
+    fn writers(&self) -> BTreeMap<String, flyball_host::watch::Writer> {
+        self.writes.iter().cloned().collect()
+    }
+
+    fn cause(
+        &self,
+        change: &Drifted,
+        writers: &BTreeMap<String, flyball_host::watch::Writer>,
+        batch: &Batch,
+        perhaps: &mut Option<Vec<String>>,
+    ) -> Cause {
+        // Attributes of powercap are linked to; the kernel reports where they are.
+        let real = change.location.path().map(|path| flyball_host::watch::real_path(self.host, path));
+        if let Some(by) = real.and_then(|path| writers.get(&path)) {
+            return Cause::Written(by.clone());
+        }
+        // Another knob that was written: a governor, the driver's mode, a CPU. The last one, since it was nearest in time.
+        let other =
+            self.writes.iter().rev().find(|(path, _)| Subject::of(&Location::file(path.as_str())).is_some());
+        if let Some((path, by)) = other {
+            return Cause::After { path: path.clone(), by: by.clone() };
+        }
+        if batch.resumed {
+            return Cause::Resume;
+        }
+        if let Some(path) = &batch.device {
+            return Cause::Device(path.clone());
+        }
+        let running = perhaps.get_or_insert_with(|| {
+            let owners = owners(self.host).into_iter();
+            owners
+                .filter(|owner| owner.writes.contains(&change.knob))
+                .map(|owner| owner.name.to_owned())
+                .collect()
+        });
+        Cause::NotSeen { perhaps: running.clone() }
+    }
+
+    /// The places where the kernel made another value of what was written: they are not written again and again.
+    pub(super) fn clamped(&self, brought: &Brought) -> Vec<Left> {
+        let made = brought.applied.iter().flat_map(|applied| applied.clamped());
+        let left = made.filter_map(|made| {
+            let change = &made.change;
+            Some(Left {
+                hold: self.effective.hold_of(&change.from)?.clone(),
+                knob: change.knob,
+                instance: change.instance.clone(),
+                cpus: change.cpus.clone(),
+                location: change.location.clone(),
+                found: made.outcome.other().map(str::to_owned),
+                because: LeftBecause::Clamped,
+                cause: None,
+            })
+        });
+        left.collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! What is held: each knob with what is wanted, what is there, the hold that decides, and those that it overrides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flyball_control::{
+    Id, Location, Snapshot,
+    plan::{PlanError, targets},
+    verify::verify,
+};
+use flyball_host::{CpuList, Host};
+use serde::Serialize;
+
+use crate::{Drift, Effective, Facts, Hold, HoldName, LeftBecause, ServiceState, Store};
+
+/// A hold that wants something of a place that another hold decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    pub hold: HoldName,
+    pub wanted: String,
+}
+
+/// A knob that is held on some CPUs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldKnob {
+    pub knob: Id,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    pub cpus: CpuList,
+    pub wanted: String,
+    /// What is there; `None` if it cannot be read.
+    pub found: Option<String>,
+    pub holds: bool,
+    /// The hold that decides.
+    pub hold: HoldName,
+    /// Weaker holds that want something here, the weakest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<Asked>,
+    /// Why it is not set, if it is left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<LeftBecause>,
+}
+
+/// A hold, and whether it counts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HoldStatus {
+    #[serde(flatten)]
+    pub hold: Hold,
+    pub in_force: bool,
+    /// Why it does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    pub service: Option<ServiceState>,
+    pub holds: Vec<HoldStatus>,
+    pub knobs: Vec<HeldKnob>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_error: Option<String>,
+    pub drifts: Vec<Drift>,
+}
+
+impl Status {
+    /// Whether everything that holds want is there.
+    pub fn is_held(&self) -> bool {
+        self.failure.is_none() && self.config_error.is_none() && self.knobs.iter().all(|knob| knob.holds)
+    }
+}
+
+/// Looks at the machine. What keeps the holds from being compared (they contradict each other) is the status's failure.
+pub fn status(host: &dyn Host, store: &Store, facts: &Facts) -> Status {
+    let holds = store.holds.iter().map(|hold| {
+        let because = hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
+        HoldStatus { hold: hold.clone(), in_force: because.is_none(), because }
+    });
+    let effective = Effective::of(&store.holds, facts);
+    let mut status = Status {
+        service: store.running().cloned(),
+        holds: holds.collect(),
+        knobs: Vec::new(),
+        failure: store.failure.clone(),
+        config_error: store.config_error.clone(),
+        drifts: store.drifts.clone(),
+    };
+    if !effective.intent.is_empty() {
+        match knobs(host, store, &effective) {
+            Ok(knobs) => status.knobs = knobs,
+            Err(error) => status.failure = Some(error.to_string()),
+        }
+    }
+    status
+}
+
+fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<HeldKnob>, PlanError> {
+    let snapshot = Snapshot::for_intent(host, &effective.intent)?;
+    let drifted: BTreeSet<Location> =
+        verify(&snapshot, &effective.intent)?.drifted.into_iter().map(|change| change.location).collect();
+    let mut asked: BTreeMap<Location, Vec<Asked>> = BTreeMap::new();
+    for name in &effective.holds {
+        let Some(hold) = store.holds.iter().find(|hold| hold.name == *name) else { continue };
+        // A hold that could not be held alone may be held with the others: then it is missing in this list only.
+        for target in targets(&snapshot, &hold.intent()).unwrap_or_default() {
+            let one = Asked { hold: name.clone(), wanted: target.value };
+            asked.entry(target.location).or_default().push(one);
+        }
+    }
+    let mut knobs: Vec<HeldKnob> = Vec::new();
+    for target in targets(&snapshot, &effective.intent)? {
+        let Some(hold) = effective.hold_of(&target.from) else { continue };
+        let left = store.left.iter().find(|left| left.location == target.location).map(|left| left.because);
+        let mut over = asked.remove(&target.location).unwrap_or_default();
+        over.retain(|asked| asked.hold != *hold);
+        let holds = !drifted.contains(&target.location);
+        let one = HeldKnob {
+            knob: target.knob,
+            // Each CPU has its idle states: the name is the same on all.
+            instance: target.instance,
+            cpus: target.cpus,
+            wanted: target.value,
+            found: target.now,
+            holds,
+            hold: hold.clone(),
+            over,
+            left,
+        };
+        let same = |known: &&mut HeldKnob| HeldKnob { cpus: known.cpus.clone(), ..one.clone() } == **known;
+        match knobs.iter_mut().find(same) {
+            Some(known) => known.cpus = known.cpus.union(&one.cpus),
+            None => knobs.push(one),
+        }
+    }
+    Ok(knobs)
+}

@@ -1,0 +1,189 @@
+//! The holds of this boot, in a file of the state directory: who asked for what, what was left to others, and the last drifts. Who
+//! changes it has the lock of the directory; who reads it needs none, because it is replaced as a whole.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use flyball_control::write::{state::StateDir, transaction::boot_id};
+use flyball_host::Host;
+use serde::{Deserialize, Serialize};
+
+use crate::{Drift, Hold, HoldName, Left};
+
+/// The format that this flyball writes.
+const FORMAT: u32 = 1;
+
+/// Holds at one time. Each change plans all of them.
+pub const MOST_HOLDS: usize = 64;
+
+/// Drifts that are kept.
+const MOST_DRIFTS: usize = 100;
+
+/// Bytes of the file: many times those of the most holds with the largest profiles.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The service, as its commands see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceState {
+    pub process: crate::ProcessId,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// What it cannot notice here, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blind: Vec<String>,
+}
+
+/// What is kept of the holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Store {
+    format: u32,
+    boot: Option<String>,
+    machine: String,
+    /// In the order in which they were added.
+    pub holds: Vec<Hold>,
+    #[serde(default)]
+    pub left: Vec<Left>,
+    /// The last ones, oldest first.
+    #[serde(default)]
+    pub drifts: Vec<Drift>,
+    /// Why the holds are not in force, if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// What is wrong with /etc/flyball/hold.toml.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceState>,
+}
+
+/// Why the store cannot be used, or does not take a hold.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot use {}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{} is not a list of holds ({what}); 'flyball restore' restores what they set, then remove the file", path.display())]
+    Content { path: PathBuf, what: String },
+    #[error("there are {MOST_HOLDS} holds already; release one first")]
+    TooMany,
+    #[error("there is no hold '{0}'")]
+    Unknown(HoldName),
+    #[error("the hold '{0}' is of /etc/flyball/hold.toml; change it there and restart flyball-hold.service")]
+    OfConfig(HoldName),
+}
+
+impl Store {
+    fn path(state: &StateDir) -> PathBuf {
+        state.path().join("holds")
+    }
+
+    /// The name of the file, as a watch of the directory reports it.
+    pub const NAME: &str = "holds";
+
+    /// A store without holds.
+    pub fn empty(host: &dyn Host) -> Store {
+        Store {
+            format: FORMAT,
+            boot: boot_id(host),
+            machine: host.name(),
+            holds: Vec::new(),
+            left: Vec::new(),
+            drifts: Vec::new(),
+            failure: None,
+            config_error: None,
+            service: None,
+        }
+    }
+
+    /// Reads the store. One of an earlier boot is empty: the kernel has forgotten its settings, as the journal has.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a store.
+    pub fn load(state: &StateDir, host: &dyn Host) -> Result<Store, StoreError> {
+        let path = Store::path(state);
+        let io = |error: io::Error| StoreError::Io { path: path.clone(), error };
+        let file = match flyball_files::open_regular(std::fs::File::options().read(true), &path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Store::empty(host)),
+            Err(error) => return Err(io(error)),
+        };
+        let bytes = flyball_files::read_bounded(file, MOST_BYTES).map_err(io)?;
+        let store: Store = serde_json::from_slice(&bytes)
+            .map_err(|error| StoreError::Content { path: path.clone(), what: error.to_string() })?;
+        if store.format > FORMAT {
+            let what = format!("format {}, this flyball knows up to {FORMAT}", store.format);
+            return Err(StoreError::Content { path, what });
+        }
+        if store.machine != host.name() {
+            let what = format!("it belongs to the machine '{}'", store.machine);
+            return Err(StoreError::Content { path, what });
+        }
+        Ok(if store.boot == boot_id(host) { store } else { Store::empty(host) })
+    }
+
+    /// Replaces the file. The caller has the lock.
+    ///
+    /// # Errors
+    /// The file system refused; then the old file is there.
+    pub fn save(&mut self, state: &StateDir) -> Result<(), StoreError> {
+        let excess = self.drifts.len().saturating_sub(MOST_DRIFTS);
+        self.drifts.drain(..excess);
+        let path = Store::path(state);
+        let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        flyball_files::replace(&path, &bytes).map_err(|error| StoreError::Io { path, error })
+    }
+
+    /// Adds a hold; one of the same name is replaced.
+    ///
+    /// # Errors
+    /// There are too many, or the name is one of the configuration's.
+    pub fn add(&mut self, hold: Hold) -> Result<(), StoreError> {
+        let known = self.holds.iter().find(|known| known.name == hold.name);
+        if known.is_some_and(|known| known.owner == Hold::CONFIG && hold.owner != Hold::CONFIG) {
+            return Err(StoreError::OfConfig(hold.name));
+        }
+        if known.is_none() && self.holds.len() >= MOST_HOLDS {
+            return Err(StoreError::TooMany);
+        }
+        self.drop_hold(&hold.name);
+        self.holds.push(hold);
+        Ok(())
+    }
+
+    /// Removes a hold.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn release(&mut self, name: &HoldName) -> Result<Hold, StoreError> {
+        self.drop_hold(name).ok_or_else(|| StoreError::Unknown(name.clone()))
+    }
+
+    /// Removes a hold, and forgets what was left to others because of it.
+    fn drop_hold(&mut self, name: &HoldName) -> Option<Hold> {
+        self.left.retain(|left| left.hold != *name);
+        let at = self.holds.iter().position(|hold| hold.name == *name)?;
+        Some(self.holds.remove(at))
+    }
+
+    /// Removes the holds that have ended.
+    pub fn expire(&mut self, now: Duration) -> Vec<HoldName> {
+        let ended: Vec<HoldName> =
+            self.holds.iter().filter(|hold| hold.end.has_come(now)).map(|hold| hold.name.clone()).collect();
+        for name in &ended {
+            self.drop_hold(name);
+        }
+        ended
+    }
+
+    /// Removes all holds, those of the configuration too.
+    pub fn clear(&mut self) -> usize {
+        let count = self.holds.len();
+        self.holds.clear();
+        self.left.clear();
+        self.failure = None;
+        count
+    }
+
+    /// The service, if it runs.
+    pub fn running(&self) -> Option<&ServiceState> {
+        self.service.as_ref().filter(|service| service.process.runs())
+    }
+}

@@ -1,0 +1,246 @@
+//! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and `status` look, `run` is the service.
+
+mod add;
+mod run;
+mod show;
+
+use flyball_control::write::{
+    state::{Lock, StateDir},
+    transaction::TransactionError,
+};
+use flyball_hold::{
+    BringError, Brought, Effective, Facts, Hold, HoldName, Left, Moment, Store, StoreError, bring_about,
+};
+use flyball_host::{Host, Live, watch::since_boot};
+
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    output::Reporter,
+};
+
+/// Arguments of `hold`.
+#[derive(Debug, clap::Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+A hold keeps settings under a name. Of two holds that set the same place the one with the higher priority counts, of equal ones the \
+later. When a hold is released, the next one counts; after the last one everything is as it was before the first.
+
+'flyball hold run' (flyball-hold.service) notices changes when they happen, says which process made them, and corrects them at most \
+5 times in a minute per place. Without it settings are set once and not watched.
+
+Examples:
+  flyball hold add steady latency
+  flyball hold add game governor=performance -c 0-7 --priority 200 --while-pid 4711
+  flyball hold add night powersave --when time=22:00-06:00 --on-drift report
+  flyball hold status --why
+  flyball hold release game
+  flyball hold release --all        everything is as it was before the first hold
+
+Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
+this knob, 5 status: a setting does not hold, 6 another flyball holds the machine, 7 the kernel clamped a value."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Add a hold, or replace the one of that name.
+    Add(add::Args),
+    /// Release holds; what no other hold sets is restored.
+    Release(ReleaseArgs),
+    /// List the holds.
+    List,
+    /// Show what is held, what is there, and what changed it last.
+    Status(show::StatusArgs),
+    /// Run the service in the foreground.
+    Run(run::Args),
+}
+
+/// Arguments of `release`.
+#[derive(Debug, clap::Args)]
+struct ReleaseArgs {
+    /// The hold.
+    #[arg(required_unless_present = "all", value_name = "NAME")]
+    name: Vec<HoldName>,
+
+    /// All holds, those of the configuration too, until the service starts again.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    match &args.command {
+        Command::Add(args) => add::run(context, args),
+        Command::Release(args) => release(context, args),
+        Command::List => show::list(context),
+        Command::Status(args) => show::status(context, args),
+        Command::Run(args) => run::run(context, args),
+    }
+}
+
+/// The machine's holds, with the lock.
+struct Session<'h> {
+    host: &'h dyn Host,
+    state: StateDir,
+    lock: Lock,
+    store: Store,
+}
+
+impl<'h> Session<'h> {
+    fn open(context: &Context, host: &'h dyn Host) -> Result<Session<'h>, Failure> {
+        change::must_be_writable(host)?;
+        let state = context.state()?;
+        let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
+        let mut store = Store::load(&state, host)?;
+        store.expire(moment(host).now);
+        Ok(Session { host, state, lock, store })
+    }
+
+    /// Makes the machine as `holds` want it; the store is saved first, so that a command that is killed is continued by the service
+    /// or the next command. If the machine refuses, the holds are as before.
+    fn commit(
+        mut self,
+        change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+    ) -> Result<Brought, Failure> {
+        let before = self.store.clone();
+        change(&mut self.store)?;
+        let facts = facts(self.host, &self.store);
+        let effective = Effective::of(&self.store.holds, &facts);
+        self.store.save(&self.state)?;
+        let bring = |effective: &Effective, left: &[Left]| {
+            bring_about(self.host, &self.state, &self.lock, &change::command_line(), (effective, left), &[])
+        };
+        match bring(&effective, &self.store.left) {
+            Ok(brought) => {
+                // The service takes its last failure back by itself; without one this command does.
+                if self.store.failure.take().is_some() {
+                    self.store.save(&self.state)?;
+                }
+                Ok(brought)
+            }
+            Err(error) => {
+                self.store = before;
+                self.store.save(&self.state)?;
+                let effective = Effective::of(&self.store.holds, &facts);
+                // What the old holds set is in effect, unless the failed attempt had restored some of it.
+                let _ = bring(&effective, &self.store.left);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Now, by the clock that ends of holds are measured with: the machine's own if it is simulated.
+fn moment(host: &dyn Host) -> Moment {
+    let now = if host.software().is_some() { host.now() } else { since_boot() };
+    Moment { now, ..Moment::here() }
+}
+
+fn facts(host: &dyn Host, store: &Store) -> Facts {
+    let conditions = store.holds.iter().filter_map(|hold| hold.condition.as_ref());
+    Facts::look(host, moment(host).local, conditions)
+}
+
+/// Says so where nothing watches what was just set.
+fn note_without_service(store: &Store, host: &dyn Host) {
+    if store.running().is_none() && !store.holds.is_empty() {
+        let how = if host.name() == Live::NAME {
+            "; systemctl start flyball-hold.service, or flyball hold run"
+        } else {
+            ""
+        };
+        eprintln!(
+            "note: the service does not run: settings are not watched, and conditions and ends are not followed{how}"
+        );
+    }
+}
+
+fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let session = Session::open(context, &*host)?;
+    let mut released: Vec<Hold> = Vec::new();
+    let brought = session.commit(|store| {
+        if args.all {
+            released.clone_from(&store.holds);
+            store.clear();
+            return Ok(());
+        }
+        for name in &args.name {
+            if store.holds.iter().any(|hold| hold.name == *name && hold.owner == Hold::CONFIG) {
+                return Err(StoreError::OfConfig(name.clone()));
+            }
+            released.push(store.release(name)?);
+        }
+        Ok(())
+    })?;
+    let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
+    let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied});
+    context.output.about(&*host).object(data, || {
+        let heading = if names.is_empty() {
+            "no holds\n".to_owned()
+        } else {
+            format!("released: {}\n", names.join(", "))
+        };
+        format!("{heading}{}{}", restored_text(&brought), applied_text(&brought))
+    })?;
+    Ok(exit_of(&brought))
+}
+
+fn restored_text(brought: &Brought) -> String {
+    let restored = &brought.restored;
+    if restored.remembered == 0 && restored.is_exact() { String::new() } else { format!("{restored}\n") }
+}
+
+fn applied_text(brought: &Brought) -> String {
+    let made = brought.applied.as_ref().filter(|applied| !applied.made.is_empty());
+    made.map(change::render_applied).unwrap_or_default()
+}
+
+fn exit_of(brought: &Brought) -> Exit {
+    if !brought.restored.is_exact() {
+        return Exit::HalfDone;
+    }
+    let clamped = brought.applied.as_ref().is_some_and(|applied| applied.clamped().next().is_some());
+    if clamped { Exit::Clamped } else { Exit::Done }
+}
+
+/// Releases every hold because everything is going to be restored. The caller has the lock.
+pub fn release_all_before_restore(host: &dyn Host, state: &StateDir) -> Result<(), Failure> {
+    let mut store = Store::load(state, host)?;
+    let count = store.clear();
+    if count > 0 {
+        store.save(state)?;
+        eprintln!("note: {count} hold{} released", if count == 1 { " was" } else { "s were" });
+    }
+    Ok(())
+}
+
+/// The reporter for data about the machine.
+fn reporter(context: &Context, host: &dyn Host) -> Reporter {
+    context.output.about(host)
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        match error {
+            StoreError::Io { .. } | StoreError::Content { .. } => Failure::failed(error),
+            StoreError::TooMany | StoreError::Unknown(_) | StoreError::OfConfig(_) => Failure::usage(error),
+        }
+    }
+}
+
+impl From<BringError> for Failure {
+    fn from(error: BringError) -> Failure {
+        match error {
+            BringError::Plan(error) => error.into(),
+            BringError::Transaction(error) => error.into(),
+            BringError::Apply(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `flyball hold add`.
+
+use std::time::Duration;
+
+use flyball_control::{Snapshot, plan::plan};
+use flyball_hold::{Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store};
+use flyball_host::{Host, User};
+
+use super::{Session, applied_text, exit_of, facts, moment, note_without_service, reporter, restored_text};
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    profiles,
+    time::{duration, seconds_since_1970},
+};
+
+/// Arguments of `add`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The hold's name: letters, digits and -_.:@.
+    #[arg(value_name = "NAME")]
+    name: HoldName,
+
+    #[command(flatten)]
+    wanted: change::SettingArgs,
+
+    /// Of two holds of one place the one with the higher number counts; those of hold.toml have 10 to 73.
+    #[arg(long, value_name = "N", default_value_t = Hold::PRIORITY, value_parser = clap::value_parser!(u32).range(..=i64::from(Hold::HIGHEST)))]
+    priority: u32,
+
+    /// Release it after this time: 90s, 5min, 2h.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+
+    /// Release it when this process ends.
+    #[arg(long, value_name = "PID")]
+    while_pid: Option<u32>,
+
+    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path. May be repeated.
+    #[arg(long = "when", value_name = "KEY=VALUE")]
+    when: Vec<String>,
+
+    /// If something else changes a setting: correct (set it again), report (leave it), or yield (leave it, also at release).
+    #[arg(long, value_name = "POLICY", default_value = "correct")]
+    on_drift: DriftPolicy,
+
+    /// When the service stops: keep or release.
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    on_exit: ExitPolicy,
+
+    /// Print every write with its reason; write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum DriftPolicy {
+    Correct,
+    Report,
+    Yield,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ExitPolicy {
+    Keep,
+    Release,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    // Before the machine is opened: a mistake of the user's is one whatever the machine is.
+    let settings = args.wanted.intent()?.settings;
+    let mut condition = Condition::default();
+    for part in &args.when {
+        let (key, value) = part.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("'{part}' is not a condition; write KEY=VALUE, for example power=battery"))
+        })?;
+        condition.add(key, value).map_err(Failure::usage)?;
+    }
+    let process = args
+        .while_pid
+        .map(|pid| ProcessId::of(pid).ok_or_else(|| Failure::usage(format!("there is no process {pid}"))));
+    let process = process.transpose()?;
+    let host = context.open()?;
+    let end = End { at: args.time.map(|time| moment(&*host).now + time), process };
+    let hold = Hold {
+        name: args.name.clone(),
+        owner: owner(),
+        priority: args.priority,
+        profile: args.wanted.wanted.iter().find(|word| profiles::find(word).is_some()).cloned(),
+        settings,
+        condition: (condition != Condition::default()).then_some(condition),
+        end,
+        on_drift: match args.on_drift {
+            DriftPolicy::Correct => OnDrift::Correct,
+            DriftPolicy::Report => OnDrift::Report,
+            DriftPolicy::Yield => OnDrift::Yield,
+        },
+        on_exit: match args.on_exit {
+            ExitPolicy::Keep => OnExit::Keep,
+            ExitPolicy::Release => OnExit::Release,
+        },
+        since: seconds_since_1970(),
+    };
+    if args.dry_run {
+        return dry_run(context, &*host, hold);
+    }
+    // A condition that is not met now must not hide a setting that the machine refuses.
+    let snapshot = Snapshot::for_intent(&*host, &hold.intent())?;
+    plan(&snapshot, &hold.intent())?;
+    let session = Session::open(context, &*host)?;
+    let state = session.state.clone();
+    let brought = session.commit(|store| store.add(hold.clone()))?;
+    let store = Store::load(&state, &*host)?;
+    let facts = facts(&*host, &store);
+    let unmet = hold.condition.as_ref().and_then(|condition| condition.unmet(&facts));
+    for note in brought.applied.iter().flat_map(|applied| &applied.notes) {
+        eprintln!("note: {note}");
+    }
+    note_without_service(&store, &*host);
+    let data = || {
+        let in_force = unmet.is_none();
+        serde_json::json!({"hold": hold, "in_force": in_force, "because": unmet, "applied": brought.applied,
+                           "restoration": brought.restored})
+    };
+    reporter(context, &*host).object(data, || {
+        let waits = unmet.as_ref().map(|why| format!("; it does not count now: {why}")).unwrap_or_default();
+        let changed = restored_text(&brought) + &applied_text(&brought);
+        let nothing = if changed.is_empty() && unmet.is_none() { "; nothing to change" } else { "" };
+        format!("held: {}{waits}{nothing}\n{changed}", hold.name)
+    })?;
+    Ok(exit_of(&brought))
+}
+
+/// Prints what adding the hold would write.
+fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failure> {
+    let mut store = Store::load(&context.state()?, host)?;
+    store.expire(moment(host).now);
+    store.add(hold)?;
+    let effective = Effective::of(&store.holds, &facts(host, &store));
+    let snapshot = Snapshot::for_intent(host, &effective.intent)?;
+    let wanted = effective.without(&store.left, snapshot.topology());
+    change::print_plan(&reporter(context, host), &plan(&snapshot, &wanted)?, false)?;
+    Ok(Exit::Done)
+}
+
+/// Who adds it: the user who called sudo, or the user's number.
+fn owner() -> String {
+    let caller = User::of_sudo().ok().flatten().map(|user| user.name);
+    caller.unwrap_or_else(|| match flyball_host::process::user() {
+        0 => "root".to_owned(),
+        user => format!("user {user}"),
+    })
+}

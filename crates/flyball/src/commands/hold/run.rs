@@ -1,0 +1,195 @@
+//! `flyball hold run`: the service. It waits for the kernel's reports and passes them to `flyball_hold::Service`.
+
+use std::{
+    collections::BTreeSet,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use flyball_control::{Setting, write::transaction::TransactionError};
+use flyball_hold::{Config, ConfigError, Moment, Notice, Service, Store};
+use flyball_host::watch::Watch;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    machine::MachineArg,
+    output, process, profiles,
+    service_manager::notify,
+};
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which profile holds when [default: /etc/flyball/hold.toml, if it exists].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Where the configuration is.
+const CONFIG: &str = "/etc/flyball/hold.toml";
+
+/// Bytes of a configuration: many times those of one with the most entries.
+const MOST_CONFIG: u64 = 1 << 20;
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let root = match &context.machine {
+        MachineArg::Live => PathBuf::from("/"),
+        MachineArg::Tree(root) => root
+            .canonicalize()
+            .map_err(|error| Failure::usage(format!("cannot use {}: {error}", root.display())))?,
+        other => {
+            return Err(Failure::usage(format!(
+                "'{other}' has no kernel that reports changes: the service runs on this machine, and in a guest"
+            )));
+        }
+    };
+    let host = context.open()?;
+    let state = context.state()?;
+    let stopped = process::flag_on(&[SIGTERM, SIGINT])?;
+    let reloads = process::flag_on(&[SIGHUP])?;
+    let mut watch = Watch::new();
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
+        wake_on(signal, &mut watch)?;
+    }
+    loop {
+        let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
+        if let Some(other) =
+            Store::load(&state, &*host)?.running().filter(|other| !is_this(other.process.pid))
+        {
+            let message = format!("the service runs already (pid {})", other.process.pid);
+            return Err(Failure::new(Exit::Locked, message));
+        }
+        // Before the first write, so that no change is missed.
+        let blind = subscribe(&mut watch, &root, state.path());
+        let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
+        let mut service =
+            Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
+        drop_old_news(&mut watch);
+        report(&mut service)?;
+        notify("READY=1");
+        serve(&mut service, &mut watch, &|| {
+            stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
+        })?;
+        if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
+            notify("STOPPING=1");
+            // Another command has the machine: then everything stays as it is.
+            match service.stop(Moment::here()) {
+                Ok(notices) => notices.iter().try_for_each(output::line)?,
+                Err(error) => eprintln!("flyball: {error}"),
+            }
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+fn is_this(pid: u32) -> bool {
+    pid == std::process::id()
+}
+
+fn wake_on(signal: i32, watch: &mut Watch) -> Result<(), Failure> {
+    let fail = |error: std::io::Error| Failure::failed(format!("cannot catch signal {signal}: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(fail)?;
+    ours.set_nonblocking(true).map_err(fail)?;
+    signal_hook::low_level::pipe::register(signal, theirs).map_err(fail)?;
+    watch.wake_by(ours.into());
+    Ok(())
+}
+
+/// Subscribes to everything that the kernel reports; what it does not report here is named.
+fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
+    let mut blind = Vec::new();
+    let mut try_to = |what: &str, result: std::io::Result<()>| {
+        if let Err(error) = result {
+            blind.push(format!("{what} ({error})"));
+        }
+    };
+    try_to("writes of other programs, and which program it was", watch.writes_below(root));
+    try_to("CPUs and power supplies that come and go", watch.devices());
+    try_to("sleep and the clock", watch.clock());
+    try_to("commands that change holds", watch.files(state));
+    for blind in &blind {
+        eprintln!("note: not noticed, but for a comparison every minute: {blind}");
+    }
+    blind
+}
+
+/// What was reported while the service started was about its own start, or is compared now.
+fn drop_old_news(watch: &mut Watch) {
+    let _ = watch.wait(Some(std::time::Duration::ZERO));
+}
+
+fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Config, ConfigError>, Failure> {
+    let fixed = Path::new(CONFIG);
+    let path = match path {
+        Some(path) => path,
+        None if live && fixed.exists() => fixed,
+        None => return Ok(Ok(Config::default())),
+    };
+    let fail = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(fail)?;
+    let bytes = flyball_files::read_bounded(file, MOST_CONFIG).map_err(fail)?;
+    Ok(Config::parse(&bytes, &path.display().to_string()))
+}
+
+fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
+    profiles::read(name).map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
+}
+
+fn report(service: &mut Service<'_>) -> Result<(), Failure> {
+    for notice in service.notices() {
+        output::line(&notice)?;
+        if let Notice::InForce(_) = notice {
+            notify(&format!("STATUS={notice}"));
+        }
+    }
+    Ok(())
+}
+
+fn serve(service: &mut Service<'_>, watch: &mut Watch, ends: &dyn Fn() -> bool) -> Result<(), Failure> {
+    let (mut processes, mut programs) = (BTreeSet::new(), BTreeSet::new());
+    while !ends() {
+        follow(service, watch, &mut processes, &mut programs);
+        let wait = service.sleep_for(Moment::here().now);
+        let events = watch
+            .wait(Some(wait))
+            .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;
+        for event in &events {
+            if let flyball_host::watch::Event::Ended { pid } = event {
+                processes.remove(pid);
+            }
+        }
+        notify("WATCHDOG=1");
+        service.handle(events, Moment::here());
+        report(service)?;
+    }
+    Ok(())
+}
+
+/// Watches the processes and programs that holds name, once each.
+fn follow(
+    service: &Service<'_>,
+    watch: &mut Watch,
+    processes: &mut BTreeSet<u32>,
+    programs: &mut BTreeSet<PathBuf>,
+) {
+    let (wanted, named) = service.watched();
+    for pid in wanted {
+        // One that has ended in between is found at the next event, or by the comparison every minute.
+        if !processes.contains(&pid) && watch.process(pid).is_ok() {
+            processes.insert(pid);
+        }
+    }
+    for program in named {
+        if !programs.contains(&program) {
+            if let Err(error) = watch.program(&program) {
+                eprintln!("note: starts of {} are not noticed: {error}", program.display());
+            }
+            programs.insert(program);
+        }
+    }
+}
