@@ -15,7 +15,7 @@ use flyball_control::{
 };
 use flyball_host::Host;
 
-use crate::{Effective, Left};
+use crate::{Effective, Left, LeftBecause};
 
 /// What was done.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,27 @@ pub struct Brought {
     pub applied: Option<Applied>,
     /// What was restored, because no hold sets it any more.
     pub restored: Restoration,
+}
+
+impl Brought {
+    /// The places where the kernel made another value of what was written: they are not written again and again.
+    pub fn clamped(&self, effective: &Effective) -> Vec<Left> {
+        let made = self.applied.iter().flat_map(Applied::clamped);
+        let left = made.filter_map(|made| {
+            let change = &made.change;
+            Some(Left {
+                hold: effective.hold_of(&change.from)?.clone(),
+                knob: change.knob,
+                instance: change.instance.clone(),
+                cpus: change.cpus.clone(),
+                location: change.location.clone(),
+                found: made.outcome.other().map(str::to_owned),
+                because: LeftBecause::Clamped,
+                cause: None,
+            })
+        });
+        left.collect()
+    }
 }
 
 /// Why the machine is not as the holds want it.
@@ -71,11 +92,17 @@ pub fn bring_about(
     }
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     // Places that are left to others too: to restore them would be a write against the other writer.
-    let kept: BTreeSet<Location> =
-        targets(&snapshot, &effective.intent)?.into_iter().map(|target| target.location).collect();
+    let targets = targets(&snapshot, &effective.intent)?;
+    // What belongs to another writer is not remembered again.
+    let remembered: BTreeSet<Location> = targets
+        .iter()
+        .filter(|target| target.now.is_some() && !is_yielded(&target.location, left))
+        .map(|target| target.location.clone())
+        .collect();
+    let kept: BTreeSet<Location> = targets.into_iter().map(|target| target.location).collect();
     let wanted = effective.without(left, snapshot.topology());
     let differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
-    if !differs && yielded.is_empty() && !has_to_release(host, state, &kept)? {
+    if !differs && yielded.is_empty() && !needs_journal(host, state, &kept, &remembered)? {
         return Ok(Brought::default());
     }
     let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
@@ -85,6 +112,7 @@ pub fn bring_about(
     let mut transaction = Transaction::begin_holds(host, state, lock, command, &holds)?;
     transaction.yield_to_others(yielded.to_vec())?;
     let restored = transaction.release_except(&kept)?;
+    transaction.remember_kept(&remembered)?;
     let applied = if wanted.is_empty() {
         None
     } else {
@@ -95,16 +123,24 @@ pub fn bring_about(
     Ok(Brought { applied, restored })
 }
 
-/// Whether the journal has something of holds that no hold sets any more, or a transaction that was killed.
-fn has_to_release(
+fn is_yielded(location: &Location, left: &[Left]) -> bool {
+    left.iter().any(|left| left.because == LeftBecause::Yielded && left.location == *location)
+}
+
+/// Whether the journal has something of holds that no hold sets any more, lacks something that one wants, or has a transaction that
+/// was killed.
+fn needs_journal(
     host: &dyn Host,
     state: &StateDir,
     kept: &BTreeSet<Location>,
+    wanted: &BTreeSet<Location>,
 ) -> Result<bool, JournalError> {
-    let Some(contents) = Journal::load(state)? else { return Ok(false) };
+    let Some(contents) = Journal::load(state)? else { return Ok(!wanted.is_empty()) };
     if contents.boot != boot_id(host) || contents.interrupted().is_some() {
         return Ok(true);
     }
     let entries = contents.of_holds();
-    Ok(entries.iter().flat_map(|entry| entry.first_old.keys()).any(|location| !kept.contains(location)))
+    let known: BTreeSet<&Location> = entries.iter().flat_map(|entry| entry.first_old.keys()).collect();
+    Ok(known.iter().any(|location| !kept.contains(location))
+        || wanted.iter().any(|location| !known.contains(location)))
 }

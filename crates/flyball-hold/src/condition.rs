@@ -1,6 +1,11 @@
 //! Conditions of holds: the power supply, the time of the day, a running program.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    time::Duration,
+};
 
 use flyball_host::{Host, watch::LocalTime};
 use serde::{Deserialize, Serialize};
@@ -163,7 +168,7 @@ pub struct Facts {
     /// Since midnight.
     pub minutes: u32,
     /// The watched programs that run, each with its processes.
-    pub running: std::collections::BTreeMap<PathBuf, BTreeSet<u32>>,
+    pub running: BTreeMap<PathBuf, BTreeSet<u32>>,
 }
 
 impl Facts {
@@ -176,7 +181,7 @@ impl Facts {
         let needs_power = conditions.clone().any(|condition| condition.power.is_some());
         let programs: BTreeSet<&PathBuf> =
             conditions.filter_map(|condition| condition.program.as_ref()).collect();
-        let mut facts = Facts { power: None, minutes: now.minutes, running: Default::default() };
+        let mut facts = Facts { power: None, minutes: now.minutes, running: BTreeMap::new() };
         if needs_power {
             facts.power = power(host);
         }

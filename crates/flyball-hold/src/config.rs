@@ -11,7 +11,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{Condition, Hold, HoldName, OnDrift};
+use crate::{Condition, End, Hold, HoldName, OnDrift, OnExit};
 
 /// One `[[when]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ impl Config {
             if entries.len() > MOST_ENTRIES {
                 return Err(wrong(key.span().start, &format!("more than {MOST_ENTRIES} entries")));
             }
-            for entry in entries.iter() {
+            for entry in entries {
                 let DeValue::Table(entry_table) = entry.get_ref() else {
                     return Err(wrong(entry.span().start, "write [[when]], with two brackets"));
                 };
@@ -87,9 +87,12 @@ impl Config {
 
     /// The hold of the entry number `index`, without its settings.
     pub fn hold(&self, index: usize, when: &When, since: u64) -> Result<Hold, String> {
+        // A profile may be a file.
+        let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        let profile: String = when.profile.chars().map(allowed).take(40).collect();
         // The number makes the name unique: a profile may hold for two reasons.
         let name: HoldName =
-            format!("config-{}:{}", index + 1, when.profile).parse().map_err(|error| format!("{error}"))?;
+            format!("config-{}:{profile}", index + 1).parse().map_err(|error| format!("{error}"))?;
         Ok(Hold {
             name,
             owner: Hold::CONFIG.to_owned(),
@@ -97,9 +100,9 @@ impl Config {
             profile: Some(when.profile.clone()),
             settings: Vec::new(),
             condition: when.condition.clone(),
-            end: Default::default(),
+            end: End::default(),
             on_drift: when.on_drift,
-            on_exit: Default::default(),
+            on_exit: OnExit::default(),
             since,
         })
     }

@@ -7,6 +7,7 @@
 //! process caused it.
 
 mod apply;
+mod change;
 mod condition;
 mod config;
 mod drift;
@@ -18,6 +19,7 @@ mod store;
 
 pub use self::{
     apply::{BringError, Brought, bring_about},
+    change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts},
     config::{Config, ConfigError},
     drift::{Action, Cause, Drift, Left, LeftBecause, MOST_CORRECTIONS},

@@ -53,7 +53,7 @@ pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
 /// Something that is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    Drift(Drift),
+    Drift(Box<Drift>),
     /// The holds that count now, the strongest last.
     InForce(Vec<HoldName>),
     /// A hold has ended by itself.
@@ -91,8 +91,10 @@ pub struct Service<'h> {
     corrections: Corrections,
     /// Writes of others since the last time that everything was compared.
     writes: Vec<(String, Writer)>,
-    /// Whether the machine may not be as `effective` wants it: it was never brought about, or the lock was taken.
+    /// Whether the overlay is to be brought about: it is another one, or the last attempt failed.
     pending: bool,
+    /// Whether another flyball had the lock when it was needed.
+    waits: bool,
     retry: Option<(usize, Duration)>,
     next_verify: Duration,
     next_edge: Option<Duration>,
@@ -100,6 +102,7 @@ pub struct Service<'h> {
 }
 
 /// What a batch of events amounts to.
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of event")]
 #[derive(Debug, Default)]
 struct Batch {
     store: bool,
@@ -136,6 +139,7 @@ impl<'h> Service<'h> {
             corrections: Corrections::default(),
             writes: Vec::new(),
             pending: true,
+            waits: false,
             retry: None,
             next_verify: moment.now + VERIFY_EVERY,
             next_edge: None,
@@ -234,10 +238,8 @@ impl<'h> Service<'h> {
         }
         let has_changed = self.renew();
         let is_late = self.next_verify <= moment.now;
-        let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.pending && batch.lock);
-        if has_changed {
-            self.pending = true;
-        }
+        let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.waits && batch.lock);
+        self.pending |= has_changed;
         batch.compare |= is_late || retries || has_changed;
         if is_late {
             self.next_verify = moment.now + VERIFY_EVERY;
@@ -245,12 +247,12 @@ impl<'h> Service<'h> {
         if !batch.compare {
             return;
         }
-        if self.pending && (has_changed || retries || is_late) {
+        if self.pending {
             match self.lock() {
                 Ok(lock) => self.bring(lock, moment),
                 Err(error) => self.wait(&error),
             }
-        } else if !self.pending {
+        } else {
             self.correct(&batch, moment);
         }
     }
@@ -285,7 +287,7 @@ impl<'h> Service<'h> {
                     batch.facts = true;
                 }
                 Event::Lost => {
-                    (batch.compare, batch.store, batch.facts, batch.lock) = (true, true, true, true)
+                    (batch.compare, batch.store, batch.facts, batch.lock) = (true, true, true, true);
                 }
                 Event::Woken => {}
             }
@@ -297,11 +299,12 @@ impl<'h> Service<'h> {
         self.state.lock("flyball hold run")
     }
 
+    /// Notes that there is something to be done as soon as the lock is given up, which the watch of its directory reports.
     fn wait(&mut self, error: &LockError) {
-        if !self.pending {
+        if !self.waits {
             self.notices.push(Notice::Waiting(error.to_string()));
         }
-        self.pending = true;
+        self.waits = true;
         self.retry = None;
     }
 
@@ -352,7 +355,7 @@ impl<'h> Service<'h> {
         let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
         self.conclude(&result, moment);
         if let Ok(brought) = &result {
-            let clamped = self.clamped(brought);
+            let clamped = brought.clamped(&self.effective);
             self.store.left.extend(clamped);
         }
         self.save();
@@ -366,6 +369,7 @@ impl<'h> Service<'h> {
             Err(error) => Some(error.to_string()),
         };
         self.pending = failure.is_some();
+        self.waits = false;
         self.retry = match (&failure, self.retry) {
             (None, _) => None,
             (Some(_), retry) => {

@@ -8,10 +8,11 @@ use flyball_control::{
     plan::{Change, Plan, PlanError},
     write::{
         journal::{JournalError, Purpose},
-        state::LockError,
+        state::{LockError, StateDir},
         transaction::{Applied, AppliedChange, ApplyError, Outcome, Transaction, TransactionError},
     },
 };
+use flyball_hold::Store;
 use flyball_host::{CpuList, Host, Kind, confine::Confinement};
 
 use crate::{
@@ -106,6 +107,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
     }
+    note_holds(&state, host, intent);
     if let MachineArg::Simulated(setup) = &context.machine
         && setup.state.is_none()
     {
@@ -118,6 +120,21 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         })
     })?;
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
+}
+
+/// Names the holds that want something else of the same knobs: the service sets that again.
+fn note_holds(state: &StateDir, host: &dyn Host, intent: &Intent) {
+    // What is wrong with the list of holds is said by the commands that change it.
+    let Ok(store) = Store::load(state, host) else { return };
+    for hold in &store.holds {
+        let same = |setting: &&Setting| intent.of(setting.knob()).is_some();
+        if let Some(setting) = hold.settings.iter().find(same) {
+            eprintln!(
+                "note: the hold {} keeps {} and may set it again; 'flyball hold release {}' releases it",
+                hold.name, setting.name, hold.name
+            );
+        }
+    }
 }
 
 fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {

@@ -43,7 +43,7 @@ exits! {
     HalfDone = 3;
     /// This machine does not have what the command needs (kselftest's SKIP).
     NotHere = 4;
-    /// `verify`, `quiet status`: at least one setting does not hold.
+    /// `verify`, `hold status`, `quiet status`: at least one setting does not hold.
     Drifted = 5;
     /// Another flyball holds the machine.
     Locked = 6;

@@ -9,7 +9,7 @@ use crate::paint::wrapped;
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "doctor"]),
-    ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "save"]),
+    ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save"]),
     ("Measure", &["compare", "tune", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),

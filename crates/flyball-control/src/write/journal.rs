@@ -126,6 +126,8 @@ pub struct Announced {
     pub new: String,
     /// How the old content is written back.
     pub handling: Handling,
+    /// Whether it stays as it is: a hold wants what is there.
+    pub kept: bool,
 }
 
 /// A journal of more bytes than this was not written by flyball: one is rewritten far below it.
@@ -361,7 +363,7 @@ impl Journal {
 
     /// Ends a transaction of holds that was killed: what it set is wanted, and what it remembers is what was there before.
     pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
-        let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.writes > 0);
+        let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.has_goals());
         open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
     }
 
@@ -381,7 +383,10 @@ impl Journal {
             let was = earlier
                 .iter()
                 .any(|entry| entry.was.get(location).is_some_and(|memory| !memory.content.is_out_of_reach()));
-            was && earlier.iter().any(|entry| entry.first_old.contains_key(location))
+            // One that was kept as it was had no footprint.
+            let is_written =
+                |entry: &Entry| entry.first_old.contains_key(location) && !entry.kept.contains(location);
+            was && earlier.iter().any(is_written)
         };
         // Only what was written counts: what a correction disturbs was disturbed by the write that it repeats.
         if this.iter().all(|entry| entry.first_old.keys().all(is_known)) {
@@ -429,11 +434,8 @@ impl Journal {
             lost: false,
             seen_late: false,
         });
-        let writes = writes.into_iter().map(|Announced { location, old, new, handling }| Record::Write {
-            location,
-            old,
-            new: Content::Text(new),
-            handling,
+        let writes = writes.into_iter().map(|Announced { location, old, new, handling, kept }| {
+            Record::Write { location, old, new: Content::Text(new), handling, kept }
         });
         self.record(was.chain(writes).collect())?;
         // Rewriting a damaged journal would leave out what says that it is damaged.
@@ -443,7 +445,7 @@ impl Journal {
     /// The transaction's settings are kept.
     pub fn commit(&mut self, id: u32) -> Result<(), JournalError> {
         // One that wrote nothing leaves nothing to remember.
-        let wrote = self.contents.entries.iter().any(|entry| entry.id == id && entry.writes > 0);
+        let wrote = self.contents.entries.iter().any(|entry| entry.id == id && entry.has_goals());
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
@@ -502,6 +504,7 @@ impl Journal {
                     old.clone()
                 },
                 handling: *handling,
+                kept: entry.kept.contains(location),
             }));
             if entry.standing == TransactionState::Committed {
                 records.push(Record::Commit { id });

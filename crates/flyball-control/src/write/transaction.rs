@@ -183,6 +183,30 @@ impl<'h> Transaction<'h> {
         Ok(restoration)
     }
 
+    /// Remembers what is at these locations, which holds want, unless an earlier transaction of holds does: nothing may have to be
+    /// written now, and a release restores what was there before the hold all the same.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn remember_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
+        let entries = self.journal.contents().of_holds();
+        let is_known =
+            |location: &&Location| entries.iter().any(|entry| entry.first_old.contains_key(*location));
+        let (mut was, mut announced) = (Vec::new(), Vec::new());
+        for location in kept.iter().filter(|location| !is_known(location)) {
+            let content = Content::of(&location.read(self.host));
+            let handling = Subject::of(location).and_then(|subject| subject.handling(content.trimmed()));
+            // What cannot be read now is remembered when it is written.
+            let Some(handling) = handling.filter(|_| !matches!(content, Content::Unreadable(_))) else {
+                continue;
+            };
+            let (location, new) = (location.clone(), content.trimmed().to_owned());
+            was.push((location.clone(), content.clone(), handling));
+            announced.push(Announced { location, old: content, new, handling, kept: true });
+        }
+        if announced.is_empty() { Ok(()) } else { self.journal.announce(was, announced) }
+    }
+
     /// These locations belong to another writer from now on: no hold restores them.
     ///
     /// # Errors
@@ -365,7 +389,7 @@ impl<'h> Transaction<'h> {
             };
             if let Some(handling) = write.subject.handling(old.trimmed()) {
                 let (location, new) = (write.location.clone(), write.new.to_owned());
-                announced.push(Announced { location, old: old.clone(), new, handling });
+                announced.push(Announced { location, old: old.clone(), new, handling, kept: false });
             }
             olds.push(old);
         }

@@ -99,7 +99,7 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     let undone = scope.of(contents);
     // One that announced no write was ended before it changed anything: what differs now is not its doing. A damaged line may
     // have announced one.
-    let wrote = |entry: &&Entry| entry.writes > 0 || contents.unusable() > 0;
+    let wrote = |entry: &&Entry| entry.has_goals() || contents.unusable() > 0;
     let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = damaged;
     restoration.foreign = foreign;

@@ -72,6 +72,7 @@ impl Service<'_> {
         let changes = self.with_new_values(changes, &known);
         if changes.is_empty() {
             self.writes.clear();
+            self.waits = false;
             if self.store.failure.is_some() {
                 self.conclude(&Ok(Brought::default()), moment);
             }
@@ -104,7 +105,7 @@ impl Service<'_> {
         self.conclude(&result, moment);
         let took = u64::try_from(start.elapsed().as_micros()).ok();
         if let Ok(brought) = &result {
-            let clamped = self.clamped(brought);
+            let clamped = brought.clamped(&self.effective);
             self.store.left.extend(clamped);
         }
         let mut joined: Vec<Drift> = Vec::new();
@@ -122,7 +123,7 @@ impl Service<'_> {
             }
         }
         self.store.drifts.extend(joined.iter().cloned());
-        self.notices.extend(joined.into_iter().map(Notice::Drift));
+        self.notices.extend(joined.into_iter().map(|drift| Notice::Drift(Box::new(drift))));
         self.writes.clear();
         self.save();
     }
@@ -249,24 +250,5 @@ impl Service<'_> {
                 .collect()
         });
         Cause::NotSeen { perhaps: running.clone() }
-    }
-
-    /// The places where the kernel made another value of what was written: they are not written again and again.
-    pub(super) fn clamped(&self, brought: &Brought) -> Vec<Left> {
-        let made = brought.applied.iter().flat_map(|applied| applied.clamped());
-        let left = made.filter_map(|made| {
-            let change = &made.change;
-            Some(Left {
-                hold: self.effective.hold_of(&change.from)?.clone(),
-                knob: change.knob,
-                instance: change.instance.clone(),
-                cpus: change.cpus.clone(),
-                location: change.location.clone(),
-                found: made.outcome.other().map(str::to_owned),
-                because: LeftBecause::Clamped,
-                cause: None,
-            })
-        });
-        left.collect()
     }
 }

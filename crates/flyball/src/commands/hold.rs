@@ -4,12 +4,9 @@ mod add;
 mod run;
 mod show;
 
-use flyball_control::write::{
-    state::{Lock, StateDir},
-    transaction::TransactionError,
-};
+use flyball_control::write::{state::StateDir, transaction::TransactionError};
 use flyball_hold::{
-    BringError, Brought, Effective, Facts, Hold, HoldName, Left, Moment, Store, StoreError, bring_about,
+    BringError, Brought, ChangeError, Changed, Facts, Hold, HoldName, Moment, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
 
@@ -84,56 +81,15 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// The machine's holds, with the lock.
-struct Session<'h> {
-    host: &'h dyn Host,
-    state: StateDir,
-    lock: Lock,
-    store: Store,
-}
-
-impl<'h> Session<'h> {
-    fn open(context: &Context, host: &'h dyn Host) -> Result<Session<'h>, Failure> {
-        change::must_be_writable(host)?;
-        let state = context.state()?;
-        let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
-        let mut store = Store::load(&state, host)?;
-        store.expire(moment(host).now);
-        Ok(Session { host, state, lock, store })
-    }
-
-    /// Makes the machine as `holds` want it; the store is saved first, so that a command that is killed is continued by the service
-    /// or the next command. If the machine refuses, the holds are as before.
-    fn commit(
-        mut self,
-        change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
-    ) -> Result<Brought, Failure> {
-        let before = self.store.clone();
-        change(&mut self.store)?;
-        let facts = facts(self.host, &self.store);
-        let effective = Effective::of(&self.store.holds, &facts);
-        self.store.save(&self.state)?;
-        let bring = |effective: &Effective, left: &[Left]| {
-            bring_about(self.host, &self.state, &self.lock, &change::command_line(), (effective, left), &[])
-        };
-        match bring(&effective, &self.store.left) {
-            Ok(brought) => {
-                // The service takes its last failure back by itself; without one this command does.
-                if self.store.failure.take().is_some() {
-                    self.store.save(&self.state)?;
-                }
-                Ok(brought)
-            }
-            Err(error) => {
-                self.store = before;
-                self.store.save(&self.state)?;
-                let effective = Effective::of(&self.store.holds, &facts);
-                // What the old holds set is in effect, unless the failed attempt had restored some of it.
-                let _ = bring(&effective, &self.store.left);
-                Err(error.into())
-            }
-        }
-    }
+/// Changes the holds of the machine.
+fn change_holds(
+    context: &Context,
+    host: &dyn Host,
+    change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+) -> Result<Changed, Failure> {
+    change::must_be_writable(host)?;
+    let (state, command) = (context.state()?, change::command_line());
+    Ok(flyball_hold::change_holds(host, &state, &command, moment(host), change)?)
 }
 
 /// Now, by the clock that ends of holds are measured with: the machine's own if it is simulated.
@@ -163,9 +119,8 @@ fn note_without_service(store: &Store, host: &dyn Host) {
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let session = Session::open(context, &*host)?;
     let mut released: Vec<Hold> = Vec::new();
-    let brought = session.commit(|store| {
+    let changed = change_holds(context, &*host, |store| {
         if args.all {
             released.clone_from(&store.holds);
             store.clear();
@@ -179,6 +134,7 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
         }
         Ok(())
     })?;
+    let brought = changed.brought;
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
     let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied});
     context.output.about(&*host).object(data, || {
@@ -231,6 +187,16 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Io { .. } | StoreError::Content { .. } => Failure::failed(error),
             StoreError::TooMany | StoreError::Unknown(_) | StoreError::OfConfig(_) => Failure::usage(error),
+        }
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Failure {
+        match error {
+            ChangeError::Lock(error) => TransactionError::Lock(error).into(),
+            ChangeError::Store(error) => error.into(),
+            ChangeError::Bring(error) => error.into(),
         }
     }
 }

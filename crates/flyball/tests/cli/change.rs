@@ -10,12 +10,12 @@ use std::{
 };
 
 /// A machine of plain files with its state directory inside.
-struct Machine {
+pub struct Machine {
     tree: Tree,
 }
 
 impl Machine {
-    fn new(cpus: usize) -> Machine {
+    pub fn new(cpus: usize) -> Machine {
         let tree = Tree::new();
         let put = |path: String, text: &str| tree.put(path, format!("{text}\n"));
         let cpu = "sys/devices/system/cpu";
@@ -49,20 +49,20 @@ impl Machine {
         Machine { tree }
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.tree.path()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.path().join("sys/devices/system/cpu").join(name)
     }
 
     /// What a file below the folder of the CPUs holds.
-    fn read(&self, name: &str) -> String {
+    pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap().trim().to_owned()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = flyball!();
         command.arg("-M").arg(format!("tree:{}", self.path().display())).args(arguments);
         command.env("NO_COLOR", "1").stdin(Stdio::null());
@@ -71,7 +71,7 @@ impl Machine {
 
     /// Runs and checks the exit code.
     #[track_caller]
-    fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
+    pub fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
         let ran = Ran::of(&mut self.command(arguments));
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.text());
         ran
@@ -79,7 +79,7 @@ impl Machine {
 
     /// Runs with `--json` and checks the exit code; the answer is what it prints.
     #[track_caller]
-    fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
+    pub fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
         self.expect(code, &[arguments, &["--json"]].concat()).json()
     }
 
@@ -89,7 +89,7 @@ impl Machine {
     }
 
     /// Every file of sys.
-    fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.path().join("sys")];
         while let Some(folder) = folders.pop() {

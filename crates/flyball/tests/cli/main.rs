@@ -11,6 +11,7 @@ mod examples;
 mod faults;
 #[cfg(feature = "guest")]
 mod guest;
+mod hold;
 mod hostile;
 mod house;
 mod measure;

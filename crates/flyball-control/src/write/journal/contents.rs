@@ -66,6 +66,9 @@ pub struct Entry {
     /// What the first write to each location found there.
     #[serde(skip)]
     pub first_old: BTreeMap<Location, (Content, Handling)>,
+    /// What holds found as they want it: not written, and restored if something else changes it.
+    #[serde(skip)]
+    pub kept: BTreeSet<Location>,
     /// How many writes it announced.
     pub writes: usize,
     /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU, a governor.
@@ -80,6 +83,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether there is something to restore: a write was announced, or a hold keeps what it found.
+    pub fn has_goals(&self) -> bool {
+        self.writes > 0 || !self.kept.is_empty()
+    }
+
     /// Whether `flyball hold` made it.
     pub fn is_of_holds(&self) -> bool {
         self.purpose == Some(Purpose::Hold)
@@ -151,7 +159,12 @@ impl Contents {
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
                 }
             }
-            Record::Write { location, old, new, handling } => {
+            Record::Write { location, old, handling, kept: true, .. } => {
+                let entry = self.last();
+                entry.kept.insert(location.clone());
+                entry.first_old.entry(location).or_insert((old, handling));
+            }
+            Record::Write { location, old, new, handling, kept: false } => {
                 let entry = self.last();
                 entry.writes += 1;
                 entry.makes_files |= matches!(
@@ -209,6 +222,7 @@ impl Contents {
             holds: Vec::new(),
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
+            kept: BTreeSet::new(),
             writes: 0,
             makes_files: false,
             moves_limits: false,

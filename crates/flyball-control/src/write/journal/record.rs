@@ -79,6 +79,9 @@ pub(super) enum Record {
         /// How `old` is written back.
         #[serde(flatten)]
         handling: Handling,
+        /// A hold wants what is there, and nothing was written.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        kept: bool,
     },
     Commit {
         id: u32,

@@ -21,7 +21,13 @@ fn was(number: u32, content: &str) -> (Location, Content, Handling) {
 }
 
 fn write(number: u32, old: &str, new: &str) -> Announced {
-    Announced { location: location(number), old: text(old), new: new.to_owned(), handling: handling() }
+    Announced {
+        location: location(number),
+        old: text(old),
+        new: new.to_owned(),
+        handling: handling(),
+        kept: false,
+    }
 }
 
 fn state() -> (tempfile::TempDir, StateDir) {
@@ -206,7 +212,7 @@ fn compacting_keeps_what_is_not_known_for_certain() {
     let handling = Subject::of(&online).and_then(|subject| subject.handling("0")).unwrap();
     let busy =
         |number| (location(number), Content::Unreadable(flyball_host::Errno::BUSY.0), self::handling());
-    let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling };
+    let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling, kept: false };
     journal.announce(vec![busy(2), busy(3)], vec![brings]).unwrap();
     // Of policy 3 it is known what it held: this transaction brought its CPU online. Policy 2 came back otherwise.
     journal.announce(vec![was(2, "powersave"), was(3, "powersave")], vec![write(0, "x", "y")]).unwrap();
@@ -491,8 +497,13 @@ fn a_journal_whose_header_is_damaged_is_restored_and_kept() {
     let location = Location::file(MAX);
     let handling = Subject::of(&location).and_then(|subject| subject.handling("4600000")).unwrap();
     let old = text("4600000\n");
-    let write =
-        Announced { location: location.clone(), old: old.clone(), new: "2000000".to_owned(), handling };
+    let write = Announced {
+        location: location.clone(),
+        old: old.clone(),
+        new: "2000000".to_owned(),
+        handling,
+        kept: false,
+    };
     journal.announce(vec![(location, old, handling)], vec![write]).unwrap();
     journal.commit(id).unwrap();
     let mut bytes = std::fs::read(tree.state.journal()).unwrap();

@@ -48,7 +48,7 @@ pub(super) fn record(json: &[u8]) -> Option<Record> {
         }
         RecordV1::Write { spot: location, old, new } => {
             let handling = handling(&location, old.trimmed());
-            Record::Write { location, old, new, handling }
+            Record::Write { location, old, new, handling, kept: false }
         }
     })
 }

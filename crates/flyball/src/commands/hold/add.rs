@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use flyball_control::{Snapshot, plan::plan};
-use flyball_hold::{Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store};
+use flyball_hold::{Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store};
 use flyball_host::{Host, User};
 
-use super::{Session, applied_text, exit_of, facts, moment, note_without_service, reporter, restored_text};
+use super::{
+    applied_text, change_holds, exit_of, facts, moment, note_without_service, reporter, restored_text,
+};
 use crate::{
     change,
     context::Context,
@@ -108,11 +110,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // A condition that is not met now must not hide a setting that the machine refuses.
     let snapshot = Snapshot::for_intent(&*host, &hold.intent())?;
     plan(&snapshot, &hold.intent())?;
-    let session = Session::open(context, &*host)?;
-    let state = session.state.clone();
-    let brought = session.commit(|store| store.add(hold.clone()))?;
-    let store = Store::load(&state, &*host)?;
-    let facts = facts(&*host, &store);
+    let Changed { brought, store, facts } = change_holds(context, &*host, |store| store.add(hold.clone()))?;
     let unmet = hold.condition.as_ref().and_then(|condition| condition.unmet(&facts));
     for note in brought.applied.iter().flat_map(|applied| &applied.notes) {
         eprintln!("note: {note}");

@@ -1,0 +1,294 @@
+//! Random sequences of holds that are added, released and end, of other programs that write, and of a service that is killed at any
+//! call, over the small kernel of flyball-control's tests. While holds are in force the machine has what they want; after the last one
+//! it is as it was, byte for byte.
+//!
+//! FLYBALL_MODEL_SCHEDULES sets the number of sequences, PROPTEST_RNG_SEED which ones.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+#[allow(dead_code, reason = "shared with the tests of flyball-control, which use more of it")]
+#[path = "../../flyball-control/tests/control/fake.rs"]
+mod fake;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fake::{CPU, Driver, Faults, Kernel};
+use flyball_control::{
+    Intent, Snapshot,
+    plan::plan,
+    write::{
+        restore::Restoration,
+        state::StateDir,
+        transaction::{Scope, restore},
+    },
+};
+use flyball_hold::{
+    Action, ChangeError, Config, Effective, End, Facts, Hold, Moment, OnDrift, OnExit, Service, Store,
+    change_holds,
+};
+use flyball_host::watch::{Event, LocalTime, Writer};
+use proptest::{prelude::*, test_runner::TestCaseError};
+
+const SETTINGS: &[(&str, Option<&str>)] = &[
+    ("governor=performance", None),
+    ("governor=powersave", Some("0-1")),
+    ("epp=power", None),
+    ("epp=balance_power", Some("1")),
+    ("max-freq=2GHz", None),
+    ("max-freq=3GHz", Some("0")),
+    ("min-freq=1.5GHz", None),
+    ("turbo=off", None),
+    ("boost=off", Some("0")),
+    ("epb=15", None),
+    ("epb=0", Some("0")),
+    ("idle-state=C1", None),
+    ("latency-limit=20us", Some("2-3")),
+    ("uncore-max-freq=1.8GHz", None),
+    ("max-perf-pct=60", None),
+];
+
+/// Writes of another program, each to something that a setting above is about.
+const POKES: &[(&str, &str)] = &[
+    ("cpufreq/policy0/scaling_governor", "powersave"),
+    ("cpufreq/policy2/scaling_governor", "performance"),
+    ("cpufreq/policy0/scaling_max_freq", "2200000"),
+    ("cpufreq/policy0/energy_performance_preference", "balance_performance"),
+    ("cpu0/power/energy_perf_bias", "9"),
+    ("cpu2/power/pm_qos_resume_latency_us", "77"),
+];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add {
+        name: usize,
+        settings: Vec<usize>,
+        priority: u32,
+    },
+    Release {
+        name: usize,
+    },
+    /// Time passes; a hold with an end may end.
+    Wait(u64),
+    Poke(usize),
+    /// The process that does the next step dies at this call, before or after its effect.
+    Die {
+        at: usize,
+        after: bool,
+        torn: usize,
+    },
+    /// The service is started again.
+    Restart,
+}
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let settings = proptest::collection::vec(0..SETTINGS.len(), 1..4);
+    let step = prop_oneof![
+        5 => (0..NAMES.len(), settings, 0u32..4).prop_map(|(name, settings, priority)| Step::Add { name, settings, priority }),
+        3 => (0..NAMES.len()).prop_map(|name| Step::Release { name }),
+        1 => (1u64..100).prop_map(Step::Wait),
+        4 => (0..POKES.len()).prop_map(Step::Poke),
+        2 => (0usize..300, any::<bool>(), 0usize..400).prop_map(|(at, after, torn)| Step::Die { at, after, torn }),
+        1 => Just(Step::Restart),
+    ];
+    proptest::collection::vec(step, 1..12)
+}
+
+fn kernels() -> impl Strategy<Value = (Driver, usize, u32)> {
+    let driver = prop_oneof![Just(Driver::AmdPstate), Just(Driver::IntelPstate), Just(Driver::AcpiCpufreq)];
+    (driver, 1usize..3, 0u32..3)
+}
+
+fn moment(now: u64) -> Moment {
+    let local = LocalTime { minutes: 0, seconds: 0 };
+    Moment { now: Duration::from_secs(now), unix: now, local }
+}
+
+fn hold(name: usize, settings: &[usize], priority: u32, now: u64) -> Hold {
+    let mut intent = Intent::default();
+    for &index in settings {
+        let (argument, cpus) = SETTINGS[index];
+        intent.settings.extend(Intent::from_arguments(&[argument], cpus).unwrap().settings);
+    }
+    // Of equal priorities the later hold wins: the model would have to know the order.
+    let end = (name == 3).then(|| Duration::from_secs(now + 50));
+    Hold {
+        name: NAMES[name].parse().unwrap(),
+        owner: "root".to_owned(),
+        priority,
+        profile: None,
+        settings: intent.settings,
+        condition: None,
+        end: End { at: end, process: None },
+        on_drift: OnDrift::Correct,
+        on_exit: OnExit::Keep,
+        since: now,
+    }
+}
+
+fn start<'k>(kernel: &'k Kernel, state: &StateDir, now: u64) -> Service<'k> {
+    let lock = state.lock("hold run").expect("the machine is free");
+    let profiles = |_: &str| Ok(Vec::new());
+    Service::start(kernel, state.clone(), lock, Vec::new(), Ok(Config::default()), &profiles, moment(now))
+        .unwrap()
+}
+
+/// What the holds want, by the plan: nothing is left to be written, if the machine can have it.
+fn is_held(kernel: &Kernel, state: &StateDir) -> Result<(), TestCaseError> {
+    let store = Store::load(state, kernel).unwrap();
+    let effective = Effective::of(&store.holds, &Facts::default());
+    if effective.intent.is_empty() || store.failure.is_some() {
+        return Ok(());
+    }
+    let snapshot = Snapshot::for_intent(kernel, &effective.intent).unwrap();
+    let wanted = effective.without(&store.left, snapshot.topology());
+    let plan = plan(&snapshot, &wanted);
+    prop_assert!(plan.as_ref().is_ok_and(|plan| plan.is_empty()), "{:?} for {:?}", plan, wanted);
+    Ok(())
+}
+
+type Dump = BTreeMap<String, Result<String, i32>>;
+
+fn differences(first: &Dump, now: &Dump, poked: &[&str]) -> String {
+    let is_poked = |path: &String| poked.iter().any(|poked| path.ends_with(poked));
+    let paths = first.keys().chain(now.keys().filter(|path| !first.contains_key(*path)));
+    let lines = paths.filter(|path| first.get(*path) != now.get(*path) && !is_poked(path));
+    lines.map(|path| format!("{path}: {:?} became {:?}\n", first.get(path), now.get(path))).collect()
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    held: usize,
+    corrected: usize,
+    died: usize,
+    exact: usize,
+}
+
+fn run(
+    (driver, per_policy, lag): (Driver, usize, u32),
+    steps: &[Step],
+    counts: &mut Counts,
+) -> Result<(), TestCaseError> {
+    let kernel = Kernel::new(driver, 4, per_policy, lag);
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let state = StateDir::new(folder.path().join("state"));
+    let first = kernel.dump();
+    let mut now = 0;
+    let mut service = start(&kernel, &state, now);
+    for step in steps {
+        match step {
+            Step::Die { at, after, torn } => {
+                let faults = Faults { die_at: Some((*at, *after)), torn: *torn, ..Faults::default() };
+                kernel.arm(faults, state.journal());
+                continue;
+            }
+            Step::Add { name, settings, priority } => {
+                let hold = hold(*name, settings, *priority, now);
+                add_or_release(&kernel, &state, now, |store| store.add(hold.clone()))?;
+            }
+            Step::Release { name } => {
+                let name = NAMES[*name].parse().unwrap();
+                add_or_release(&kernel, &state, now, |store| store.release(&name).map(drop))?;
+            }
+            Step::Wait(seconds) => now += seconds,
+            Step::Restart => service = start(&kernel, &state, now),
+            Step::Poke(index) => {
+                let (path, value) = POKES[*index];
+                let by = Writer { pid: 4711, name: Some("other".to_owned()), unit: None };
+                // What no hold sets belongs to the other program afterwards; here it would only make the end hard to judge.
+                if is_wanted(&kernel, &state, path) && kernel.poke(path, value).is_ok() {
+                    service.handle(vec![Event::Written { path: format!("{CPU}/{path}"), by }], moment(now));
+                }
+            }
+        }
+        let event = |name: &str| Event::File { name: name.to_owned() };
+        service.handle(vec![event(Store::NAME), event("lock")], moment(now));
+        let notices = service.notices();
+        counts.corrected += notices.iter().filter(|notice| matches!(notice, flyball_hold::Notice::Drift(drift) if drift.action == Action::Corrected)).count();
+        if kernel.is_dead() {
+            counts.died += 1;
+            kernel.revive();
+            service = start(&kernel, &state, now);
+        }
+        kernel.revive();
+        // What a process that died had left to be done may need another look.
+        service.handle(vec![Event::Lost], moment(now));
+        is_held(&kernel, &state)?;
+        counts.held += 1;
+    }
+    drop(service);
+    // A death that was still to come.
+    kernel.revive();
+    let changed = change_holds(&kernel, &state, "release", moment(now), |store| {
+        store.clear();
+        Ok(())
+    });
+    let changed = changed.unwrap();
+    prop_assert!(changed.brought.restored.is_exact(), "{}", changed.brought.restored);
+    let left = restore(&kernel, &state, "restore", Scope::All).unwrap();
+    prop_assert!(left.undone.is_empty() && Restoration::is_exact(&left.restoration));
+    prop_assert_eq!(differences(&first, &kernel.dump(), &[]), "");
+    counts.exact += 1;
+    Ok(())
+}
+
+fn is_wanted(kernel: &Kernel, state: &StateDir, path: &str) -> bool {
+    kernel.pause(|kernel| {
+        let store = Store::load(state, kernel).unwrap();
+        let effective = Effective::of(&store.holds, &Facts::default());
+        let Ok(snapshot) = Snapshot::for_intent(kernel, &effective.intent) else { return false };
+        let targets = flyball_control::plan::targets(&snapshot, &effective.intent).unwrap_or_default();
+        targets.iter().any(|target| target.location.path() == Some(&format!("{CPU}/{path}")))
+    })
+}
+
+/// A command that changes the holds. If its process dies, the store is as it was at that moment.
+fn add_or_release(
+    kernel: &Kernel,
+    state: &StateDir,
+    now: u64,
+    change: impl Fn(&mut Store) -> Result<(), flyball_hold::StoreError>,
+) -> Result<(), TestCaseError> {
+    let mut at_death = None;
+    let changed = change_holds(kernel, state, "add", moment(now), |store| {
+        change(store)?;
+        at_death = Some(store.clone());
+        Ok(())
+    });
+    match changed {
+        Ok(_) => {}
+        Err(_) if kernel.is_dead() => {
+            // This process went on and took the hold back; one that was killed did not.
+            if let Some(mut store) = at_death {
+                store.save(state).unwrap();
+            }
+        }
+        // Settings that contradict each other, or that this machine does not have.
+        Err(ChangeError::Bring(_) | ChangeError::Store(_)) => {}
+        Err(error) => return Err(TestCaseError::fail(error.to_string())),
+    }
+    Ok(())
+}
+
+#[test]
+fn holds_are_an_overlay_and_leave_nothing_behind() {
+    let count = std::env::var("FLYBALL_MODEL_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let config = ProptestConfig {
+        cases: count.unwrap_or(300),
+        failure_persistence: None,
+        max_shrink_iters: 5_000,
+        ..ProptestConfig::default()
+    };
+    let mut counts = Counts::default();
+    let counted = std::cell::RefCell::new(&mut counts);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let result =
+        runner.run(&(kernels(), steps()), |(kernel, steps)| run(kernel, &steps, *counted.borrow_mut()));
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    println!("{counts:?}");
+    assert!(counts.exact > 0 && counts.corrected > 0 && counts.died > 0, "{counts:?}: nothing was proven");
+}

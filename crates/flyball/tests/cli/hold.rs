@@ -1,0 +1,282 @@
+//! Holds on a machine of plain files: commands, the service that notices another program's writes, and what a kill -9 leaves.
+
+use std::{
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flyball_testing::{Ran, flyball, skip};
+
+use crate::change::Machine;
+
+const GOVERNOR: &str = "cpufreq/policy0/scaling_governor";
+const MAX: &str = "cpufreq/policy0/scaling_max_freq";
+
+#[test]
+fn holds_are_an_overlay_and_leave_nothing_behind() {
+    let machine = Machine::new(2);
+    let first = machine.dump();
+    machine.expect(0, &["hold", "add", "low", "max-freq=2GHz", "governor=performance"]);
+    machine.expect(0, &["hold", "add", "high", "max-freq=3GHz", "-c", "0", "--priority", "200"]);
+    // Added later, and weaker.
+    machine.expect(0, &["hold", "add", "later", "max-freq=1GHz", "--priority", "150"]);
+    assert_eq!(
+        (machine.read(MAX), machine.read("cpufreq/policy1/scaling_max_freq")),
+        ("3000000".into(), "1000000".into())
+    );
+    let status = machine.json(0, &["hold", "status"]);
+    assert_eq!(status["holds"].as_array().unwrap().len(), 3);
+    let decided: Vec<&str> =
+        status["knobs"].as_array().unwrap().iter().map(|knob| knob["hold"].as_str().unwrap()).collect();
+    assert_eq!(decided, ["low", "high", "later"]);
+    machine.expect(0, &["hold", "release", "high"]);
+    assert_eq!(machine.read(MAX), "1000000");
+    machine.expect(0, &["hold", "release", "low"]);
+    assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "1000000".into()));
+    machine.expect(0, &["hold", "release", "later"]);
+    assert_eq!(machine.dump(), first);
+    let nothing = machine.json(0, &["restore"]);
+    assert_eq!(nothing["undone"], serde_json::json!([]), "no transaction is left");
+}
+
+#[test]
+fn what_a_user_sets_while_a_hold_is_in_force_is_what_a_release_leaves() {
+    let machine = Machine::new(1);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
+    let set = machine.expect(0, &["set", "max-freq=3GHz"]);
+    assert!(set.err.contains("the hold a"), "{}", set.err);
+    machine.expect(5, &["hold", "status"]);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
+    assert_eq!(machine.read(MAX), "2000000");
+    machine.expect(0, &["hold", "release", "a"]);
+    assert_eq!(machine.read(MAX), "3000000");
+    machine.expect(0, &["restore"]);
+    assert_eq!(machine.read(MAX), "4600000");
+}
+
+#[test]
+fn restore_releases_all_holds() {
+    let machine = Machine::new(1);
+    let first = machine.dump();
+    machine.expect(0, &["hold", "add", "a", "governor=performance"]);
+    machine.expect(0, &["restore"]);
+    assert_eq!(machine.dump(), first);
+    assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn what_cannot_be_held_is_refused_and_changes_nothing() {
+    let machine = Machine::new(1);
+    machine.expect(0, &["hold", "add", "a", "governor=performance"]);
+    let (files, holds) = (machine.dump(), machine.json(0, &["hold", "list"]));
+    for (code, words) in [
+        (2, &["add", "a b", "governor=performance"] as &[_]),
+        (2, &["add", "b", "governor=fast"]),
+        (2, &["add", "b", "governor"]),
+        (4, &["add", "b", "turbo=off"]),
+        (2, &["add", "b", "max-freq=9GHz"]),
+        (2, &["add", "b", "epb=0", "--when", "unit=a.service"]),
+        (2, &["add", "b", "governor=powersave", "--when", "power"]),
+        (2, &["add", "b", "governor=powersave", "--when", "time=9-5"]),
+        (2, &["add", "b", "governor=powersave", "--for", "2"]),
+        (2, &["add", "b", "governor=powersave", "--while-pid", "999999999"]),
+        (2, &["add", "b", "governor=powersave", "--priority", "1001"]),
+        (2, &["release", "b"]),
+        (2, &["release"]),
+        (2, &["run", "--config", "/nowhere/hold.toml"]),
+    ] {
+        let ran = machine.expect(code, &[&["hold"], words].concat());
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{words:?}: {}", ran.text());
+    }
+    assert_eq!((machine.dump(), machine.json(0, &["hold", "list"])), (files, holds));
+}
+
+/// A service of a machine; killed when it is dropped.
+struct Service(Child);
+
+impl Service {
+    /// `None` without the right to be told of writes.
+    fn start(machine: &Machine, words: &[&str]) -> Option<Service> {
+        if !flyball_host::process::is_root() {
+            skip(1, "service", "it needs root for fanotify");
+            return None;
+        }
+        let mut command = machine.command(&[&["hold", "run"], words].concat());
+        let service = Service(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let runs =
+            || machine.json_of_any_code(&["hold", "status"])["service"]["process"]["pid"] == service.0.id();
+        assert!(eventually(runs), "the service does not start");
+        Some(service)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Machine {
+    fn json_of_any_code(&self, words: &[&str]) -> serde_json::Value {
+        let ran = Ran::of(&mut self.command(&[words, &["--json"]].concat()));
+        serde_json::from_str(&ran.out).unwrap_or_default()
+    }
+
+    /// Another program writes a setting.
+    fn poke(&self, name: &str, value: &str) {
+        let file = self.file(name);
+        let status = Command::new("sh")
+            .arg("-c")
+            .arg(format!("echo {value} > '{}'; sleep 0.2", file.display()))
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+fn eventually(is: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        if is() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn another_program_is_noticed_named_and_corrected_until_the_service_gives_way() {
+    let machine = Machine::new(2);
+    machine.expect(0, &["hold", "add", "a", "governor=performance"]);
+    let Some(service) = Service::start(&machine, &[]) else { return };
+    machine.poke(GOVERNOR, "powersave");
+    assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
+    let last = || {
+        machine.json_of_any_code(&["hold", "status"])["drifts"].as_array().and_then(|all| all.last().cloned())
+    };
+    assert!(eventually(|| last().is_some()));
+    let drift = last().unwrap();
+    assert_eq!(
+        (&drift["action"], &drift["knob"], &drift["cpus"]),
+        (&"corrected".into(), &"governor".into(), &"0".into())
+    );
+    assert_eq!(drift["cause"]["written"]["name"], "sh");
+    assert_eq!((&drift["wanted"], &drift["found"]), (&"performance".into(), &"powersave".into()));
+    for _ in 0..5 {
+        machine.poke(GOVERNOR, "powersave");
+    }
+    assert!(eventually(|| last().is_some_and(|drift| drift["action"] == "gave-way")));
+    assert_eq!(machine.read(GOVERNOR), "powersave");
+    machine.expect(5, &["hold", "status"]);
+    // A second service is refused, and the first one notices what commands do.
+    machine.expect(6, &["hold", "run"]);
+    machine.expect(0, &["hold", "add", "a", "governor=performance"]);
+    assert_eq!(machine.read(GOVERNOR), "performance");
+    machine.poke(GOVERNOR, "powersave");
+    let pid = service.0.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(eventually(|| machine.json_of_any_code(&["hold", "status"])["service"].is_null()));
+    // Settings outlive the service.
+    assert_eq!(machine.json(0, &["hold", "list"])[0]["name"], "a");
+    drop(service);
+    machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!(machine.read(GOVERNOR), "powersave");
+}
+
+#[test]
+fn a_hold_that_yields_gives_its_place_to_the_other_program_for_good() {
+    let machine = Machine::new(2);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz", "--on-drift", "yield"]);
+    machine.expect(0, &["hold", "add", "b", "governor=performance", "--on-drift", "report"]);
+    let Some(_service) = Service::start(&machine, &[]) else { return };
+    machine.poke(MAX, "1500000");
+    machine.poke(GOVERNOR, "powersave");
+    let actions = || {
+        let status = machine.json_of_any_code(&["hold", "status"]);
+        let drifts = status["drifts"].as_array().cloned().unwrap_or_default();
+        drifts.iter().map(|drift| drift["action"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(eventually(|| actions() == ["yielded", "reported"]), "{:?}", actions());
+    machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!(machine.read(MAX), "1500000", "the other program's");
+    assert_eq!(machine.read("cpufreq/policy1/scaling_max_freq"), "4600000");
+    assert_eq!(machine.read(GOVERNOR), "powersave");
+}
+
+#[test]
+fn a_service_that_is_killed_at_any_moment_is_continued() {
+    const KILLS: u64 = 100;
+    let machine = Machine::new(2);
+    let first = machine.dump();
+    let mut random = 1u64;
+    for round in 0..KILLS {
+        let Some(service) = Service::start(&machine, &[]) else { return };
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let governor = if round % 2 == 0 { "performance" } else { "powersave" };
+        let argument = format!("governor={governor}");
+        // A command and another program at the same time.
+        let mut add = machine.command(&["hold", "add", "a", &argument, "max-freq=2GHz"]);
+        let mut add = add.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(random >> 50));
+        std::fs::write(machine.file(MAX), "3000000\n").unwrap();
+        std::thread::sleep(Duration::from_micros((random >> 20) % 30_000));
+        service.kill();
+        add.wait().unwrap();
+    }
+    let _ = Ran::of(&mut machine.command(&["hold", "add", "a", "governor=performance", "max-freq=2GHz"]));
+    machine.expect(0, &["hold", "status"]);
+    assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("performance".into(), "2000000".into()));
+    machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!(machine.read(GOVERNOR), "powersave");
+    let mut last = machine.dump();
+    // The other program's last value may have been there when the hold was added again.
+    last.insert(machine.file(MAX), first[&machine.file(MAX)].clone());
+    assert_eq!(last, first);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
+    let machine = Machine::new(1);
+    let config = machine.path().join("hold.toml");
+    let first = machine.dump();
+    std::fs::write(
+        &config,
+        "[[when]]\nprofile = \"./none.toml\"\n[[when]]\nprofile = \"latency\"\nwind = \"strong\"\n",
+    )
+    .unwrap();
+    let words = ["--config", config.to_str().unwrap()];
+    let Some(service) = Service::start(&machine, &words) else { return };
+    let status = machine.json(5, &["hold", "status"]);
+    let error = status["config_error"].as_str().unwrap();
+    assert!(error.contains("hold.toml:5:1: ") && error.contains("wind"), "{error}");
+    assert_eq!((machine.dump(), &status["holds"]), (first.clone(), &serde_json::json!([])));
+    drop(service);
+    // A profile that is wrong counts as the configuration's mistake.
+    let profile = machine.path().join("fast.toml");
+    std::fs::write(&profile, "\ngovernor = \"performance\"\ngovenor = \"x\"\n").unwrap();
+    let text = format!("[[when]]\nprofile = \"{}\"\n", profile.display());
+    std::fs::write(&config, &text).unwrap();
+    let service = Service::start(&machine, &words).unwrap();
+    let status = machine.json(5, &["hold", "status"]);
+    assert!(status["config_error"].as_str().unwrap().contains("fast.toml line 3"), "{status}");
+    assert_eq!(machine.dump(), first);
+    drop(service);
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    let _service = Service::start(&machine, &words).unwrap();
+    assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
+    machine.expect(2, &["hold", "release", machine.json(0, &["hold", "list"])[0]["name"].as_str().unwrap()]);
+    machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!(machine.dump(), first);
+}
+
+#[test]
+fn the_service_needs_a_kernel_that_reports() {
+    let ran = Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "hold", "run"]));
+    assert_eq!(ran.code, 2, "{}", ran.text());
+}
