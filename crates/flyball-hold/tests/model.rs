@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fake::{CPU, Driver, Faults, Kernel};
 use flyball_control::{
     Intent, Snapshot,
-    plan::plan,
+    plan::{Plan, plan},
     write::{
         restore::Restoration,
         state::StateDir,
@@ -144,7 +144,7 @@ fn is_held(kernel: &Kernel, state: &StateDir) -> Result<(), TestCaseError> {
     let snapshot = Snapshot::for_intent(kernel, &effective.intent).unwrap();
     let wanted = effective.without(&store.left, snapshot.topology());
     let plan = plan(&snapshot, &wanted);
-    prop_assert!(plan.as_ref().is_ok_and(|plan| plan.is_empty()), "{:?} for {:?}", plan, wanted);
+    prop_assert!(plan.as_ref().is_ok_and(Plan::is_empty), "{:?} for {:?}", plan, wanted);
     Ok(())
 }
 

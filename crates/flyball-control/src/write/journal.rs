@@ -372,6 +372,29 @@ impl Journal {
         if locations.is_empty() { Ok(()) } else { self.record(vec![Record::Released { locations }]) }
     }
 
+    /// The last hold was released, and these transactions have been restored. One that remembers what a later command of the user has
+    /// set stays, for `flyball restore` to go back to.
+    pub(super) fn release_all(&mut self, undone: &[Entry]) -> Result<(), JournalError> {
+        let locations = undone.iter().flat_map(|entry| entry.was.keys().chain(entry.first_old.keys()));
+        let known = |id: u32| self.contents.entries.iter().find(|entry| entry.id == id);
+        let remembers_more = undone.iter().any(|entry| {
+            known(entry.id).is_some_and(|whole| {
+                whole.first_old.len() > entry.first_old.len() || whole.was.len() > entry.was.len()
+            })
+        });
+        if remembers_more {
+            self.release(locations.cloned().collect())?;
+        }
+        let (kept, ended): (Vec<&Entry>, Vec<&Entry>) = undone.iter().partition(|entry| {
+            let whole = self.contents.entries.iter().find(|whole| whole.id == entry.id);
+            whole.is_some_and(|whole| remembers_more && !whole.was.is_empty())
+        });
+        for entry in kept.into_iter().filter(|entry| entry.standing == TransactionState::Open) {
+            self.commit(entry.id)?;
+        }
+        self.restored(&ended.into_iter().map(|entry| entry.id).collect::<Vec<_>>())
+    }
+
     /// Commits a transaction of holds; it is dropped if earlier ones remember all that it does. A service that corrects a
     /// setting every minute must not make the journal grow.
     pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {

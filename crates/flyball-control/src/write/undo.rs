@@ -104,7 +104,11 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     restoration.damaged = damaged;
     restoration.foreign = foreign;
     if restoration.is_exact() {
-        journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+        if scope == Scope::Holds {
+            journal.release_all(&undone)?;
+        } else {
+            journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+        }
     } else {
         // It was tried. What is left does not keep other commands from the machine: it can be restored later, together with
         // what they change.

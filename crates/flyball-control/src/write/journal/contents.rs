@@ -187,10 +187,18 @@ impl Contents {
             Record::Commit { id } => self.set_state(id, TransactionState::Committed),
             Record::Restored { id } => self.set_state(id, TransactionState::Restored),
             Record::Released { locations } => {
-                for entry in self.entries.iter_mut().filter(|entry| entry.is_of_holds()) {
-                    for location in &locations {
-                        entry.was.remove(location);
-                        entry.first_old.remove(location);
+                for location in &locations {
+                    for entry in self.entries.iter_mut().rev() {
+                        if entry.is_of_holds() {
+                            entry.was.remove(location);
+                            entry.first_old.remove(location);
+                            entry.kept.remove(location);
+                        } else if entry.standing != TransactionState::Restored
+                            && entry.first_old.contains_key(location)
+                        {
+                            // What holds remember from before a command of the user is what undoing both goes back to.
+                            break;
+                        }
                     }
                 }
             }
