@@ -17,23 +17,6 @@ pub fn words(seconds: f64) -> String {
     }
 }
 
-/// A time with its unit, as a user types it.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let error = || "give a time with its unit: 500ms, 10s or 5min".to_owned();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
-    let (number, unit) = text.split_at(split);
-    // f64 accepts `inf` and `nan`, but those are letters and end up in the unit.
-    let number: f64 = number.trim().parse().map_err(|_| error())?;
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" | "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(error()),
-    };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| error())
-}
-
 /// The wall clock, for records of when something was done.
 pub fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
