@@ -15,6 +15,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    schema,
 };
 
 /// Arguments of `hold`.
@@ -137,7 +138,7 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let brought = changed.brought;
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
     let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied});
-    context.output.about(&*host).object(data, || {
+    context.output.about(&*host).object(schema::HOLD_RELEASE, data, || {
         let heading = if names.is_empty() {
             "no holds\n".to_owned()
         } else {

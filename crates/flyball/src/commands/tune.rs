@@ -31,6 +31,7 @@ use crate::{
     arms, change,
     context::Context,
     exit::{Exit, Failure},
+    schema,
     seeds::RunSeeds,
     time, workloads,
 };
@@ -85,10 +86,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         },
     };
     let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed);
-    context
-        .output
-        .about(&*host)
-        .object(|| &verdict, || verdict.text(&directory.manifest, &record.searched))?;
+    context.output.about(&*host).object(
+        schema::TUNE,
+        || &verdict,
+        || verdict.text(&directory.manifest, &record.searched),
+    )?;
     if let Some(path) = &args.output {
         save_profile(path, &directory, &record, &outcome)?;
     }
@@ -299,7 +301,7 @@ fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Re
             writeln!(out, "rounds     at most {}, then a confirmation in fresh rounds", record.most_rounds);
         out
     };
-    context.output.about(host).object(|| record, text)
+    context.output.about(host).object(schema::TUNE_PLAN, || record, text)
 }
 
 /// Writes the chosen settings as a profile.

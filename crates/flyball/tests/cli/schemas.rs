@@ -100,6 +100,11 @@ const CHANGE: &str = "--sim-state state set governor=performance turbo=off max-f
 --sim-state state restore
 --sim-state state set governor=powersave
 compare -n --arm now --arm epp:governor=performance --workload spin
+tune -n --over governor=all --minimize time --workload spin
+--sim-state held hold add calm governor=powersave
+--sim-state held hold list
+--sim-state held hold status
+--sim-state held hold release calm
 record r.tar.zst";
 
 /// Measurements on simulated machines. They take seconds each, so they are made on one or two.
@@ -112,6 +117,7 @@ const MEASURE: &str =
 report traced
 report published/report.csv
 sim check stinner
+-M sim:ryzen-5750g tune --over max-freq=2GHz,4GHz --minimize energy --subject-to time<=+90% --model short.toml --directory tuned
 -M sim:ryzen-5750g,boot=amd_pstate=passive trace record -o t.dat -- gitsource --amount 3
 -M sim:i7-2600 trace run -o u.dat -- gitsource --amount 2
 trace report t.dat
@@ -131,6 +137,10 @@ doctor";
 fn all() -> Samples {
     let folder = Tree::new();
     let mut samples = Samples::default();
+    // For a search of a second.
+    let model = "name = 'short'\ntitle = 'short'\nabout = 'short'\nunit = 'steps'\n[variation]\ncycles = 0.004\n[[task]]\n\
+                 count = 8\nplace = 'fixed'\ncycles = 1e6\nturns = 10_000\n";
+    folder.put("short.toml", model);
     let rows = (0..40).map(|run| format!("{run},{}\n", if run < 20 { 1000 } else { 1050 } + run % 3));
     folder.put("shifted.csv", format!("run,time (ms)\n{}", rows.collect::<String>()));
     for words in ALONE.lines().chain(MEASURE.lines()) {

@@ -13,7 +13,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    profiles,
+    profiles, schema,
     time::{duration, seconds_since_1970},
 };
 
@@ -121,7 +121,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         serde_json::json!({"hold": hold, "in_force": in_force, "because": unmet, "applied": brought.applied,
                            "restoration": brought.restored})
     };
-    reporter(context, &*host).object(data, || {
+    reporter(context, &*host).object(schema::HOLD_ADD, data, || {
         let waits = unmet.as_ref().map(|why| format!("; it does not count now: {why}")).unwrap_or_default();
         let changed = restored_text(&brought) + &applied_text(&brought);
         let nothing = if changed.is_empty() && unmet.is_none() { "; nothing to change" } else { "" };
