@@ -35,7 +35,6 @@ Examples:
   flyball hold add game governor=performance -c 0-7 --priority 200 --for 2h
   flyball hold add night powersave --when time=22:00-06:00 --on-drift report
   flyball hold status --why
-  flyball hold release game
   flyball hold release --all        everything is as it was before the first hold
 
 Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
