@@ -52,6 +52,7 @@ const KNOBS: &[Id] = &[
     Id::BaseFreq,
     Id::NominalFreq,
     Id::CppcNominal,
+    Id::CppcHighest,
     Id::Turbo,
     Id::Boost,
     Id::MaxPerfPct,
@@ -162,6 +163,11 @@ impl<'a> Look<'a> {
             Vendor::Amd => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
             _ => self.mhz(Id::BaseFreq, cpu),
         };
+        let level_of = |knob| match self.value(knob, cpu) {
+            Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
+            _ => None,
+        };
+        let nominal = level_of(Id::CppcNominal);
         // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the registers.
         let sources = [
             (turbo.first().map(|bucket| bucket.1), "MSR 0x1ad"),
@@ -172,7 +178,15 @@ impl<'a> Look<'a> {
             .into_iter()
             .filter_map(|(mhz, from)| Some((mhz?, from)))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let (highest, from) = highest.unwrap_or((0.0, ""));
+        let (mut highest, mut from) = highest.unwrap_or((0.0, ""));
+        // Files have the processor's highest frequency; with preferred cores, a core of lower rank does not reach it.
+        if vendor == Vendor::Amd
+            && let (Some(base), Some(nominal), Some(top)) = (base, nominal, level_of(Id::CppcHighest))
+            && top > nominal
+            && base * top / nominal < highest
+        {
+            (highest, from) = (base * top / nominal, "acpi_cppc/highest_perf");
+        }
         let mut caps = Vec::new();
         // One of the two: both are about the same switch where a machine has both.
         let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
@@ -189,10 +203,6 @@ impl<'a> Look<'a> {
             let evidence = Evidence::new("intel_pstate/max_perf_pct", percent.0.to_string());
             caps.push(Cap { limiter: Limiter::Percentage, mhz, evidence });
         }
-        let nominal = match self.value(Id::CppcNominal, cpu) {
-            Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
-            _ => None,
-        };
         let level = match vendor {
             Vendor::Amd => base.zip(nominal).map(|(base, nominal)| base / nominal),
             _ => {

@@ -356,7 +356,7 @@ impl Attribution<'_> {
             _ => request >> 8 & 0xff,
         };
         let asked = level as f64 * self.facts.level;
-        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file, f64::min);
+        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file.min(self.facts.highest), f64::min);
         // More than one level below everything that files show: another limit within the kernel (QoS, cooling).
         if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
             let value =
