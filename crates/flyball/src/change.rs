@@ -108,11 +108,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         eprintln!("note: {note}");
     }
     note_holds(&state, host, intent);
-    if let MachineArg::Simulated(setup) = &context.machine
-        && setup.state.is_none()
-    {
-        eprintln!("note: this machine ends with the command; --sim-state FILE keeps it");
-    }
+    note_unkept(context);
     // A full disk behind stdout must not make it look as if nothing had been set.
     print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {
@@ -120,6 +116,15 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         })
     })?;
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
+}
+
+/// Says that what was set on a simulated machine is gone with the command, if it is.
+pub fn note_unkept(context: &Context) {
+    if let MachineArg::Simulated(setup) = &context.machine
+        && setup.state.is_none()
+    {
+        eprintln!("note: this machine ends with the command; --sim-state FILE keeps it");
+    }
 }
 
 /// Names the holds that want something else of the same knobs: the service sets that again.

@@ -9,13 +9,16 @@ use clap::{
 const COMMANDS: &[(&str, &str)] = &[
     ("bench", "compare"),
     ("diff", "verify"),
+    ("frequency-info", "show"),
+    ("frequency-set", "set"),
+    ("idle-info", "show"),
+    ("idle-set", "set"),
     ("info", "show"),
     ("list", "explain"),
     ("ls", "explain"),
-    ("monitor", "show"),
+    ("monitor", "top"),
     ("reset", "restore"),
     ("status", "show"),
-    ("top", "show"),
     ("undo", "restore"),
 ];
 
@@ -49,6 +52,13 @@ pub fn with_tip(mut error: Error, words: &[String]) -> Error {
                 text(&error, ContextKind::InvalidArg).filter(|level| level.parse::<u8>().is_ok())
             {
                 tip(&mut error, format!("the level is an option: -l {level}"));
+            }
+        }
+        // As hyperfine takes commands.
+        ErrorKind::UnknownArgument if words.iter().any(|word| word == "compare" || word == "tune") => {
+            let command = text(&error, ContextKind::InvalidArg).filter(|word| !word.starts_with('-'));
+            if let Some(command) = command {
+                tip(&mut error, format!("the command stands last, after --: -- {command} ..."));
             }
         }
         _ => {}

@@ -41,7 +41,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(group: &Group, scene: &Scene, moment: &Moment) -> Line {
+    fn of(group: &Group, moment: &Moment) -> Line {
         let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
         let package = group.package.and_then(|index| moment.interval.packages.get(index));
         let running = || cpus().filter(|cpu| is_running(cpu));
@@ -71,10 +71,11 @@ impl Line {
                 .and_then(|package| package.celsius)
                 .or_else(|| cpus().filter_map(|cpu| cpu.celsius).reduce(f64::max)),
             asleep: cpus().filter(|cpu| cpu.state == flyball_monitor::State::Asleep).count(),
-            why: match (why.is_empty(), got) {
-                (false, _) => why.join(", "),
-                (true, Some(_)) if scene.moment.is_some() => "-".to_owned(),
-                (true, _) => "no CPU runs".to_owned(),
+            why: match why.is_empty() {
+                false => why.join(", "),
+                // Their speed may not be visible, as in a virtual machine.
+                true if running().next().is_some() => "-".to_owned(),
+                true => "no CPU runs".to_owned(),
             },
             is_throttled,
         }
@@ -129,7 +130,7 @@ pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mome
     let from = scroll(state.selected, groups.len(), shown);
     for (at, group) in groups.iter().enumerate().skip(from).take(shown) {
         let y = 2 + (at - from) * per_group;
-        let line = Line::of(group, scene, moment);
+        let line = Line::of(group, moment);
         canvas.row(y, &columns, &chosen, |column| line.cell(group, column));
         if at == state.selected {
             canvas.select(y);

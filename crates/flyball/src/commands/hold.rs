@@ -112,7 +112,7 @@ fn note_without_service(store: &Store, host: &dyn Host) {
             ""
         };
         eprintln!(
-            "note: the service does not run: settings are not watched, and conditions and ends are not followed{how}"
+            "note: the service does not run: settings are not watched, and conditions, --for and --while-pid have no effect until it runs{how}"
         );
     }
 }

@@ -92,7 +92,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         || verdict.text(&directory.manifest, &record.searched),
     )?;
     if let Some(path) = &args.output {
-        save_profile(path, &directory, &record, &outcome)?;
+        save_profile(path, &directory, &record, &verdict)?;
+        eprintln!("profile: {}", path.display());
     }
     eprintln!("run directory: {}", directory.path().display());
     Ok(Exit::Done)
@@ -309,13 +310,17 @@ fn save_profile(
     path: &Path,
     directory: &RunDirectory,
     record: &Record,
-    outcome: &Outcome,
+    verdict: &Verdict<'_>,
 ) -> Result<(), Failure> {
     use std::fmt::Write as _;
-    let arm = &record.searched.arms[outcome.chosen];
+    let arm = &record.searched.arms[verdict.search.chosen];
     let metric = &directory.manifest.workload.metric;
+    let is_limit_kept = verdict.confirmed.as_ref().is_none_or(|fresh| fresh.keeps_limit == Some(true));
+    // Whoever reads the profile later has not seen the verdict.
+    let doubt =
+        if record.goal.limit.is_none() || is_limit_kept { "" } else { "; the limit was not shown to hold" };
     let description = format!(
-        "{} for {}, found by flyball tune",
+        "{} for {}, found by flyball tune{doubt}",
         record.goal.title(metric),
         directory.manifest.workload.name
     );

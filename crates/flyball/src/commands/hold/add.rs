@@ -116,6 +116,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {note}");
     }
     note_without_service(&store, &*host);
+    change::note_unkept(context);
     let data = || {
         let in_force = unmet.is_none();
         serde_json::json!({"hold": hold, "in_force": in_force, "because": unmet, "applied": brought.applied,

@@ -24,8 +24,7 @@ VALUES are values with commas between them (epp=performance,power), a range (max
 Examples:
   flyball tune --over max-freq=1.6GHz..4.6GHz:6 --over epp=all --minimize energy --subject-to 'time <= +5%' -- ./bench
   flyball tune --over governor=powersave,performance --over turbo=on,off --maximize perf-per-watt --workload sched-pipe
-  flyball tune -n -M sim:gold-6138 --over max-freq=1.2GHz..2GHz:3 --over uncore-max-freq=1.2GHz..2GHz:3 \\
-      --minimize energy --subject-to 'time <= +5%' --workload gitsource
+  flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
   flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
   flyball tune --resume DIR                                        continue after Ctrl-C
@@ -82,7 +81,7 @@ pub struct Args {
     #[arg(long, requires = "resume")]
     pub(super) yes: bool,
 
-    /// Print the settings that would be searched, what is left out and the first block; run nothing.
+    /// Print the settings that would be searched and what is left out; run nothing.
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
 
