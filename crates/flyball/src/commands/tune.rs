@@ -316,7 +316,7 @@ fn save_profile(
     let arm = &record.searched.arms[verdict.search.chosen];
     let metric = &directory.manifest.workload.metric;
     let is_limit_kept = verdict.confirmed.as_ref().is_none_or(|fresh| fresh.keeps_limit == Some(true));
-    // Whoever reads the profile later has not seen the verdict.
+    // A profile is read later, without the verdict.
     let doubt =
         if record.goal.limit.is_none() || is_limit_kept { "" } else { "; the limit was not shown to hold" };
     let description = format!(
