@@ -130,8 +130,8 @@ mod tests {
         let effective = Machine { tickless: Some("3\n".into()), ..machine };
         assert_eq!(effective.isolation().unwrap().tickless.to_string(), "3");
         assert_eq!(Machine::default().isolation(), None);
-        let machine = Machine { tickless: Some("2-3\n".into()), ..Machine::default() };
-        assert_eq!(machine.isolation().unwrap().tickless.to_string(), "2-3");
+        let machine = Machine { tickless: Some("2-4\n".into()), ..Machine::default() };
+        assert_eq!(machine.isolation().unwrap().tickless.to_string(), "2-4");
     }
 
     #[test]

@@ -72,7 +72,9 @@ fn a_hostile_guest_harms_itself_alone() {
             for word in ["panicked", "Assertion", "SIGSEGV", "core dumped"] {
                 assert!(!ended.end.emulator.contains(word), "{what}");
             }
-            assert!(all || ended.end.exit_code() == 0, "{what}\n{}", ended.end.last_words(30));
+            // With random values in its registers, a kernel may die when its first process ends; that harms itself alone, too.
+            let last = ended.end.last_words(30);
+            assert!(all || ended.end.exit_code() == 0 || last.contains("Kernel panic"), "{what}\n{last}");
         }
     }
     if skipped > 0 {
