@@ -11,7 +11,7 @@ pub(super) mod rounds;
 mod tracer;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -284,19 +284,18 @@ fn conclude(
             // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
         }
-        Err(error) => {
-            let exit = match &error {
-                MeasureError::Restore { .. } => Exit::HalfDone,
-                _ => Exit::Failed,
-            };
-            let kept = if measured {
-                format!("\ncompleted rounds are in {}", directory.path().display())
-            } else {
-                String::new()
-            };
-            Err(Failure::new(exit, format!("{error}{kept}")))
-        }
+        Err(error) => Err(failure(&error, measured.then(|| directory.path()))),
     }
+}
+
+/// What ended the rounds, as a failure, with where the completed ones are.
+pub(super) fn failure(error: &MeasureError, kept: Option<&Path>) -> Failure {
+    let exit = match error {
+        MeasureError::Restore { .. } => Exit::HalfDone,
+        _ => Exit::Failed,
+    };
+    let kept = kept.map(|path| format!("\ncompleted rounds are in {}", path.display())).unwrap_or_default();
+    Failure::new(exit, format!("{error}{kept}"))
 }
 
 /// The command that continues a comparison. It names another machine than this one, because a directory may come from

@@ -16,7 +16,7 @@ use std::{
 
 use flyball_control::save::quoted;
 use flyball_host::{Host, User};
-use flyball_measure::{Arm, End, Length, Manifest, MeasureError, Meters, Quantity, RunDirectory, stats};
+use flyball_measure::{Arm, End, Length, Manifest, Meters, Quantity, RunDirectory, stats};
 use flyball_search::Search;
 
 pub use self::args::Args;
@@ -26,7 +26,7 @@ use self::{
     space::Searched,
     verdict::{Confirmed, Verdict},
 };
-use super::compare::{confirm, manifest, run_rounds};
+use super::compare::{confirm, failure, manifest, run_rounds};
 use crate::{
     arms, change,
     context::Context,
@@ -215,16 +215,8 @@ fn search(
             Failure::failed("the search ended without a result: no round has yielded the quantity")
         }),
         Ok(End::Stopped) => Ok(None),
-        Err(error) => Err(failure(directory.path(), error)),
+        Err(error) => Err(failure(&error, Some(directory.path()))),
     }
-}
-
-fn failure(kept: &Path, error: MeasureError) -> Failure {
-    let exit = match &error {
-        MeasureError::Restore { .. } => Exit::HalfDone,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, format!("{error}\ncompleted rounds are in {}", kept.display()))
 }
 
 /// Compares the machine as it is, the chosen setting and the runner-up in fresh rounds; `None` if it was interrupted.
@@ -273,7 +265,7 @@ fn confirmation(
             );
             return Ok(None);
         }
-        Err(error) => return Err(failure(fresh.path(), error)),
+        Err(error) => return Err(failure(&error, Some(fresh.path()))),
     }
     super::report::write_files(&fresh, fresh.path())?;
     Ok(Some(Confirmed::new(&fresh, &record.goal)))
