@@ -15,7 +15,6 @@ pub mod dat;
 mod decode;
 mod detail;
 pub mod diagnose;
-#[cfg(feature = "live")]
 mod disk_pace;
 mod error;
 mod event_names;
@@ -24,7 +23,6 @@ mod format;
 mod histogram;
 pub mod html;
 mod input;
-#[cfg(feature = "live")]
 pub mod live;
 mod machine;
 mod merge;
