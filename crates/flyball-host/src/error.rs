@@ -25,7 +25,7 @@ impl fmt::Display for Op {
             Op::Link => "read link",
             Op::ReadMsr => "read MSR",
             Op::WriteMsr => "write MSR",
-            Op::Isst => "Speed Select call",
+            Op::Isst => "make the Speed Select call",
             Op::Create => "create",
             Op::Remove => "remove",
             Op::Mount => "mount",

@@ -279,7 +279,7 @@ impl Cpufreq {
         self.of_cpu[cpu as usize] = Some(index);
         let word = match driver.style() {
             // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels; Kconfig's default with intel_pstate since
-            // 5.8. Before that distributions chose ondemand.
+            // 5.8. That earlier ones come up with ondemand is an assumption: no configuration of theirs was read.
             Style::Target if platform.since(Kernel::V5_10) => "schedutil",
             Style::Target => "ondemand",
             // The driver's init left the word that it starts with.

@@ -77,6 +77,10 @@ impl MachineArg {
             MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
                 format!("no machine at '{self}'; did you mean -M sim:{self}, a simulated one?"),
             )),
+            MachineArg::Recorded(path) if !path.exists() => Err(Failure::usage(format!(
+                "no file or directory '{self}'; give live, sim:NAME (see 'flyball sim list'), guest:NAME, or the path of a \
+                 recorded machine"
+            ))),
             MachineArg::Recorded(path) => match Recorded::open(path) {
                 Ok(host) => {
                     let _ = bound();

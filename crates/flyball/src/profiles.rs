@@ -117,9 +117,17 @@ fn unknown(name: &str) -> String {
     if Path::new(name).is_file() {
         return format!("'{name}' is not the name of a profile; the file of that name here is './{name}'");
     }
+    let near = names()
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(name, &known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4);
+    let advice = near.map_or_else(
+        || "'flyball profiles' lists them, and a file needs a slash or .toml".to_owned(),
+        |(_, known)| format!("did you mean '{known}'?"),
+    );
     format!(
-        "'{name}' is neither a setting (KNOB=VALUE, as in governor=performance) nor the name of a profile; 'flyball \
-         profiles' lists them, and a file needs a slash or .toml"
+        "'{name}' is neither a setting (KNOB=VALUE, as in governor=performance) nor the name of a profile; {advice}"
     )
 }
 
@@ -142,6 +150,12 @@ mod tests {
         for file in ["./storage", "storage.toml", "-", "turbo=on", "nothing-of-the-kind"] {
             assert_eq!(find_in(&directories, file), None, "{file}");
         }
+    }
+
+    #[test]
+    fn a_misspelled_profile_gets_the_nearest_name() {
+        assert!(unknown("latncy").ends_with("did you mean 'latency'?"));
+        assert!(unknown("nothing-of-the-kind").contains("'flyball profiles' lists them"));
     }
 
     #[test]

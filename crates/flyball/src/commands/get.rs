@@ -122,7 +122,8 @@ fn render(rows: &[Row]) -> String {
             Outcome::Value(value) => columns.row(vec![
                 Cell::styled(Style::Heading, name.to_string()),
                 value.to_string().into(),
-                format!("CPUs {}", cpus(&row.cpus)).into(),
+                // A domain of an I/O die has none.
+                if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(&row.cpus)) }.into(),
             ]),
             Outcome::Absent(why) => {
                 eprintln!("flyball: {name} is absent on CPUs {}: {why}", cpus(&row.cpus));
