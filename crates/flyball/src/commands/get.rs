@@ -123,7 +123,8 @@ fn render(rows: &[Row]) -> String {
                 Cell::styled(Style::Heading, name.to_string()),
                 value.to_string().into(),
                 // A domain of an I/O die has none.
-                if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(&row.cpus)) }.into(),
+                if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(&row.cpus)) }
+                    .into(),
             ]),
             Outcome::Absent(why) => {
                 eprintln!("flyball: {name} is absent on CPUs {}: {why}", cpus(&row.cpus));

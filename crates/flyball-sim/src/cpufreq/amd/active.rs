@@ -1,0 +1,111 @@
+//! amd-pstate-epp, active mode: the processor chooses by preference within the policy's limits.
+
+use super::{
+    Caps, PerfRequest, boost_at_start, go_offline, init, limit_levels, release, send, set_boost,
+    trace_request, verify,
+};
+use crate::{
+    board::CppcAccess,
+    cpufreq::{
+        Driver, Platform, Style,
+        policy::{Governor, Limits, Policy},
+    },
+    errno::Answer,
+    kernel::Kernel,
+};
+
+/// amd-pstate-epp: active mode.
+pub(crate) struct AmdPstateEpp;
+
+impl Driver for AmdPstateEpp {
+    fn name(&self) -> &'static str {
+        "amd-pstate-epp"
+    }
+
+    fn style(&self) -> Style {
+        Style::SetPolicy
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        let caps = init(platform, policy)?;
+        // amd_pstate_epp_cpu_init() sets no latency: nothing asks for frequencies.
+        policy.latency_ns = 0;
+        // policy->policy of amd_pstate_epp_cpu_init(): a fallback where the kernel's default governor is neither
+        // word.
+        policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
+        if platform.since(Kernel::V6_18) {
+            policy.current = caps.khz(caps.lowest_nonlinear);
+            if !platform.board.server {
+                // A client starts balanced: the default on battery is what is written at init.
+                let state = &mut platform.amd.cpus[policy.number as usize];
+                state.default_epp = 128;
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        verify(platform, policy, limits);
+    }
+
+    fn set_policy(&self, platform: &mut Platform, policy: &mut Policy) {
+        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let (mut min, max) = limit_levels(platform, &caps, policy);
+        let performance = matches!(policy.governor, Governor::Performance);
+        // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone: with shared memory
+        // amd_pstate_set_epp() sends min_limit_perf, the policy's.
+        let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
+        if performance && !kept {
+            let bios = platform.amd.cpus[policy.number as usize].bios_min;
+            // Performance asks for nominal at least, since 7.0 for firmware's minimum where there is one.
+            let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
+            min = floor.min(max);
+        }
+        // Cloned: the driver's state is borrowed in the loop.
+        for cpu in policy.online.clone() {
+            let state = &mut platform.amd.cpus[cpu as usize];
+            let mut epp = state.cached.epp;
+            // The performance policy forces EPP 0 and keeps it after the policy changes (amd_pstate_epp_set_policy).
+            if performance && epp != 0 {
+                epp = 0;
+                state.raw = false;
+            }
+            // The preference goes first, on its own.
+            let cached = platform.amd.cpus[cpu as usize].cached;
+            let changed = epp != cached.epp;
+            trace_request(platform, cpu, policy.boost, PerfRequest { epp, ..cached }, changed);
+            send(platform, cpu, policy.boost, PerfRequest { min: min.min(max), max, desired: 0, epp });
+        }
+    }
+
+    fn has_boost(&self, platform: &Platform) -> Option<bool> {
+        Some(boost_at_start(platform))
+    }
+
+    fn set_boost(&self, platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
+        set_boost(platform, policy, on)
+    }
+
+    fn leave(&self, platform: &mut Platform, cpu: u32) {
+        if platform.since(Kernel::V6_18) {
+            go_offline(platform, cpu);
+            return;
+        }
+        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but pstate_update_perf(), which writes
+        // the register, ignores its arguments for the cached request: the limits stay as they are (seen on 6.12.107). The
+        // preference stays 191 when the CPU comes back: amd_pstate_epp_reenable() writes epp_cached.
+        let state = &mut platform.amd.cpus[cpu as usize];
+        state.raw = false;
+        let cached = state.cached;
+        send(platform, cpu, platform.boost, PerfRequest { epp: 191, ..cached });
+    }
+
+    fn exit(&self, platform: &mut Platform, cpu: u32) {
+        if platform.since(Kernel::V6_18) {
+            release(platform, cpu);
+        } else {
+            // cpufreq_remove_dev() takes the policy offline first.
+            self.leave(platform, cpu);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the core asks of a driver: `struct cpufreq_driver`.
+
+use super::{
+    Platform,
+    policy::{Limits, Policy},
+};
+use crate::{
+    cpu_state::Cpu,
+    errno::{Answer, Errno},
+    governor::Relation,
+};
+
+/// How the core talks to a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// The driver chooses within limits (`setpolicy`).
+    SetPolicy,
+    /// A governor chooses a frequency (`target`, `target_index`, `fast_switch`).
+    Target,
+}
+
+/// A cpufreq driver: `struct cpufreq_driver`.
+pub(crate) trait Driver: Sync {
+    fn name(&self) -> &'static str;
+
+    fn style(&self) -> Style;
+
+    /// Whether schedutil passes utilisation instead of frequencies.
+    fn adjusts_performance(&self, _platform: &Platform) -> bool {
+        false
+    }
+
+    /// Fills in a new policy's hardware limits, latency and table.
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer;
+
+    /// Corrects limits before they are used.
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits);
+
+    /// New limits or a new policy word (setpolicy drivers); new limits (others).
+    fn set_policy(&self, _platform: &mut Platform, _policy: &mut Policy) {}
+
+    /// Asks the hardware for a resolved frequency; answers what came of it, kHz.
+    fn target(&self, _platform: &mut Platform, _policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
+        khz
+    }
+
+    /// Asks the hardware for performance on a scale of `capacity`.
+    fn adjust(
+        &self,
+        _platform: &mut Platform,
+        _policy: &mut Policy,
+        _min: u32,
+        _target: u32,
+        _capacity: u32,
+    ) {
+    }
+
+    /// The state at start of the switch for frequencies above nominal, if the driver has one.
+    fn has_boost(&self, _platform: &Platform) -> Option<bool> {
+        None
+    }
+
+    /// Switches boost of one policy.
+    fn set_boost(&self, _platform: &mut Platform, _policy: &mut Policy, _on: bool) -> Answer {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Whether schedutil sets frequencies right in the scheduler (`fast_switch`), not in a thread.
+    fn switches_fast(&self, _platform: &Platform) -> bool {
+        false
+    }
+
+    /// Whether the driver is called with a frequency that is already set (`CPUFREQ_NEED_UPDATE_LIMITS`).
+    fn needs_update_limits(&self) -> bool {
+        false
+    }
+
+    /// A CPU of the policy goes offline.
+    fn leave(&self, _platform: &mut Platform, _cpu: u32) {}
+
+    /// The driver goes away.
+    fn exit(&self, platform: &mut Platform, cpu: u32) {
+        self.leave(platform, cpu);
+    }
+
+    /// A CPU of the policy comes back.
+    fn enter(&self, _platform: &mut Platform, _policy: &mut Policy, _cpu: u32) {}
+
+    /// cpuinfo_cur_freq, in kHz, where the driver can ask the hardware.
+    fn current(&self, _platform: &Platform, _policy: &Policy) -> Option<u32> {
+        None
+    }
+
+    /// Whether the driver has an algorithm of its own that follows load now.
+    fn samples(&self, _platform: &Platform) -> bool {
+        false
+    }
+
+    /// The driver's own algorithm (intel_pstate without HWP).
+    fn sample(&self, _platform: &mut Platform, _policy: &mut Policy, _cpus: &[Cpu]) {}
+}
