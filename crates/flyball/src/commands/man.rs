@@ -1,7 +1,7 @@
 //! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command and subcommand has a page of its
 //! own, as section 1 names them: flyball-trace-record(1).
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use flyball_control::{Access, TABLE};
@@ -10,7 +10,7 @@ use roff::{Roff, bold, italic, line_break, roman};
 use crate::{
     exit::{Exit, Failure},
     help::{self, Block},
-    output,
+    output, terminal,
 };
 
 /// Arguments of `man`.
@@ -76,7 +76,7 @@ pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     };
     let page = breakable(&page(&top, path, command).render());
     output::raw(&page)?;
-    if std::io::stdout().is_terminal() {
+    if terminal::is_terminal() {
         let words = wanted.join(" ").replacen("flyball", "flyball man", 1);
         eprintln!("flyball: this is the source of a manual page; to read it: {words} | man -l -");
     }
