@@ -3,6 +3,7 @@
 
 mod files;
 mod guests;
+mod holds;
 mod isst;
 mod texts;
 mod traces;
@@ -44,6 +45,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "image", run: guests::image },
     Target { name: "results", run: guests::results },
     Target { name: "isst", run: isst::answers },
+    Target { name: "hold-config", run: holds::config },
+    Target { name: "hold-lines", run: holds::lines },
+    Target { name: "hold-store", run: holds::store },
+    Target { name: "hold-reports", run: holds::reports },
 ];
 
 /// What came out, or the error without numbers and paths: the same mistake at another place is not new.

@@ -3,6 +3,8 @@
 //! Found by the names of running processes; for those that act and exit (TLP), by what they leave in /run. Which knobs a
 //! program writes is in the rows of the table (`written_by`).
 
+use std::collections::BTreeSet;
+
 use flyball_host::Host;
 use serde::Serialize;
 
@@ -20,6 +22,9 @@ pub struct Owner {
     pub pid: Option<u32>,
     /// The knobs that it writes.
     pub writes: Vec<Id>,
+    /// The command that ends it for good, where there is one.
+    #[serde(skip)]
+    pub stop: Option<&'static str>,
     /// How to make it leave them alone.
     pub remedy: &'static str,
 }
@@ -40,7 +45,8 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut take = |known: &Known, pid: Option<u32>| {
         // Workers of one daemon are one owner; a process counts before the trace in files.
         if !found.iter().any(|owner| owner.name == known.name) {
-            found.push(Owner { name: known.name, pid, writes: known.program.writes(), remedy: known.remedy });
+            let (writes, stop, remedy) = (known.program.writes(), known.stop, known.remedy);
+            found.push(Owner { name: known.name, pid, writes, stop, remedy });
         }
     };
     for entry in host.list("/proc").unwrap_or_default() {
@@ -62,6 +68,16 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
             take(known, None);
         }
     }
+    found
+}
+
+/// The programs at work on the machine that write one of these knobs, and which of them.
+pub fn neighbours(host: &dyn Host, knobs: &BTreeSet<Id>) -> Vec<Owner> {
+    let mut found = owners(host);
+    for owner in &mut found {
+        owner.writes.retain(|id| knobs.contains(id));
+    }
+    found.retain(|owner| !owner.writes.is_empty());
     found
 }
 

@@ -9,6 +9,8 @@ pub(crate) struct Known {
     pub processes: &'static [&'static str],
     /// A file that shows that it was active in this boot.
     pub trace: Option<&'static str>,
+    /// The command that ends it for good.
+    pub stop: Option<&'static str>,
     pub remedy: &'static str,
 }
 
@@ -28,66 +30,85 @@ programs! {
         name: "tuned",
         processes: &["tuned"],
         trace: None,
+        stop: Some("systemctl disable --now tuned.service tuned-ppd.service"),
         remedy: "tuned-adm off, or a tuned profile without the [cpu] section",
     }
     PowerProfilesDaemon {
         name: "power-profiles-daemon",
         processes: &["power-profiles-daemon"],
         trace: None,
+        stop: Some("systemctl mask --now power-profiles-daemon.service"),
         remedy: "systemctl stop power-profiles-daemon (mask it to keep it away)",
     }
     Tlp {
         name: "TLP",
         processes: &["tlp", "tlp-pd"],
         trace: Some("/run/tlp/last_pwr"),
+        stop: Some("systemctl disable --now tlp.service tlp-pd.service"),
         remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
     }
     AutoCpufreq {
         name: "auto-cpufreq",
         processes: &["auto-cpufreq"],
         trace: None,
+        stop: Some("auto-cpufreq --remove"),
         remedy: "auto-cpufreq --remove, or systemctl stop auto-cpufreq",
     }
     Thermald {
         name: "thermald",
         processes: &["thermald"],
         trace: None,
+        stop: Some("systemctl disable --now thermald.service"),
         remedy: "it lowers limits when the machine is hot: look at temperatures first; systemctl stop thermald",
     }
     System76 {
         name: "system76-power",
         processes: &["system76-power"],
         trace: None,
+        stop: Some("systemctl disable --now com.system76.PowerDaemon.service"),
         remedy: "systemctl stop com.system76.PowerDaemon",
     }
     IntelLpmd {
         name: "intel-lpmd",
         processes: &["intel_lpmd"],
         trace: None,
+        stop: Some("systemctl disable --now intel_lpmd.service"),
         remedy: "systemctl stop intel_lpmd",
     }
     Throttled {
         name: "throttled",
         processes: &["throttled", "throttled.py", "lenovo_fix.py"],
         trace: None,
+        stop: Some("systemctl disable --now throttled.service"),
         remedy: "systemctl stop throttled",
     }
     GameMode {
         name: "gamemode",
         processes: &["gamemoded"],
         trace: None,
+        stop: Some("systemctl --user mask --now gamemoded.service"),
         remedy: "it changes the governor while a game runs: end the game",
     }
     Cpufreqd {
         name: "cpufreqd",
         processes: &["cpufreqd"],
         trace: None,
+        stop: Some("systemctl disable --now cpufreqd.service"),
         remedy: "systemctl stop cpufreqd",
+    }
+    Cpupower {
+        name: "cpupower.service",
+        processes: &[],
+        // It acts once at boot and leaves nothing: that it is enabled is all there is to see.
+        trace: Some("/etc/systemd/system/multi-user.target.wants/cpupower.service"),
+        stop: Some("systemctl disable cpupower.service"),
+        remedy: "it sets the governor and limits at boot: systemctl disable cpupower.service",
     }
     CpufreqApplet {
         name: "xfce/GNOME cpufreq helper",
         processes: &["cpupower-gui-helper", "cpufreqctl"],
         trace: None,
+        stop: None,
         remedy: "close the applet that uses it",
     }
 }

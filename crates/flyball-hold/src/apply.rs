@@ -31,6 +31,7 @@ impl Brought {
     pub fn clamped(&self, effective: &Effective) -> Vec<Left> {
         let made = self.applied.iter().flat_map(Applied::clamped);
         let left = made.filter_map(|made| {
+            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs): it is no place to be left.
             let change = &made.change;
             Some(Left {
                 hold: effective.hold_of(&change.from)?.clone(),
@@ -100,16 +101,21 @@ pub fn bring_about(
         .map(|target| target.location.clone())
         .collect();
     let kept: BTreeSet<Location> = targets.into_iter().map(|target| target.location).collect();
-    let wanted = effective.without(left, snapshot.topology());
+    let wanted = effective.without(left, &snapshot);
     let differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
     if !differs && yielded.is_empty() && !needs_journal(host, state, &kept, &remembered)? {
         return Ok(Brought::default());
     }
+    // The journal names the holds, so that `flyball restore -n` says whose settings it would undo.
     let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
+    // The transaction closes its lock when it ends; this second descriptor of the same open file keeps the flock (flock(2)) until the
+    // caller has saved the store.
     let lock = lock
         .again()
         .map_err(|error| TransactionError::Lock(LockError::Io { path: state.path().to_owned(), error }))?;
     let mut transaction = Transaction::begin_holds(host, state, lock, command, &holds)?;
+    // In this order: what was yielded must not be restored, what is restored (a governor) resets what is set after it, and what is
+    // set must have been remembered.
     transaction.yield_to_others(yielded.to_vec())?;
     let restored = transaction.release_except(&kept)?;
     transaction.remember_kept(&remembered)?;
@@ -136,6 +142,7 @@ fn needs_journal(
     wanted: &BTreeSet<Location>,
 ) -> Result<bool, JournalError> {
     let Some(contents) = Journal::load(state)? else { return Ok(!wanted.is_empty()) };
+    // An earlier boot's journal is set aside when a transaction begins: it says nothing of what holds have set in this one.
     if contents.boot != boot_id(host) || contents.interrupted().is_some() {
         return Ok(true);
     }

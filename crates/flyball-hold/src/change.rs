@@ -46,15 +46,18 @@ pub fn change_holds(
 ) -> Result<Changed, ChangeError> {
     let lock = state.lock(command)?;
     let mut store = Store::load(state, host)?;
-    store.expire(moment.now);
-    let before = store.clone();
+    // A hold that has ended can still be released by its name: without a service its settings are still there. But it must not
+    // take the place of a new one.
+    if store.is_full() {
+        store.expire(moment.now);
+    }
+    let mut before = store.clone();
     change(&mut store)?;
-    let conditions = |store: &Store| {
-        let conditions = store.holds.iter().filter_map(|hold| hold.condition.as_ref());
-        Facts::look(host, moment.local, conditions)
-    };
-    let facts = conditions(&store);
+    store.expire(moment.now);
+    let facts = store.facts(host, moment.local);
     let effective = Effective::of(&store.holds, &facts);
+    // Before the machine: after a kill in between, the next start brings the holds about. In the other order the machine would have
+    // settings that no hold explains.
     store.save(state)?;
     match bring_about(host, state, &lock, command, (&effective, &store.left), &[]) {
         Ok(brought) => {
@@ -64,11 +67,11 @@ pub fn change_holds(
             Ok(Changed { brought, store, facts })
         }
         Err(error) => {
-            store = before;
-            store.save(state)?;
-            let effective = Effective::of(&store.holds, &conditions(&store));
+            before.expire(moment.now);
+            before.save(state)?;
+            let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
             // What the old holds set is in effect, unless the failed attempt has restored some of it.
-            let _ = bring_about(host, state, &lock, command, (&effective, &store.left), &[]);
+            let _ = bring_about(host, state, &lock, command, (&effective, &before.left), &[]);
             Err(error.into())
         }
     }

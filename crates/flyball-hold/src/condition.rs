@@ -1,17 +1,23 @@
-//! Conditions of holds: the power supply, the time of the day, a running program.
+//! Conditions of holds: the power supply, the time of the day, what runs, pressure, heat and limits.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::PathBuf,
-    time::Duration,
-};
+mod facts;
+mod lasting;
+mod parts;
 
-use flyball_host::{Host, watch::LocalTime};
+use std::{fmt, path::PathBuf, time::Duration};
+
+use flyball_host::watch::LocalTime;
 use serde::{Deserialize, Serialize};
+
+pub use self::{
+    facts::Facts,
+    parts::{Heat, Limit, Power, Pressure, Window},
+};
+pub(crate) use self::{facts::groups, lasting::Lasting, parts::time};
 
 /// When a hold counts. All parts that are given must be met.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
@@ -20,21 +26,24 @@ pub struct Condition {
     /// The path of a program of which at least one process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-}
-
-/// What the machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Power {
-    Ac,
-    Battery,
-}
-
-/// A part of the day, in minutes since midnight; it may go over midnight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
-    from: u32,
-    to: u32,
+    /// A systemd unit that has processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// A control group that has processes, relative to the hierarchy's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// A user, by name or number, with a session or a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Heat>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// How long all of it must be so before the hold counts, and not be so before it does not.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub time_span: Option<Duration>,
 }
 
 /// Why a text is not a condition.
@@ -46,30 +55,84 @@ pub enum ConditionError {
     Window(String),
     #[error("'{0}' is not the path of a program; write it in full, as /usr/bin/gamescope")]
     Program(String),
-    #[error("conditions on {0} are not supported; there are power, time and program")]
-    Unsupported(String),
+    #[error(
+        "'{0}' is not a systemd unit with processes; write the full name of a service, scope or slice, as postgresql.service"
+    )]
+    Unit(String),
+    #[error(
+        "'{0}' is not a control group; write its path below /sys/fs/cgroup, as system.slice/postgresql.service"
+    )]
+    Group(String),
+    #[error("'{0}' is not a user; write a name or a number")]
+    User(String),
+    #[error(
+        "'{0}' is not a pressure; write 'cpu some 15% over 10s' (cpu, memory or io; some or full; over 2s, 4s, 6s, 8s or 10s)"
+    )]
+    Pressure(String),
+    #[error("'{0}' is not a temperature; write 90C")]
+    Temperature(String),
+    #[error("'{0}' is not a limit; it is thermal or power")]
+    Limit(String),
+    #[error("'{0}' is not a time; write 30s, 5min or 2h")]
+    Time(String),
+    #[error(
+        "'{0}' is not a condition; there are power, time, program, unit, cgroup, user, pressure, temperature, limit and for"
+    )]
+    Unknown(String),
 }
 
+/// How long heat and limits must last if nothing is said: one sensor's reading says little.
+const SAMPLED_SPAN: Duration = Duration::from_secs(30);
+
 impl Condition {
-    /// Adds a part: `power=battery`, `time=22:00-06:00`, `program=/usr/bin/x`.
+    /// Adds a part: `power=battery`, `time=22:00-06:00`, `unit=x.service`.
     pub fn add(&mut self, key: &str, value: &str) -> Result<(), ConditionError> {
         match key {
-            "power" => {
-                self.power = Some(match value {
-                    "ac" => Power::Ac,
-                    "battery" => Power::Battery,
-                    other => return Err(ConditionError::Power(other.to_owned())),
-                });
-            }
+            "power" => self.power = Some(value.parse()?),
             "time" => self.time = Some(value.parse()?),
             "program" => {
                 let is_whole = value.starts_with('/') && value.len() > 1 && !value.contains(char::is_control);
-                if !is_whole {
-                    return Err(ConditionError::Program(value.to_owned()));
-                }
-                self.program = Some(PathBuf::from(value));
+                let program = is_whole.then(|| PathBuf::from(value));
+                self.program = Some(program.ok_or_else(|| ConditionError::Program(value.to_owned()))?);
             }
-            other => return Err(ConditionError::Unsupported(other.to_owned())),
+            "unit" => {
+                let is_unit = paths_of_unit(value).is_some();
+                self.unit = Some(
+                    is_unit
+                        .then(|| value.to_owned())
+                        .ok_or_else(|| ConditionError::Unit(value.to_owned()))?,
+                );
+            }
+            "cgroup" => {
+                let path = value.trim_start_matches("/sys/fs/cgroup").trim_matches('/');
+                let is_inside = !path.is_empty()
+                    && path.len() < 4096
+                    && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+                    && !path.contains(char::is_control);
+                self.cgroup = Some(
+                    is_inside
+                        .then(|| path.to_owned())
+                        .ok_or_else(|| ConditionError::Group(value.to_owned()))?,
+                );
+            }
+            "user" => {
+                let is_name = !value.is_empty()
+                    && value.len() <= 256
+                    && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@$".contains(c));
+                self.user = Some(
+                    is_name
+                        .then(|| value.to_owned())
+                        .ok_or_else(|| ConditionError::User(value.to_owned()))?,
+                );
+            }
+            "pressure" => self.pressure = Some(value.parse()?),
+            "temperature" => self.temperature = Some(value.parse()?),
+            "limit" => self.limit = Some(value.parse()?),
+            "for" => {
+                self.time_span =
+                    Some(parts::time(value).ok_or_else(|| ConditionError::Time(value.to_owned()))?);
+            }
+            other => return Err(ConditionError::Unknown(other.to_owned())),
         }
         Ok(())
     }
@@ -80,6 +143,21 @@ impl Condition {
 
     /// The first part that is not met, in words.
     pub fn unmet(&self, facts: &Facts) -> Option<String> {
+        if !self.lasts() {
+            return self.unmet_now(facts);
+        }
+        if facts.lasting.contains(&self.to_string()) {
+            return None;
+        }
+        Some(self.unmet_now(facts).unwrap_or_else(|| match (&self.pressure, self.limit) {
+            (Some(pressure), _) => format!("the pressure {pressure} is not reported"),
+            (_, Some(limit)) => format!("the {limit} limit is not reached all the time"),
+            _ => format!("not yet for {}", parts::TimeText(self.time_to_last())),
+        }))
+    }
+
+    /// The first part that is not met at the moment, of those that a look at the machine shows.
+    pub(crate) fn unmet_now(&self, facts: &Facts) -> Option<String> {
         if let Some(power) = self.power.filter(|power| facts.power != Some(*power)) {
             return Some(match facts.power {
                 Some(found) => format!("power is {found}, not {power}"),
@@ -89,114 +167,124 @@ impl Condition {
         if let Some(time) = self.time.filter(|time| !time.contains(facts.minutes)) {
             return Some(format!("it is not between {time}"));
         }
-        let program = self.program.as_ref().filter(|program| !facts.running.contains_key(*program))?;
-        Some(format!("{} does not run", program.display()))
+        if let Some(program) = self.program.as_ref().filter(|program| !facts.running.contains_key(*program)) {
+            return Some(format!("{} does not run", program.display()));
+        }
+        if let Some((called, _)) =
+            self.groups().into_iter().find(|(called, _)| !facts.populated.contains(called))
+        {
+            return Some(match called.split_once('=') {
+                Some(("unit", unit)) => format!("{unit} has no processes"),
+                Some(("user", user)) => format!("the user {user} has no session"),
+                _ => format!("{called} has no processes"),
+            });
+        }
+        match (self.temperature, facts.temperature) {
+            (Some(Heat(least)), Some(now)) if now < least * 1000 => {
+                Some(format!("the processor has {} °C, below {least} °C", now / 1000))
+            }
+            (Some(_), None) => Some("the processor has no temperature sensor in /sys/class/hwmon".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether only time shows if it is met: then the service judges it.
+    pub(crate) fn lasts(&self) -> bool {
+        self.time_span.is_some()
+            || self.pressure.is_some()
+            || self.temperature.is_some()
+            || self.limit.is_some()
+    }
+
+    pub(crate) fn time_to_last(&self) -> Duration {
+        let is_sampled = self.temperature.is_some() || self.limit.is_some();
+        self.time_span.unwrap_or(if is_sampled { SAMPLED_SPAN } else { Duration::ZERO })
+    }
+
+    /// How often it must be looked at because the kernel reports nothing: twice within the time that it has to last.
+    pub fn sampled(&self) -> Option<Duration> {
+        let is_sampled = self.temperature.is_some() || self.limit.is_some();
+        // Twice, so that one peak between two readings does not count as lasting. A sensor's own period is about a second.
+        let pause = (self.time_to_last() / 2).clamp(Duration::from_secs(2), Duration::from_secs(30));
+        is_sampled.then_some(pause)
+    }
+
+    /// What is not reported by the kernel and looked at instead, in words.
+    pub fn not_reported(&self) -> Option<String> {
+        let pause = parts::TimeText(self.sampled()?);
+        let what = match (self.temperature, self.limit) {
+            (Some(_), Some(_)) => "temperature and limits are",
+            (Some(_), None) => "the temperature is",
+            _ => "the count of reached limits is",
+        };
+        Some(format!("{what} read every {pause}, because the kernel does not report it"))
+    }
+
+    /// The groups that must have processes: what the condition calls each, and the paths that it may have.
+    pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let unit = self.unit.as_ref().map(|unit| (format!("unit={unit}"), paths_of_unit(unit)));
+        let group = self.cgroup.as_ref().map(|path| (format!("cgroup={path}"), Some(vec![path.clone()])));
+        // A user that does not exist has no path: the condition stays unmet, as it would in a machine's file that came before the user.
+        let user = self.user.as_ref().map(|user| {
+            let slice = |number| vec![format!("user.slice/user-{number}.slice")];
+            (format!("user={user}"), facts::number_of_user(user).map(slice))
+        });
+        let all = [unit, group, user].into_iter().flatten();
+        all.map(|(called, paths)| (called, paths.unwrap_or_default())).collect()
+    }
+}
+
+/// Where the control group of a unit may be, as systemd makes it (systemd.slice(5), systemd.resource-control(5)); `None` if the text
+/// is not a unit's name. A unit with a Slice= of its own is not found there.
+fn paths_of_unit(unit: &str) -> Option<Vec<String>> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    let (name, kind) = unit.rsplit_once('.')?;
+    if name.is_empty() || name.starts_with('.') || unit.len() > 255 || !unit.chars().all(is_allowed) {
+        return None;
+    }
+    match kind {
+        // a-b.slice is inside a.slice.
+        "slice" => {
+            let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
+            let parts: Vec<String> = ends.map(|end| format!("{}.slice", &name[..end])).collect();
+            Some(vec![parts.join("/")])
+        }
+        "service" | "scope" | "socket" | "mount" | "swap" => {
+            // Services start in system.slice, virtual machines and containers in machine.slice; process 1 is in init.scope.
+            let plain = ["system.slice", "machine.slice", "init.scope"]
+                .map(|slice| if slice == unit { unit.to_owned() } else { format!("{slice}/{unit}") });
+            let mut paths = plain.to_vec();
+            // user@1000.service is the exception: its slice is the user's.
+            if let Some((prefix, instance)) = name.split_once('@') {
+                let escaped = prefix.replace('-', "\\x2d");
+                paths.push(format!("system.slice/system-{escaped}.slice/{unit}"));
+                paths.push(format!("user.slice/user-{instance}.slice/{unit}"));
+            }
+            Some(paths)
+        }
+        _ => None,
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let power = self.power.map(|power| format!("power={power}"));
-        let time = self.time.map(|time| format!("time={time}"));
-        let program = self.program.as_ref().map(|program| format!("program={}", program.display()));
-        let parts: Vec<String> = [power, time, program].into_iter().flatten().collect();
-        f.write_str(&parts.join(" "))
-    }
-}
-
-impl fmt::Display for Power {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Power::Ac => "ac",
-            Power::Battery => "battery",
-        })
-    }
-}
-
-const DAY: u32 = 24 * 60;
-
-impl Window {
-    fn contains(self, minute: u32) -> bool {
-        if self.from < self.to {
-            (self.from..self.to).contains(&minute)
-        } else {
-            minute >= self.from || minute < self.to
+        fn part(key: &str, value: Option<impl fmt::Display>) -> Option<String> {
+            value.map(|value| format!("{key}={value}"))
         }
-    }
-
-    /// How long until it begins or ends.
-    fn next_edge(self, now: LocalTime) -> Duration {
-        let until = |minute: u32| (minute + DAY - now.minutes - 1) % DAY + 1;
-        let minutes = until(self.from).min(until(self.to));
-        Duration::from_secs(u64::from(minutes * 60).saturating_sub(u64::from(now.seconds)))
-    }
-}
-
-impl std::str::FromStr for Window {
-    type Err = ConditionError;
-
-    fn from_str(text: &str) -> Result<Window, ConditionError> {
-        let minutes = |text: &str| {
-            let (hours, minutes) = text.split_once(':')?;
-            let number = |digits: &str, below: u32| {
-                let is_plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
-                digits.parse::<u32>().ok().filter(|number| is_plain && *number < below)
-            };
-            Some(number(hours, 24)? * 60 + number(minutes, 60)?)
-        };
-        let window = text.split_once('-').and_then(|(from, to)| {
-            let (from, to) = (minutes(from.trim())?, minutes(to.trim())?);
-            // The same time twice could mean always or never.
-            (from != to).then_some(Window { from, to })
-        });
-        window.ok_or_else(|| ConditionError::Window(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clock = |minutes: u32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
-        write!(f, "{}-{}", clock(self.from), clock(self.to))
-    }
-}
-
-/// What conditions are judged by.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
-    /// `None` for a machine without a power supply that is known.
-    pub power: Option<Power>,
-    /// Since midnight.
-    pub minutes: u32,
-    /// The watched programs that run, each with its processes.
-    pub running: BTreeMap<PathBuf, BTreeSet<u32>>,
-}
-
-impl Facts {
-    /// Looks at what `conditions` need, and at nothing else.
-    pub fn look<'c>(
-        host: &dyn Host,
-        now: LocalTime,
-        conditions: impl Iterator<Item = &'c Condition> + Clone,
-    ) -> Facts {
-        let needs_power = conditions.clone().any(|condition| condition.power.is_some());
-        let programs: BTreeSet<&PathBuf> =
-            conditions.filter_map(|condition| condition.program.as_ref()).collect();
-        let mut facts = Facts { power: None, minutes: now.minutes, running: BTreeMap::new() };
-        if needs_power {
-            facts.power = power(host);
-        }
-        if !programs.is_empty() {
-            for pid in
-                host.list("/proc").unwrap_or_default().iter().filter_map(|name| name.parse::<u32>().ok())
-            {
-                // Kernel threads have no program, and a process may end at any time.
-                let Ok(program) = host.link(&format!("/proc/{pid}/exe")) else { continue };
-                if let Some(program) = programs.iter().find(|known| known.as_os_str() == program.as_str()) {
-                    facts.running.entry((*program).clone()).or_default().insert(pid);
-                }
-            }
-        }
-        facts
+        // In a fixed order: the text is also the key under which the service keeps what lasts, and commands look it up.
+        let parts = [
+            part("power", self.power),
+            part("time", self.time),
+            part("program", self.program.as_ref().map(|program| program.display())),
+            part("unit", self.unit.as_ref()),
+            part("cgroup", self.cgroup.as_ref()),
+            part("user", self.user.as_ref()),
+            part("pressure", self.pressure.as_ref()),
+            part("temperature", self.temperature),
+            part("limit", self.limit),
+            part("for", self.time_span.map(parts::TimeText)),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<String>>().join(" "))
     }
 }
 
@@ -208,83 +296,9 @@ pub(crate) fn next_edge<'c>(
     conditions.filter_map(|condition| condition.time).map(|time| time.next_edge(now)).min()
 }
 
-/// What the machine runs on: the mains if one is online, else a battery that is there.
-fn power(host: &dyn Host) -> Option<Power> {
-    const SUPPLIES: &str = "/sys/class/power_supply";
-    let (mut has_mains, mut has_battery) = (false, false);
-    for name in host.list(SUPPLIES).ok()? {
-        let read = |file: &str| host.read(&format!("{SUPPLIES}/{name}/{file}")).unwrap_or_default();
-        // The batteries of mice and keyboards have the scope `Device` (power_supply_sysfs.c).
-        if read("scope") == "Device" {
-            continue;
-        }
-        match read("type").as_str() {
-            "Mains" | "USB" => {
-                has_mains = true;
-                if read("online") == "1" {
-                    return Some(Power::Ac);
-                }
-            }
-            "Battery" | "UPS" => has_battery = true,
-            _ => {}
-        }
-    }
-    (has_mains || has_battery).then_some(Power::Battery)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn window(text: &str) -> Window {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_window_may_go_over_midnight() {
-        let night = window("22:00-06:00");
-        let inside: Vec<u32> = [0, 5 * 60 + 59, 6 * 60, 12 * 60, 22 * 60 - 1, 22 * 60]
-            .map(|m| u32::from(night.contains(m)))
-            .to_vec();
-        assert_eq!(inside, [1, 1, 0, 0, 0, 1]);
-        assert!(window("08:00-17:30").contains(17 * 60 + 29));
-        for bad in ["", "8:00-9:00", "08:00", "24:00-01:00", "08:60-09:00", "08:00-08:00", "+8:00-09:00"] {
-            assert!(bad.parse::<Window>().is_err(), "{bad}");
-        }
-        assert_eq!(night.to_string(), "22:00-06:00");
-    }
-
-    #[test]
-    fn the_next_edge_is_never_now() {
-        let at = |minutes, seconds| LocalTime { minutes, seconds };
-        let night = window("22:00-06:00");
-        assert_eq!(night.next_edge(at(21 * 60 + 59, 30)), Duration::from_secs(30));
-        assert_eq!(night.next_edge(at(22 * 60, 0)), Duration::from_secs(8 * 3600));
-        assert_eq!(night.next_edge(at(6 * 60, 1)), Duration::from_secs(16 * 3600 - 1));
-    }
-
-    #[test]
-    fn the_mains_count_before_a_battery_and_mice_do_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = folder.path().join("sys/class/power_supply").join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        std::fs::create_dir_all(folder.path().join("sys")).unwrap();
-        let host = flyball_host::Plain::open(folder.path()).unwrap();
-        assert_eq!(power(&host), None);
-        put("mouse/type", "Battery\n");
-        put("mouse/scope", "Device\n");
-        assert_eq!(power(&host), None);
-        put("BAT0/type", "Battery\n");
-        assert_eq!(power(&host), Some(Power::Battery));
-        put("AC/type", "Mains\n");
-        put("AC/online", "1\n");
-        assert_eq!(power(&host), Some(Power::Ac));
-        put("AC/online", "0\n");
-        assert_eq!(power(&host), Some(Power::Battery));
-    }
 
     #[test]
     fn all_parts_must_be_met_and_others_are_refused() {
@@ -297,9 +311,54 @@ mod tests {
         assert!(condition.unmet(&facts(None, 0)).unwrap().contains("no power supply"));
         assert!(!condition.is_met(&facts(Some(Power::Battery), 720)));
         assert_eq!(condition.to_string(), "power=battery time=22:00-06:00");
-        assert!(
-            matches!(condition.add("unit", "x.service"), Err(ConditionError::Unsupported(key)) if key == "unit")
+        assert!(matches!(condition.add("wind", "x"), Err(ConditionError::Unknown(key)) if key == "wind"));
+        for (key, bad) in [
+            ("program", "gamescope"),
+            ("unit", "postgresql"),
+            ("unit", "../x.service"),
+            ("unit", ".service"),
+            ("unit", "a.target"),
+            ("cgroup", "../x"),
+            ("cgroup", "/"),
+            ("user", "a b"),
+            ("limit", "speed"),
+            ("for", "30"),
+        ] {
+            assert!(condition.add(key, bad).is_err(), "{key}={bad}");
+        }
+    }
+
+    #[test]
+    fn a_unit_is_where_systemd_puts_it() {
+        let paths = |unit: &str| paths_of_unit(unit).unwrap();
+        assert_eq!(paths("a-b.slice"), ["a.slice/a-b.slice"]);
+        assert!(paths("ssh.service").contains(&"system.slice/ssh.service".to_owned()));
+        let getty = "system.slice/system-getty.slice/getty@tty1.service".to_owned();
+        assert!(paths("getty@tty1.service").contains(&getty));
+        let user = "user.slice/user-1000.slice/user@1000.service".to_owned();
+        assert!(paths("user@1000.service").contains(&user));
+    }
+
+    #[test]
+    fn a_condition_comes_back_from_the_store() {
+        let mut condition = Condition::default();
+        for (key, value) in [
+            ("pressure", "io full 5% over 4s"),
+            ("temperature", "95C"),
+            ("limit", "power"),
+            ("user", "0"),
+            ("for", "5min"),
+        ] {
+            condition.add(key, value).unwrap();
+        }
+        let text = serde_json::to_string(&condition).unwrap();
+        assert_eq!(serde_json::from_str::<Condition>(&text).unwrap(), condition);
+        assert_eq!(
+            condition.to_string(),
+            "user=0 pressure=io full 5% over 4s temperature=95C limit=power for=5min"
         );
-        assert!(condition.add("program", "gamescope").is_err());
+        assert!(condition.unmet(&Facts::default()).is_some());
+        let lasting = [condition.to_string()].into();
+        assert!(condition.is_met(&Facts { lasting, ..Facts::default() }));
     }
 }

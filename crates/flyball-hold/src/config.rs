@@ -11,7 +11,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{Condition, End, Hold, HoldName, OnDrift, OnExit};
+use crate::{Active, Condition, ConfigError, End, Hold, HoldName, OnDrift, OnExit};
 
 /// One `[[when]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,16 +28,8 @@ pub struct When {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     pub when: Vec<When>,
-}
-
-/// Where the file is wrong, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {what}")]
-pub struct ConfigError {
-    pub file: String,
-    pub line: usize,
-    pub column: usize,
-    pub what: String,
+    /// The holds that last over boots; the file has none.
+    pub active: Vec<Active>,
 }
 
 /// Holds of a configuration have priorities from this one up, in their order: below those that users add.
@@ -70,6 +62,7 @@ impl Config {
                     ));
                 }
             };
+            // Each change of a condition plans all of them.
             if entries.len() > MOST_ENTRIES {
                 return Err(wrong(key.span().start, &format!("more than {MOST_ENTRIES} entries")));
             }
@@ -131,12 +124,13 @@ fn when(
                 };
             }
             key => condition.add(key, text).map_err(|error| {
-                let of_key = matches!(error, crate::ConditionError::Unsupported(_));
+                let of_key = matches!(error, crate::ConditionError::Unknown(_));
                 wrong(if of_key { key_at } else { value.span().start }, &error.to_string())
             })?,
         }
     }
     let Some(profile) = profile else { return Err(wrong(at, "profile is missing")) };
+    // An entry without a condition holds always, which is how a base is written.
     let condition = (condition != Condition::default()).then_some(condition);
     Ok(When { profile, condition, on_drift, line })
 }
@@ -171,7 +165,7 @@ mod tests {
     fn errors_have_line_and_column() {
         let error = |text: &str| Config::parse(text.as_bytes(), "hold.toml").unwrap_err();
         let at = |text: &str| (error(text).line, error(text).column);
-        assert_eq!(at("[[when]]\nprofile = \"x\"\nunit = \"a.service\"\n"), (3, 1));
+        assert_eq!(at("[[when]]\nprofile = \"x\"\nwind = \"a.service\"\n"), (3, 1));
         assert_eq!(at("[[when]]\nprofile = \"x\"\npower = \"wind\"\n"), (3, 9));
         assert_eq!(at("[[when]]\nprofile = 3\n"), (2, 11));
         assert_eq!(at("\n[[when]]\npower = \"ac\"\n").0, 2);

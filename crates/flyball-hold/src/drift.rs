@@ -174,6 +174,7 @@ impl Corrections {
     pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> bool {
         // Places that are quiet again take no memory.
         self.0.retain(|_, times| times.last().is_some_and(|last| now.saturating_sub(*last) < MINUTE));
+        // The last minute, not the minute of the clock: bursts before and after its turn would be corrected twice as often.
         let times = self.0.entry(location.clone()).or_default();
         times.retain(|time| now.saturating_sub(*time) < MINUTE);
         let allowed = times.len() < MOST_CORRECTIONS;

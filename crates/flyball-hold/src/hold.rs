@@ -21,6 +21,7 @@ impl FromStr for HoldName {
 
     fn from_str(text: &str) -> Result<HoldName, NameError> {
         let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_.:@".contains(character);
+        // A leading - would be an option of a command, a leading . or @ an odd file or unit.
         let starts = text.starts_with(|first: char| first.is_ascii_alphanumeric());
         if starts && text.len() <= 64 && text.chars().all(is_allowed) {
             Ok(HoldName(text.to_owned()))
@@ -109,7 +110,17 @@ pub struct End {
 
 impl End {
     pub fn has_come(&self, now: Duration) -> bool {
-        self.at.is_some_and(|at| at <= now) || self.process.is_some_and(|process| !process.runs())
+        self.because(now).is_some()
+    }
+
+    /// Why it has come, if it has.
+    pub fn because(&self, now: Duration) -> Option<String> {
+        if self.at.is_some_and(|at| at <= now) {
+            return Some("its time is over".to_owned());
+        }
+        // Asked of /proc at each event: a pidfd is the caller's, and commands without a service have none.
+        let process = self.process.filter(|process| !process.runs())?;
+        Some(format!("process {} has ended", process.pid))
     }
 }
 
@@ -117,7 +128,7 @@ impl End {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     pub name: HoldName,
-    /// Who asked: `config` for /etc/flyball/hold.toml, else a user.
+    /// Who asked: `config` for /etc/flyball/hold.toml, `boot` for /var/lib/flyball/active, otherwise a user.
     pub owner: String,
     /// Of two holds of one place the one with the higher number counts; of equal ones the later.
     pub priority: u32,
@@ -142,8 +153,13 @@ impl Hold {
     pub const PRIORITY: u32 = 100;
     /// The highest priority.
     pub const HIGHEST: u32 = 1000;
+    /// The priority of a hold that lasts as long as a command.
+    pub const OF_COMMAND: u32 = 200;
     /// The owner of holds of /etc/flyball/hold.toml.
     pub const CONFIG: &str = "config";
+
+    /// The owner of holds of /var/lib/flyball/active.
+    pub const BOOT: &str = "boot";
 
     /// The settings, each with the hold's name in what it is from.
     pub fn intent(&self) -> Intent {

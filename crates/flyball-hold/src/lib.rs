@@ -6,6 +6,7 @@
 //! directory, next to the journal. The [`Service`] reacts to what the kernel reports: it corrects, reports or yields, and says which
 //! process caused it.
 
+mod active;
 mod apply;
 mod change;
 mod condition;
@@ -13,19 +14,22 @@ mod config;
 mod drift;
 mod hold;
 mod overlay;
+mod rehearse;
 mod service;
 mod status;
 mod store;
 
 pub use self::{
+    active::{ACTIVE, Active, ConfigError},
     apply::{BringError, Brought, bring_about},
     change::{ChangeError, Changed, change_holds},
-    condition::{Condition, ConditionError, Facts},
-    config::{Config, ConfigError},
+    condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
+    config::Config,
     drift::{Action, Cause, Drift, Left, LeftBecause, MOST_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, ProcessId},
     overlay::Effective,
-    service::{Moment, Notice, Profiles, Service, VERIFY_EVERY},
-    status::{Asked, HeldKnob, Status, status},
+    rehearse::{Done, Played, Rehearsal, events},
+    service::{Moment, Notice, Profiles, Service, VERIFY_EVERY, Watched},
+    status::{Asked, HeldKnob, HoldStatus, Status, status},
     store::{ServiceState, Store, StoreError},
 };

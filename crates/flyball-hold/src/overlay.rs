@@ -1,6 +1,13 @@
 //! What is in force: all holds in the order of their priorities, one over the other.
 
-use flyball_control::{Intent, Setting, Topology, select};
+use std::collections::BTreeMap;
+
+use flyball_control::{
+    Intent, KnobName, Setting, Snapshot, Topology,
+    plan::{Target, targets},
+    select,
+};
+use flyball_host::CpuList;
 
 use crate::{Facts, Hold, HoldName, Left};
 
@@ -22,6 +29,7 @@ impl Effective {
             |hold: &&Hold| hold.condition.as_ref().is_none_or(|condition| condition.is_met(facts));
         let mut counting: Vec<&Hold> = holds.iter().filter(is_in_force).collect();
         // Stable: of equal priorities the later one wins.
+        // The plan takes the last setting of a place, so the strongest hold comes last.
         counting.sort_by_key(|hold| hold.priority);
         let mut effective = Effective::default();
         for (index, hold) in counting.into_iter().enumerate() {
@@ -36,33 +44,64 @@ impl Effective {
 
     /// The hold whose setting a plan names as `from`.
     pub fn hold_of(&self, from: &str) -> Option<&HoldName> {
+        // From the end: of two holds with the same words the stronger one decides.
         let index = self.intent.settings.iter().rposition(|setting| setting.from == from)?;
         self.holds.get(*self.of.get(index)?)
     }
 
     /// The settings without the places that were left to others.
-    pub fn without(&self, left: &[Left], topology: &Topology) -> Intent {
+    pub fn without(&self, left: &[Left], snapshot: &Snapshot) -> Intent {
+        // Only a setting of all instances, of which one is left, needs to know which others there are.
+        let splits = |setting: &Setting| {
+            setting.name.instance.is_none()
+                && left.iter().any(|left| left.concerns(setting) && !left.instance.is_empty())
+        };
+        let places = if self.intent.settings.iter().any(splits) {
+            // What the planner refuses, it says itself when it plans what remains.
+            targets(snapshot, &self.intent).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
         let mut settings = Vec::with_capacity(self.intent.settings.len());
         for setting in &self.intent.settings {
-            settings.extend(remaining(setting, left, topology));
+            settings.extend(remaining(setting, left, &places, snapshot.topology()));
         }
         Intent { settings }
     }
 }
 
-/// What remains of a setting.
-fn remaining(setting: &Setting, left: &[Left], topology: &Topology) -> Option<Setting> {
-    let mut gone = left.iter().filter(|left| left.concerns(setting)).peekable();
-    if gone.peek().is_none() {
-        return Some(setting.clone());
+/// What remains of a setting: the CPUs, or the CPUs of each instance, that nothing was left on.
+fn remaining(setting: &Setting, left: &[Left], places: &[Target], topology: &Topology) -> Vec<Setting> {
+    let gone: Vec<&Left> = left.iter().filter(|left| left.concerns(setting)).collect();
+    if gone.is_empty() {
+        return vec![setting.clone()];
     }
-    // A selector that is wrong here is for the planner to refuse.
-    let mut cpus = match &setting.on {
-        Some(selector) => select(selector, topology).ok()?,
+    let cpus = match &setting.on {
+        // A selector that is wrong here is for the planner to refuse.
+        Some(selector) => match select(selector, topology) {
+            Ok(cpus) => cpus,
+            Err(_) => return vec![setting.clone()],
+        },
         None => topology.present.clone(),
     };
-    for left in gone {
-        cpus = cpus.difference(&left.cpus);
+    let of_knob = places.iter().filter(|place| place.knob == setting.knob() && !place.instance.is_empty());
+    let mut instances: BTreeMap<Option<&str>, CpuList> = BTreeMap::new();
+    if setting.name.instance.is_none() {
+        for place in of_knob {
+            instances.entry(Some(&place.instance)).or_default().add(&place.cpus);
+        }
     }
-    (!cpus.is_empty()).then(|| Setting { on: Some(cpus.to_string()), ..setting.clone() })
+    if instances.is_empty() {
+        instances.insert(None, cpus.clone());
+    }
+    let remain = instances.into_iter().filter_map(|(instance, on)| {
+        let is_gone =
+            |left: &&&Left| instance.is_none_or(|instance| left.instance.eq_ignore_ascii_case(instance));
+        let on =
+            gone.iter().filter(is_gone).fold(on.intersection(&cpus), |on, left| on.difference(&left.cpus));
+        let instance = instance.map(str::to_owned).or_else(|| setting.name.instance.clone());
+        let name = KnobName { instance, ..setting.name.clone() };
+        (!on.is_empty()).then(|| Setting { name, on: Some(on.to_string()), ..setting.clone() })
+    });
+    remain.collect()
 }

@@ -3,7 +3,7 @@
 
 mod correct;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use flyball_control::{
     Setting,
@@ -16,7 +16,10 @@ use flyball_host::{
 
 use crate::{
     BringError, Condition, Config, ConfigError, Drift, Effective, Facts, HoldName, OnExit, ProcessId,
-    ServiceState, Store, StoreError, apply::bring_about, condition::next_edge, drift::Corrections,
+    ServiceState, Store, StoreError,
+    apply::bring_about,
+    condition::{Lasting, Pressure, groups, next_edge},
+    drift::Corrections,
 };
 
 /// How often everything is compared although nothing was reported: firmware and the kernel change settings without a word.
@@ -88,6 +91,9 @@ pub struct Service<'h> {
     store: Store,
     effective: Effective,
     facts: Facts,
+    /// What conditions are judged by instead of the machine's files, in a rehearsal.
+    rehearsed: Option<Facts>,
+    lasting: Lasting,
     corrections: Corrections,
     /// Writes of others since the last time that everything was compared.
     writes: Vec<(String, Writer)>,
@@ -98,7 +104,20 @@ pub struct Service<'h> {
     retry: Option<(usize, Duration)>,
     next_verify: Duration,
     next_edge: Option<Duration>,
+    /// When conditions were judged last.
+    looked: Duration,
     notices: Vec<Notice>,
+}
+
+/// What a service's caller has to watch for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// The processes with which holds end, or of which a condition names the program.
+    pub processes: BTreeSet<u32>,
+    pub programs: BTreeSet<PathBuf>,
+    /// Control groups, as paths of the machine.
+    pub groups: BTreeSet<String>,
+    pub pressures: Vec<Pressure>,
 }
 
 /// What a batch of events amounts to.
@@ -129,6 +148,7 @@ impl<'h> Service<'h> {
         profiles: Profiles<'_>,
         moment: Moment,
     ) -> Result<Service<'h>, StoreError> {
+        // The holds that commands added before, and those of a service that was killed.
         let store = Store::load(&state, host)?;
         let mut service = Service {
             host,
@@ -136,6 +156,8 @@ impl<'h> Service<'h> {
             store,
             effective: Effective::default(),
             facts: Facts::default(),
+            rehearsed: None,
+            lasting: Lasting::default(),
             corrections: Corrections::default(),
             writes: Vec::new(),
             pending: true,
@@ -143,6 +165,7 @@ impl<'h> Service<'h> {
             retry: None,
             next_verify: moment.now + VERIFY_EVERY,
             next_edge: None,
+            looked: Duration::ZERO,
             notices: Vec::new(),
         };
         service.store.service = ProcessId::of(std::process::id()).map(|process| ServiceState {
@@ -150,6 +173,7 @@ impl<'h> Service<'h> {
             since: moment.unix,
             blind,
         });
+        // Saved before anything is written: a second service that is started now, and `hold status`, see this one.
         service.configure(config, profiles, moment);
         service.expire(moment);
         service.store.save(&service.state)?;
@@ -167,7 +191,11 @@ impl<'h> Service<'h> {
                 hold.settings = profiles(&when.profile)?;
                 Ok::<_, String>(hold)
             });
-            holds.collect::<Result<Vec<_>, _>>()
+            let boot = config.active.iter().map(|active| {
+                let settings = profiles(&active.profile)?;
+                Ok(crate::Hold { settings, ..active.hold(moment.unix) })
+            });
+            holds.chain(boot).collect::<Result<Vec<_>, _>>()
         });
         let config_holds: Vec<HoldName> = self
             .store
@@ -184,6 +212,12 @@ impl<'h> Service<'h> {
         match made {
             Ok(holds) => {
                 for hold in holds {
+                    // What a user has made of it since the boot counts.
+                    let is_known = |known: &crate::Hold| known.name == hold.name;
+                    if hold.owner == crate::Hold::BOOT && self.store.holds.iter().any(is_known) {
+                        continue;
+                    }
+                    // Too many, at most: the rest of the configuration counts all the same.
                     if let Err(error) = self.store.add(hold) {
                         self.notices.push(Notice::Failed(error.to_string()));
                     }
@@ -205,13 +239,43 @@ impl<'h> Service<'h> {
         &self.store
     }
 
-    /// The processes with which holds end, and the programs that conditions name: what to watch.
-    pub fn watched(&self) -> (Vec<u32>, Vec<PathBuf>) {
-        let mut processes: Vec<u32> =
+    /// From now on conditions are judged by these facts instead of the machine's files.
+    pub fn rehearse(&mut self, facts: Facts) {
+        self.rehearsed = Some(facts);
+    }
+
+    /// What conditions were judged by last.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What to watch for the holds that there are.
+    pub fn watched(&self) -> Watched {
+        let mut processes: BTreeSet<u32> =
             self.store.holds.iter().filter_map(|hold| hold.end.process).map(|process| process.pid).collect();
         // One process of each program is enough: when it ends, the others are looked for.
-        processes.extend(self.facts.running.values().filter_map(|processes| processes.first().copied()));
-        (processes, self.conditions().filter_map(|condition| condition.program.clone()).collect())
+        processes.extend(self.facts.running.values().filter_map(|processes| processes.first()));
+        let paths =
+            self.conditions().flat_map(Condition::groups).flat_map(|(_, paths)| groups(self.host, &paths));
+        Watched {
+            processes,
+            programs: self.conditions().filter_map(|condition| condition.program.clone()).collect(),
+            groups: paths.collect(),
+            pressures: self.conditions().filter_map(|condition| condition.pressure.clone()).collect(),
+        }
+    }
+
+    /// Notes something that is not noticed here, for the status.
+    pub fn cannot_notice(&mut self, what: String) {
+        let Some(service) = self.store.service.as_mut().filter(|service| !service.blind.contains(&what))
+        else {
+            return;
+        };
+        service.blind.push(what);
+        // Without the lock the next change of the store saves it.
+        if let Ok(_lock) = self.lock() {
+            self.save();
+        }
     }
 
     fn conditions(&self) -> impl Iterator<Item = &Condition> + Clone {
@@ -221,18 +285,23 @@ impl<'h> Service<'h> {
     /// How long to wait if nothing is reported.
     pub fn sleep_for(&self, now: Duration) -> Duration {
         let ends = self.store.holds.iter().filter_map(|hold| hold.end.at);
-        let others = self.retry.map(|(_, at)| at).into_iter().chain(self.next_edge).chain(ends);
+        // Counted from the last look: from now on it would never come due on a machine with many events.
+        let lasting = self.lasting.next(self.conditions(), self.looked);
+        let others =
+            self.retry.map(|(_, at)| at).into_iter().chain(self.next_edge).chain(lasting).chain(ends);
         others.chain([self.next_verify]).min().unwrap_or(now).saturating_sub(now)
     }
 
     /// Does what a batch of events and the time ask for.
     pub fn handle(&mut self, events: Vec<Event>, moment: Moment) {
-        let mut batch = self.sort(events);
+        // The order matters: the holds that there are, which of them have ended, what their conditions say, and then the overlay.
+        let mut batch = self.sort(events, moment);
         if batch.store {
             self.reload();
         }
         self.expire(moment);
-        let edge = self.next_edge.is_some_and(|edge| edge <= moment.now);
+        let lasting = self.lasting.next(self.conditions(), self.looked);
+        let edge = self.next_edge.into_iter().chain(lasting).any(|edge| edge <= moment.now);
         if batch.store || batch.facts || batch.resumed || edge {
             self.look(moment);
         }
@@ -240,6 +309,7 @@ impl<'h> Service<'h> {
         let is_late = self.next_verify <= moment.now;
         let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.waits && batch.lock);
         self.pending |= has_changed;
+        // A renewed overlay is brought about even if nothing on the machine has changed.
         batch.compare |= is_late || retries || has_changed;
         if is_late {
             self.next_verify = moment.now + VERIFY_EVERY;
@@ -257,7 +327,7 @@ impl<'h> Service<'h> {
         }
     }
 
-    fn sort(&mut self, events: Vec<Event>) -> Batch {
+    fn sort(&mut self, events: Vec<Event>, moment: Moment) -> Batch {
         let mut batch = Batch::default();
         for event in events {
             match event {
@@ -266,6 +336,7 @@ impl<'h> Service<'h> {
                     "lock" => batch.lock = true,
                     _ => {}
                 },
+                // fanotify reports every write to a file of sysfs; most have nothing to do with processors.
                 Event::Written { path, by } => {
                     if concerns_processors(&path) {
                         batch.compare = true;
@@ -282,11 +353,17 @@ impl<'h> Service<'h> {
                         batch.device = Some(path);
                     }
                 }
+                // Suspend takes CPUs down and up without uevents (freeze_secondary_cpus in kernel/cpu.c): resume is the only report.
                 Event::Resumed { .. } => (batch.resumed, batch.compare) = (true, true),
-                Event::ClockSet | Event::Started { .. } | Event::Ended { .. } | Event::Pressure { .. } => {
+                Event::Pressure { name } => {
+                    self.lasting.press(&name, moment.now);
+                    batch.facts = true;
+                }
+                Event::ClockSet | Event::Started { .. } | Event::Ended { .. } | Event::Group => {
                     batch.facts = true;
                 }
                 Event::Lost => {
+                    // What was lost may have been any of these.
                     (batch.compare, batch.store, batch.facts, batch.lock) = (true, true, true, true);
                 }
                 Event::Woken => {}
@@ -301,6 +378,7 @@ impl<'h> Service<'h> {
 
     /// Notes that there is something to be done as soon as the lock is given up, which the watch of its directory reports.
     fn wait(&mut self, error: &LockError) {
+        // Said once: until the other one ends, each report of the kernel leads here again.
         if !self.waits {
             self.notices.push(Notice::Waiting(error.to_string()));
         }
@@ -314,6 +392,7 @@ impl<'h> Service<'h> {
             Ok(mut store) => {
                 // A command knows nothing newer of these.
                 store.service.clone_from(&self.store.service);
+                store.lasting.clone_from(&self.store.lasting);
                 self.store = store;
             }
             Err(error) => self.notices.push(Notice::Failed(error.to_string())),
@@ -329,7 +408,16 @@ impl<'h> Service<'h> {
     }
 
     fn look(&mut self, moment: Moment) {
-        self.facts = Facts::look(self.host, moment.local, self.conditions());
+        self.facts = match &self.rehearsed {
+            Some(facts) => facts.clone(),
+            None => Facts::look(self.host, moment.local, self.conditions()),
+        };
+        self.facts.minutes = moment.local.minutes;
+        let conditions = self.store.holds.iter().filter_map(|hold| hold.condition.as_ref());
+        self.facts.lasting = self.lasting.judge(conditions, &self.facts, moment.now);
+        // For commands, which do not see time pass. It is saved with the holds that it brings in force.
+        self.store.lasting.clone_from(&self.facts.lasting);
+        self.looked = moment.now;
         self.next_edge = next_edge(self.conditions(), moment.local).map(|wait| moment.now + wait);
     }
 
@@ -368,10 +456,12 @@ impl<'h> Service<'h> {
             Ok(brought) => Some(brought.restored.to_string()),
             Err(error) => Some(error.to_string()),
         };
+        // What was not exact stays pending: each later event tries it again, whatever it is about.
         self.pending = failure.is_some();
         self.waits = false;
         self.retry = match (&failure, self.retry) {
             (None, _) => None,
+            // After the pauses are used up there is no next one: the regular comparison goes on trying, once a minute.
             (Some(_), retry) => {
                 let next = retry.map_or(0, |(count, _)| count + 1);
                 RETRIES.get(next).map(|pause| (next, moment.now + Duration::from_millis(*pause)))
@@ -397,7 +487,9 @@ impl<'h> Service<'h> {
     pub fn stop(mut self, moment: Moment) -> Result<Vec<Notice>, LockError> {
         let lock = self.lock()?;
         self.reload();
+        // `hold status` must not name a process that is about to end, even if nothing is released.
         self.store.service = None;
+        // Taken before the release, which needs the store for itself.
         let ending: Vec<HoldName> = self
             .store
             .holds
@@ -424,6 +516,7 @@ impl<'h> Service<'h> {
 
 /// Whether a file or device is about processors: settings lie there, and what resets them.
 fn concerns_processors(path: &str) -> bool {
+    // The kernel reports paths without links: powercap's class directory leads to the first of its devices.
     const PLACES: [&str; 4] = [
         "/sys/devices/system/cpu",
         "/sys/devices/system/node",

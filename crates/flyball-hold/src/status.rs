@@ -1,6 +1,9 @@
 //! What is held: each knob with what is wanted, what is there, the hold that decides, and those that it overrides.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use flyball_control::{
     Id, Location, Snapshot,
@@ -10,7 +13,7 @@ use flyball_control::{
 use flyball_host::{CpuList, Host};
 use serde::Serialize;
 
-use crate::{Drift, Effective, Facts, Hold, HoldName, LeftBecause, ServiceState, Store};
+use crate::{Cause, Condition, Drift, Effective, Facts, Hold, HoldName, LeftBecause, ServiceState, Store};
 
 /// A hold that wants something of a place that another hold decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,9 +38,11 @@ pub struct HeldKnob {
     /// Weaker holds that want something here, the weakest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<Asked>,
-    /// Why it is not set, if it is left alone.
+    /// Why it is not set, if it is left alone, and what changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<LeftBecause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
 }
 
 /// A hold, and whether it counts.
@@ -49,6 +54,9 @@ pub struct HoldStatus {
     /// Why it does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// What of its condition is looked at now and then, because the kernel does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_reported: Option<String>,
 }
 
 /// All of it.
@@ -72,12 +80,16 @@ impl Status {
 }
 
 /// Looks at the machine. What keeps the holds from being compared (they contradict each other) is the status's failure.
-pub fn status(host: &dyn Host, store: &Store, facts: &Facts) -> Status {
+pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> Status {
     let holds = store.holds.iter().map(|hold| {
-        let because = hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
-        HoldStatus { hold: hold.clone(), in_force: because.is_none(), because }
+        let unmet = || hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
+        let because = hold.end.because(now).or_else(unmet);
+        let not_reported = hold.condition.as_ref().and_then(Condition::not_reported);
+        HoldStatus { hold: hold.clone(), in_force: because.is_none(), because, not_reported }
     });
-    let effective = Effective::of(&store.holds, facts);
+    // One that has ended does not count, although nothing has released it where no service runs.
+    let lasting: Vec<Hold> = store.holds.iter().filter(|hold| !hold.end.has_come(now)).cloned().collect();
+    let effective = Effective::of(&lasting, facts);
     let mut status = Status {
         service: store.running().cloned(),
         holds: holds.collect(),
@@ -108,11 +120,13 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             asked.entry(target.location).or_default().push(one);
         }
     }
+    // CPUs with the same answer share a line: 512 of them would be 512 lines per knob.
     let mut knobs: Vec<HeldKnob> = Vec::new();
     for target in targets(&snapshot, &effective.intent)? {
         let Some(hold) = effective.hold_of(&target.from) else { continue };
-        let left = store.left.iter().find(|left| left.location == target.location).map(|left| left.because);
+        let left = store.left.iter().find(|left| left.location == target.location);
         let mut over = asked.remove(&target.location).unwrap_or_default();
+        // What is left are the holds that it overrides; hold and setting of the place itself are in the line already.
         over.retain(|asked| asked.hold != *hold);
         let holds = !drifted.contains(&target.location);
         let one = HeldKnob {
@@ -125,7 +139,8 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             holds,
             hold: hold.clone(),
             over,
-            left,
+            left: left.map(|left| left.because),
+            cause: left.and_then(|left| left.cause.clone()),
         };
         let same = |known: &&mut HeldKnob| HeldKnob { cpus: known.cpus.clone(), ..one.clone() } == **known;
         match knobs.iter_mut().find(same) {

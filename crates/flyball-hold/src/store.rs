@@ -1,13 +1,13 @@
 //! The holds of this boot, in a file of the state directory: who asked for what, what was left to others, and the last drifts. Who
 //! changes it has the lock of the directory; who reads it needs none, because it is replaced as a whole.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
 
 use flyball_control::write::{state::StateDir, transaction::boot_id};
-use flyball_host::Host;
+use flyball_host::{Host, watch::LocalTime};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, Hold, HoldName, Left};
+use crate::{Drift, Facts, Hold, HoldName, Left};
 
 /// The format that this flyball writes.
 const FORMAT: u32 = 1;
@@ -51,6 +51,9 @@ pub struct Store {
     /// What is wrong with /etc/flyball/hold.toml.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
+    /// The conditions that count according to the service, of those that must last: by their texts.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub lasting: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceState>,
 }
@@ -89,6 +92,7 @@ impl Store {
             drifts: Vec::new(),
             failure: None,
             config_error: None,
+            lasting: BTreeSet::new(),
             service: None,
         }
     }
@@ -106,17 +110,25 @@ impl Store {
             Err(error) => return Err(io(error)),
         };
         let bytes = flyball_files::read_bounded(file, MOST_BYTES).map_err(io)?;
-        let store: Store = serde_json::from_slice(&bytes)
-            .map_err(|error| StoreError::Content { path: path.clone(), what: error.to_string() })?;
-        if store.format > FORMAT {
-            let what = format!("format {}, this flyball knows up to {FORMAT}", store.format);
-            return Err(StoreError::Content { path, what });
-        }
+        let store = Store::parse(&bytes).map_err(|what| StoreError::Content { path: path.clone(), what })?;
         if store.machine != host.name() {
             let what = format!("it belongs to the machine '{}'", store.machine);
             return Err(StoreError::Content { path, what });
         }
+        // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and processes have other numbers.
         Ok(if store.boot == boot_id(host) { store } else { Store::empty(host) })
+    }
+
+    /// Reads the file's bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn parse(bytes: &[u8]) -> Result<Store, String> {
+        let store: Store = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if store.format > FORMAT {
+            return Err(format!("format {}, this flyball knows up to {FORMAT}", store.format));
+        }
+        Ok(store)
     }
 
     /// Replaces the file. The caller has the lock.
@@ -124,9 +136,11 @@ impl Store {
     /// # Errors
     /// The file system refused; then the old file is there.
     pub fn save(&mut self, state: &StateDir) -> Result<(), StoreError> {
+        // Here and not where they are added: every way to the file bounds it.
         let excess = self.drifts.len().saturating_sub(MOST_DRIFTS);
         self.drifts.drain(..excess);
         let path = Store::path(state);
+        // It is plain data, which can always be written. An empty file would be refused by the next load, not taken for one without holds.
         let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         flyball_files::replace(&path, &bytes).map_err(|error| StoreError::Io { path, error })
     }
@@ -136,6 +150,8 @@ impl Store {
     /// # Errors
     /// There are too many, or the name is one of the configuration's.
     pub fn add(&mut self, hold: Hold) -> Result<(), StoreError> {
+        // The configuration's names have a colon that users may write too: without this check a command could take such a hold over
+        // until the service reads the file again.
         let known = self.holds.iter().find(|known| known.name == hold.name);
         if known.is_some_and(|known| known.owner == Hold::CONFIG && hold.owner != Hold::CONFIG) {
             return Err(StoreError::OfConfig(hold.name));
@@ -143,6 +159,7 @@ impl Store {
         if known.is_none() && self.holds.len() >= MOST_HOLDS {
             return Err(StoreError::TooMany);
         }
+        // At the end, also if it replaces one: of equal priorities the later one counts.
         self.drop_hold(&hold.name);
         self.holds.push(hold);
         Ok(())
@@ -158,6 +175,7 @@ impl Store {
 
     /// Removes a hold, and forgets what was left to others because of it.
     fn drop_hold(&mut self, name: &HoldName) -> Option<Hold> {
+        // A hold that is added again gets another try at every place.
         self.left.retain(|left| left.hold != *name);
         let at = self.holds.iter().position(|hold| hold.name == *name)?;
         Some(self.holds.remove(at))
@@ -180,6 +198,22 @@ impl Store {
         self.left.clear();
         self.failure = None;
         count
+    }
+
+    /// What the holds' conditions are judged by now.
+    pub fn facts(&self, host: &dyn Host, now: LocalTime) -> Facts {
+        let conditions = self.holds.iter().filter_map(|hold| hold.condition.as_ref());
+        let mut facts = Facts::look(host, now, conditions);
+        // Only the service sees how long something lasts; what it saw before it ended says nothing about now.
+        if self.running().is_some() {
+            facts.lasting.clone_from(&self.lasting);
+        }
+        facts
+    }
+
+    /// Whether no further hold fits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.holds.len() >= MOST_HOLDS
     }
 
     /// The service, if it runs.

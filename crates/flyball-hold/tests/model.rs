@@ -142,7 +142,7 @@ fn is_held(kernel: &Kernel, state: &StateDir) -> Result<(), TestCaseError> {
         return Ok(());
     }
     let snapshot = Snapshot::for_intent(kernel, &effective.intent).unwrap();
-    let wanted = effective.without(&store.left, snapshot.topology());
+    let wanted = effective.without(&store.left, &snapshot);
     let plan = plan(&snapshot, &wanted);
     prop_assert!(plan.as_ref().is_ok_and(Plan::is_empty), "{:?} for {:?}", plan, wanted);
     Ok(())

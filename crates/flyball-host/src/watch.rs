@@ -1,15 +1,16 @@
 //! What the kernel reports by itself, so that a service need not poll: who writes which attribute (fanotify), devices that come and
 //! go (uevents), processes that start and end (fanotify, pidfd), the machine asleep and awake and its clock set (timerfd), files of
-//! a directory (inotify), pressure (PSI). One poll(2) waits for all of them.
+//! a directory and control groups (inotify), pressure (PSI). One poll(2) waits for all of them.
 
 mod clock;
 mod devices;
 mod files;
+mod groups;
 mod writer;
 mod writes;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Write as _},
     os::fd::{AsFd, OwnedFd},
@@ -22,11 +23,12 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use self::{clock::WallClock, devices::Devices, files::Files, writes::Writes};
+use self::{clock::WallClock, devices::Devices, files::Files, groups::Groups, writes::Writes};
 pub use self::{
     clock::{LocalTime, asleep, local_time, since_boot},
-    devices::DeviceAction,
+    devices::{DeviceAction, event as device_event},
     writer::Writer,
+    writes::reported,
 };
 
 /// Something that the kernel reports.
@@ -46,8 +48,10 @@ pub enum Event {
     ClockSet,
     /// A file of the watched directory was replaced or closed after writing.
     File { name: String },
-    /// Pressure crossed the threshold of this number.
-    Pressure { trigger: usize },
+    /// A control group got its first process, lost its last one, or was made.
+    Group,
+    /// Pressure crossed the threshold of this name.
+    Pressure { name: String },
     /// The kernel had more to report than fits its queue: everything must be looked at.
     Lost,
     /// The wake-up descriptor: a signal.
@@ -62,7 +66,8 @@ pub struct Watch {
     clock: Option<WallClock>,
     files: Option<Files>,
     processes: BTreeMap<u32, OwnedFd>,
-    pressure: Vec<File>,
+    groups: Option<Groups>,
+    pressure: BTreeMap<String, File>,
     wake: Vec<OwnedFd>,
     asleep: Duration,
 }
@@ -131,14 +136,38 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches pressure: `file` is one of /proc/pressure, `trigger` what it takes (`some 150000 1000000`, in microseconds;
-    /// Documentation/accounting/psi.rst). Returns the trigger's number.
-    pub fn pressure(&mut self, file: &Path, trigger: &str) -> io::Result<usize> {
+    /// Watches whether these control groups have processes, and none besides; they need not exist. Answers whether something is
+    /// watched that was not: then it may have changed already.
+    ///
+    /// # Errors
+    /// There is no inotify, or too many watches.
+    pub fn groups(&mut self, groups: &BTreeSet<PathBuf>) -> io::Result<bool> {
+        if groups.is_empty() {
+            self.groups = None;
+            return Ok(false);
+        }
+        match &mut self.groups {
+            Some(known) => known.follow(groups),
+            None => self.groups.insert(Groups::new()?).follow(groups),
+        }
+    }
+
+    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` what it takes (`some 150000 1000000`, in
+    /// microseconds; Documentation/accounting/psi.rst).
+    ///
+    /// # Errors
+    /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for a window it does not take.
+    pub fn pressure(&mut self, name: &str, file: &Path, trigger: &str) -> io::Result<()> {
         let mut open = File::options().read(true).write(true).open(file)?;
         // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c cuts the last byte off).
         open.write_all(format!("{trigger}\0").as_bytes())?;
-        self.pressure.push(open);
-        Ok(self.pressure.len() - 1)
+        self.pressure.insert(name.to_owned(), open);
+        Ok(())
+    }
+
+    /// Watches none but these pressures.
+    pub fn keep_pressures(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.pressure.retain(|name, _| is_kept(name));
     }
 
     /// A descriptor that does not block and becomes readable when the wait must end.
@@ -177,6 +206,9 @@ impl Watch {
             events.push(Event::Resumed { asleep: slept.saturating_sub(self.asleep) });
             self.asleep = slept;
         }
+        if let Some(groups) = self.groups.as_ref().filter(|_| is_ready(Source::Groups)) {
+            groups.take(&mut events)?;
+        }
         if let Some(devices) = self.devices.as_ref().filter(|_| is_ready(Source::Devices)) {
             devices.take(&mut events)?;
         }
@@ -188,7 +220,7 @@ impl Watch {
             events.push(Event::Ended { pid });
         }
         events.extend(ready.iter().filter_map(|source| match source {
-            Source::Pressure(trigger) => Some(Event::Pressure { trigger: *trigger }),
+            Source::Pressure(name) => Some(Event::Pressure { name: name.clone() }),
             _ => None,
         }));
         if let Some(writes) = self.writes.as_mut().filter(|_| is_ready(Source::Writes)) {
@@ -220,8 +252,11 @@ impl Watch {
         for (pid, descriptor) in &self.processes {
             add(Source::Process(*pid), descriptor.as_fd(), input);
         }
-        for (trigger, file) in self.pressure.iter().enumerate() {
-            add(Source::Pressure(trigger), file.as_fd(), PollFlags::PRI);
+        if let Some(groups) = &self.groups {
+            add(Source::Groups, groups.as_fd(), input);
+        }
+        for (name, file) in &self.pressure {
+            add(Source::Pressure(name.clone()), file.as_fd(), PollFlags::PRI);
         }
         if let Some(writes) = &self.writes {
             add(Source::Writes, writes.as_fd(), input);
@@ -263,14 +298,15 @@ pub fn real_path(host: &dyn crate::Host, path: &str) -> String {
 }
 
 /// Where a report comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Wake,
     Files,
     Clock,
     Devices,
     Process(u32),
-    Pressure(usize),
+    Groups,
+    Pressure(String),
     Writes,
 }
 
@@ -339,6 +375,38 @@ mod tests {
         watch.wake_by(ours.into());
         drop(theirs);
         assert_eq!(watch.wait(None).unwrap(), [Event::Woken]);
+    }
+
+    #[test]
+    fn a_group_is_followed_from_before_it_exists_until_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slice, group) =
+            (folder.path().join("system.slice"), folder.path().join("system.slice/a.service"));
+        let set = |text: &str| std::fs::write(group.join("cgroup.events"), text).unwrap();
+        let mut watch = Watch::new();
+        let groups = BTreeSet::from([group.clone()]);
+        assert!(watch.groups(&groups).unwrap() && !watch.groups(&groups).unwrap());
+        let mut is_reported = |watch: &mut Watch| {
+            let reported = watch.wait(Some(Duration::from_millis(20))).unwrap() == [Event::Group];
+            (reported, watch.groups(&groups).unwrap())
+        };
+        std::fs::create_dir(&slice).unwrap();
+        assert_eq!(is_reported(&mut watch), (true, true));
+        std::fs::create_dir(&group).unwrap();
+        set("populated 1\n");
+        assert_eq!(is_reported(&mut watch), (true, true));
+        std::fs::create_dir(slice.join("b.service")).unwrap();
+        assert_eq!(
+            is_reported(&mut watch),
+            (false, false),
+            "another unit does not wake a service whose unit runs"
+        );
+        set("populated 0\n");
+        assert_eq!(is_reported(&mut watch), (true, true));
+        std::fs::remove_dir_all(&group).unwrap();
+        is_reported(&mut watch);
+        std::fs::create_dir(&group).unwrap();
+        assert!(is_reported(&mut watch).0, "started again");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Orde
 use flyball_control::{
     Id, Scope, Setting,
     intent::Intent,
+    owners::neighbours,
     plan::{Change, Plan, PlanError},
     write::{
         journal::{JournalError, Purpose},
@@ -124,6 +125,16 @@ pub fn note_unkept(context: &Context) {
         && setup.state.is_none()
     {
         eprintln!("note: this machine ends with the command; --sim-state FILE keeps it");
+    }
+}
+
+/// Names the programs at work here that write the same knobs, each with the command that ends it: what is to last cannot share a knob.
+pub fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item = &'s Setting>) {
+    for owner in neighbours(host, &settings.map(Setting::knob).collect()) {
+        let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let writes: Vec<&str> = owner.writes.iter().map(|id| id.knob().name).collect();
+        let stop = owner.stop.unwrap_or(owner.remedy);
+        eprintln!("note: {}{process} also writes {}; to end it: {stop}", owner.name, writes.join(", "));
     }
 }
 

@@ -37,6 +37,7 @@ macro_rules! schemas {
 }
 
 schemas! {
+    AT_BOOT = "at-boot" 1,
     COMPARE_PLAN = "compare-plan" 1,
     DOCTOR = "doctor" 1,
     DOCTOR_LIST = "doctor-list" 1,
@@ -46,6 +47,7 @@ schemas! {
     GUEST_LIST = "guest-list" 1,
     HOLD_ADD = "hold-add" 1,
     HOLD_LIST = "hold-list" 1,
+    HOLD_REHEARSE = "hold-rehearse" 1,
     HOLD_RELEASE = "hold-release" 1,
     HOLD_STATUS = "hold-status" 1,
     PLAN = "plan" 1,

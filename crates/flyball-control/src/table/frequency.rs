@@ -67,6 +67,7 @@ pub(super) const GOVERNOR: Knob = Knob {
             Program::System76,
             Program::GameMode,
             Program::Cpufreqd,
+            Program::Cpupower,
             Program::CpufreqApplet,
         ],
         writing: Writing {
@@ -204,6 +205,7 @@ pub(super) const MIN_FREQ: Knob = Knob {
             Program::AutoCpufreq,
             Program::System76,
             Program::Cpufreqd,
+            Program::Cpupower,
             Program::CpufreqApplet,
         ],
         writing: Writing {
@@ -254,6 +256,7 @@ pub(super) const MAX_FREQ: Knob = Knob {
             Program::System76,
             Program::IntelLpmd,
             Program::Cpufreqd,
+            Program::Cpupower,
             Program::CpufreqApplet,
         ],
         writing: Writing {

@@ -126,6 +126,7 @@ pub(super) const EPB: Knob = Knob {
             Program::Tlp,
             Program::AutoCpufreq,
             Program::System76,
+            Program::Cpupower,
             Program::IntelLpmd,
         ],
         writing: Writing {

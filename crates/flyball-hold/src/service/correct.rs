@@ -57,6 +57,7 @@ impl From<Target> for Drifted {
 impl Service<'_> {
     /// Compares everything, and does what the holds say about what drifted.
     pub(super) fn correct(&mut self, batch: &Batch, moment: Moment) {
+        // The time that passes outside, also where the caller's clock is a rehearsal's.
         let start = Instant::now();
         if self.effective.intent.is_empty() {
             self.writes.clear();
@@ -67,12 +68,14 @@ impl Service<'_> {
             // A policy that is being made, a driver that is away: it is tried again soon, and nothing was written.
             Err(error) => return self.conclude(&Err(BringError::Plan(error)), moment),
         };
+        // Before the drifts are judged: a place that is back must count as a new drift when it changes again.
         let had = self.store.left.len();
         self.forget_left(&known);
         let changes = self.with_new_values(changes, &known);
         if changes.is_empty() {
             self.writes.clear();
             self.waits = false;
+            // It holds now, whatever has failed before: the status must not go on saying so.
             if self.store.failure.is_some() {
                 self.conclude(&Ok(Brought::default()), moment);
             }
@@ -108,6 +111,7 @@ impl Service<'_> {
             let clamped = brought.clamped(&self.effective);
             self.store.left.extend(clamped);
         }
+        // One program that writes all policies is one line, not hundreds.
         let mut joined: Vec<Drift> = Vec::new();
         for (location, mut drift) in found.drifts {
             if drift.action == Action::Corrected {
@@ -131,7 +135,7 @@ impl Service<'_> {
     /// What differs, and what each place that is wanted holds.
     fn compare(&self) -> Result<(Vec<Drifted>, HashMap<Location, Target>), PlanError> {
         let snapshot = Snapshot::for_intent(self.host, &self.effective.intent)?;
-        let wanted = self.effective.without(&self.store.left, snapshot.topology());
+        let wanted = self.effective.without(&self.store.left, &snapshot);
         let changes = if wanted.is_empty() { Vec::new() } else { verify(&snapshot, &wanted)?.drifted };
         let known = targets(&snapshot, &self.effective.intent)?;
         let known = known.into_iter().map(|target| (target.location.clone(), target)).collect();
@@ -142,6 +146,7 @@ impl Service<'_> {
     fn forget_left(&mut self, known: &HashMap<Location, Target>) {
         self.store.left.retain(|left| {
             let target = known.get(&left.location);
+            // A yielded place belongs to the other writer even if its value happens to be ours, and a clamped one never shows ours.
             let is_back = target.is_some_and(|target| target.now.as_deref() == Some(&target.value));
             !(is_back && matches!(left.because, LeftBecause::Reported | LeftBecause::Contended))
         });
@@ -156,6 +161,7 @@ impl Service<'_> {
         let mut again = Vec::new();
         self.store.left.retain(|left| {
             let target = known.get(&left.location).filter(|target| target.now != left.found);
+            // What is reported is compared with the value that was reported, so each further change is reported once.
             let reported = target.filter(|_| left.because == LeftBecause::Reported);
             again.extend(reported.cloned());
             reported.is_none()
@@ -165,6 +171,7 @@ impl Service<'_> {
     }
 
     fn judge(&mut self, changes: Vec<Drifted>, batch: &Batch, moment: Moment) -> Found {
+        // Collected once: a governor that is changed on 512 CPUs is as many changes with one cause.
         let writers = self.writers();
         let mut found = Found::default();
         let mut perhaps: Option<Vec<String>> = None;
@@ -182,6 +189,7 @@ impl Service<'_> {
                 }
                 OnDrift::Correct => (Action::Corrected, None),
             };
+            // Only then something is written; a report alone must not open a transaction.
             found.corrects |= action == Action::Corrected;
             if action == Action::Yielded {
                 found.yielded.push(change.location.clone());
@@ -236,12 +244,14 @@ impl Service<'_> {
         if let Some((path, by)) = other {
             return Cause::After { path: path.clone(), by: by.clone() };
         }
+        // A write that was seen explains more than sleep or a device at the same time, so these come after it.
         if batch.resumed {
             return Cause::Resume;
         }
         if let Some(path) = &batch.device {
             return Cause::Device(path.clone());
         }
+        // Only now, and once: looking for them reads every process.
         let running = perhaps.get_or_insert_with(|| {
             let owners = owners(self.host).into_iter();
             owners

@@ -71,7 +71,7 @@ impl AsFd for Devices {
 }
 
 /// The event of a message: `ACTION@PATH`, then variables, each with a zero at its end.
-fn event(message: &[u8]) -> Option<Event> {
+pub fn event(message: &[u8]) -> Option<Event> {
     let first = message.split(|&byte| byte == 0).next()?;
     let (action, path) = std::str::from_utf8(first).ok()?.split_once('@')?;
     let action = match action {

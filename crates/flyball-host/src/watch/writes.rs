@@ -117,7 +117,19 @@ fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
         file: i32::from_ne_bytes(head[16..20].try_into().ok()?),
         pid: u32::from_ne_bytes(head[20..24].try_into().ok()?),
     };
+    // event_len includes records that later kernels may add, and is never less than the head; a shorter one would go on for ever.
     Some((raw, bytes.get(length.max(HEADER)..)?))
+}
+
+/// The masks and processes of the events in a buffer of the kernel's, without the files that they are about.
+pub fn reported(bytes: &[u8]) -> Vec<(u64, u32)> {
+    let mut found = Vec::new();
+    let mut rest = bytes;
+    while let Some((event, next)) = split(rest) {
+        rest = next;
+        found.push((event.mask, event.pid));
+    }
+    found
 }
 
 fn name_of(file: &OwnedFd) -> Option<PathBuf> {

@@ -1,5 +1,7 @@
 //! `flyball apply`: sets what a profile contains, until reboot or restore.
 
+mod at_boot;
+
 use crate::{
     change,
     context::Context,
@@ -25,14 +27,16 @@ Sections: cpus, package, die, node, core, policy, type. What stands in [optional
 machine lacks it, with a note. Of a list the first value that the machine accepts is used. 'flyball save' writes the current \
 settings as a profile.
 
-Settings hold until reboot or restore. 'systemctl enable flyball-apply@NAME' (package flyball-service) applies \
-the profile NAME at each boot; 'flyball restore' undoes it until the next one.
+Settings hold until reboot or restore. --at-boot enables flyball-apply@NAME.service, which applies the profile NAME at each \
+boot; 'flyball restore' undoes it until the next one. It also prints lines for what boot itself can set (kernel command line, \
+modprobe, tmpfiles) and writes none of them.
 
 Examples:
   flyball apply storage
   flyball apply quiet.toml
   flyball apply quiet.toml turbo=on      a setting in addition to the profile; later ones win
   flyball apply quiet.toml -n            print the writes and their reasons
+  flyball apply storage --at-boot
 
 Exit codes are those of 'flyball set'.")]
 pub struct Args {
@@ -42,11 +46,18 @@ pub struct Args {
     /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
+
+    /// Make a unit that applies the profile at each boot, instead of applying it now.
+    #[arg(long, conflicts_with = "cpus")]
+    at_boot: bool,
 }
 
 /// Applies the profile.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
+    if args.at_boot {
+        return at_boot::run(context, &args.wanted.wanted, &intent, args.dry_run);
+    }
     let host = context.open()?;
     if args.dry_run {
         super::plan::print(context, &*host, &intent, false)

@@ -1,12 +1,16 @@
 //! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and `status` look, `run` is the service.
 
 mod add;
+mod rehearse;
 mod run;
 mod show;
 
+use std::path::{Path, PathBuf};
+
 use flyball_control::write::{state::StateDir, transaction::TransactionError};
 use flyball_hold::{
-    BringError, Brought, ChangeError, Changed, Facts, Hold, HoldName, Moment, Store, StoreError,
+    ACTIVE, Active, BringError, Brought, ChangeError, Changed, End, Facts, HeldKnob, Hold, HoldName, Moment,
+    OnDrift, OnExit, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
 
@@ -14,6 +18,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    machine::MachineArg,
     output::Reporter,
     schema,
 };
@@ -33,6 +38,7 @@ later. When a hold is released, the next one counts; after the last one everythi
 Examples:
   flyball hold add steady latency
   flyball hold add game governor=performance -c 0-7 --priority 200 --for 2h
+  flyball hold add steady latency --at-boot
   flyball hold add night powersave --when time=22:00-06:00 --on-drift report
   flyball hold status --why
   flyball hold release --all        everything is as it was before the first hold
@@ -57,6 +63,8 @@ enum Command {
     Status(show::StatusArgs),
     /// Run the service in the foreground.
     Run(run::Args),
+    /// Play events against the configuration on a simulated machine.
+    Rehearse(rehearse::Args),
 }
 
 /// Arguments of `release`.
@@ -78,6 +86,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Command::List => show::list(context),
         Command::Status(args) => show::status(context, args),
         Command::Run(args) => run::run(context, args),
+        Command::Rehearse(args) => rehearse::run(context, args),
     }
 }
 
@@ -99,8 +108,11 @@ fn moment(host: &dyn Host) -> Moment {
 }
 
 fn facts(host: &dyn Host, store: &Store) -> Facts {
-    let conditions = store.holds.iter().filter_map(|hold| hold.condition.as_ref());
-    Facts::look(host, moment(host).local, conditions)
+    store.facts(host, moment(host).local)
+}
+
+fn status_of(host: &dyn Host, store: &Store) -> Status {
+    flyball_hold::status(host, store, &facts(host, store), moment(host).now)
 }
 
 /// Says so where nothing watches what was just set.
@@ -120,7 +132,9 @@ fn note_without_service(store: &Store, host: &dyn Host) {
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut released: Vec<Hold> = Vec::new();
+    let mut before: Option<(Store, Status)> = None;
     let changed = change_holds(context, &*host, |store| {
+        before = Some((store.clone(), status_of(&*host, store)));
         if args.all {
             released.clone_from(&store.holds);
             store.clear();
@@ -134,18 +148,101 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
         }
         Ok(())
     })?;
+    if let Some(root) = root(context) {
+        let is_released = |active: &Active| args.all || args.name.contains(&active.name);
+        change_active(&root, |all| all.retain(|active| !is_released(active)))?;
+    }
     let brought = changed.brought;
+    let stays = before.map(|(store, status)| stays(&*host, &store, &status, &released)).unwrap_or_default();
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
-    let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied});
+    let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied, "stays": stays});
     context.output.about(&*host).object(schema::HOLD_RELEASE, data, || {
         let heading = if names.is_empty() {
             "no holds\n".to_owned()
         } else {
             format!("released: {}\n", names.join(", "))
         };
-        format!("{heading}{}{}", restored_text(&brought), applied_text(&brought))
+        let stays: String = stays.iter().map(show::stays).collect();
+        // 'nothing to restore: every setting has its earlier value' would be wrong of one that another program has set since.
+        let has_nothing =
+            !stays.is_empty() && brought.restored.is_exact() && brought.restored.written.is_empty();
+        let restored = if has_nothing { String::new() } else { restored_text(&brought) };
+        format!("{heading}{restored}{}{stays}", applied_text(&brought))
     })?;
     Ok(exit_of(&brought))
+}
+
+/// What the released holds did not have in force, and is as it was found: what another program or the user set meanwhile.
+fn stays(host: &dyn Host, store: &Store, before: &Status, released: &[Hold]) -> Vec<HeldKnob> {
+    // The same question to the machine as before the release.
+    let after = status_of(host, store).knobs;
+    let of_released = |knob: &&HeldKnob| released.iter().any(|hold| hold.name == knob.hold);
+    let stays = before.knobs.iter().filter(|knob| !knob.holds).filter(of_released);
+    stays.filter(|knob| after.contains(knob)).cloned().collect()
+}
+
+/// Holds a profile while `command` runs. A flyball that is killed leaves the end to the service, or to the next command that changes
+/// holds: the hold ends with this process.
+pub fn while_running(
+    context: &Context,
+    profile: &str,
+    command: impl FnOnce() -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let pid = std::process::id();
+    let name: HoldName = format!("run-{pid}").parse().map_err(Failure::failed)?;
+    let settings = crate::profiles::read(profile)?.profile.intent.settings;
+    let host = context.open()?;
+    let hold = Hold {
+        name: name.clone(),
+        owner: add::owner(),
+        priority: Hold::OF_COMMAND,
+        profile: Some(profile.to_owned()),
+        settings,
+        condition: None,
+        end: End { at: None, process: ProcessId::of(pid) },
+        on_drift: OnDrift::default(),
+        on_exit: OnExit::default(),
+        since: crate::time::seconds_since_1970(),
+    };
+    let changed = change_holds(context, &*host, |store| store.add(hold))?;
+    for note in changed.brought.applied.iter().flat_map(|applied| &applied.notes) {
+        eprintln!("note: {note}");
+    }
+    let ended = command();
+    let released = change_holds(context, &*host, |store| match store.release(&name) {
+        // `flyball restore` or `hold release --all` came first.
+        Ok(_) | Err(StoreError::Unknown(_)) => Ok(()),
+        Err(error) => Err(error),
+    });
+    match released {
+        Ok(changed) if changed.brought.restored.is_exact() => ended,
+        Ok(changed) => Err(Failure::new(Exit::HalfDone, changed.brought.restored.to_string())),
+        Err(failure) => Err(failure.reworded(|message| {
+            format!("the command has ended, but its hold {name} is not released yet: {message}")
+        })),
+    }
+}
+
+/// Below which root the files of a machine that boots are; none for one that exists only in software.
+fn root(context: &Context) -> Option<PathBuf> {
+    match &context.machine {
+        MachineArg::Live => Some("/".into()),
+        MachineArg::Tree(root) => Some(root.clone()),
+        _ => None,
+    }
+}
+
+/// Changes what is held at every boot, if the change makes a difference.
+fn change_active(root: &Path, change: impl FnOnce(&mut Vec<Active>)) -> Result<(), Failure> {
+    let before = Active::load(root).map_err(Failure::usage)?;
+    let mut after = before.clone();
+    change(&mut after);
+    if after == before {
+        return Ok(());
+    }
+    let path = root.join(ACTIVE);
+    Active::save(root, &after)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn restored_text(brought: &Brought) -> String {

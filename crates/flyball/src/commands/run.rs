@@ -29,6 +29,7 @@ Examples:
   flyball run governor=performance -- make -j8
   flyball run --profile benchmark --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
+  flyball run --hold latency -- ./game       other settings and holds can change meanwhile
   flyball run --quiet=fixed --pin 3 latency-limit=2us -- ./bench    a quiet machine with another setting on top
 
 Under sudo the command runs as the user who called sudo, with that user's groups and home; --as-root keeps it root, --user \
@@ -59,6 +60,11 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     quiet: Option<Level>,
 
+    /// Hold this profile while the command runs, over other holds: the settings stay with 'flyball hold', which other
+    /// commands can use meanwhile.
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet"])]
+    hold: Option<String>,
+
     #[command(flatten)]
     run_as: RunAs,
 
@@ -69,10 +75,15 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if let Some(profile) = &args.hold {
+        let user = args.run_as.user_of_program()?;
+        let signals = Signals::catch()?;
+        return super::hold::while_running(context, profile, || command(args, user.as_ref(), None, &signals));
+    }
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
     if wanted.is_empty() && args.quiet.is_none() {
         return Err(Failure::usage(
-            "no settings: give --profile FILE, --quiet or KNOB=VALUE before --, as in 'flyball run turbo=off -- make'",
+            "no settings: give --profile FILE, --hold PROFILE, --quiet or KNOB=VALUE before --, as in 'flyball run turbo=off -- make'",
         ));
     }
     let intent = if wanted.is_empty() {

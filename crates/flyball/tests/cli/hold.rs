@@ -55,6 +55,62 @@ fn what_a_user_sets_while_a_hold_is_in_force_is_what_a_release_leaves() {
 }
 
 #[test]
+fn what_a_user_set_while_a_hold_was_in_force_is_named_when_it_stays() {
+    let machine = Machine::new(2);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz", "-c", "0"]);
+    assert!(machine.expect(0, &["hold", "list"]).out.contains("max-freq@0=2 GHz"));
+    machine.expect(0, &["set", "max-freq=3GHz", "-c", "0"]);
+    let status = machine.expect(5, &["hold", "status"]).out;
+    assert!(status.contains("max-freq of CPU 0: 3 GHz, but a sets 2 GHz"), "{status}");
+    let released = machine.expect(0, &["hold", "release", "a"]).out;
+    assert_eq!(released, "released: a\nmax-freq of CPU 0 stays at 3 GHz: it was set while a was in force\n");
+}
+
+#[test]
+fn a_hold_that_has_ended_does_not_count_and_can_be_released() {
+    let machine = Machine::new(1);
+    let first = machine.dump();
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz", "--for", "1s"]);
+    std::thread::sleep(Duration::from_millis(1100));
+    let list = machine.json(0, &["hold", "list"]);
+    assert_eq!(
+        (&list[0]["in_force"], &list[0]["because"]),
+        (&false.into(), &"its time is over".into()),
+        "without a service it is still there"
+    );
+    machine.expect(0, &["hold", "release", "a"]);
+    assert_eq!(machine.dump(), first);
+}
+
+#[test]
+fn a_profile_is_held_while_a_command_runs() {
+    let machine = Machine::new(1);
+    let first = machine.dump();
+    let profile = machine.path().join("fast.toml");
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    let profile = profile.to_str().unwrap();
+    let governor = machine.file(GOVERNOR);
+    let ran = machine.expect(
+        7,
+        &["run", "--hold", profile, "--", "sh", "-c", &format!("cat '{}'; exit 7", governor.display())],
+    );
+    assert_eq!(ran.out, "performance\n");
+    assert_eq!(machine.dump(), first);
+    // flyball itself is killed: the next command that changes holds releases it.
+    let mut run = machine.command(&["run", "--hold", profile, "--", "sleep", "60"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
+    let list = machine.json(0, &["hold", "list"]);
+    assert_eq!(list[0]["name"], format!("run-{}", run.id()));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert_eq!(machine.json(0, &["hold", "list"])[0]["in_force"], false);
+    machine.expect(0, &["hold", "add", "b", "max-freq=2GHz"]);
+    assert_eq!(machine.read(GOVERNOR), "powersave");
+    machine.expect(2, &["run", "--hold", "nothing-of-the-kind", "--", "true"]);
+}
+
+#[test]
 fn restore_releases_all_holds() {
     let machine = Machine::new(1);
     let first = machine.dump();
@@ -75,7 +131,11 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         (2, &["add", "b", "governor"]),
         (4, &["add", "b", "turbo=off"]),
         (2, &["add", "b", "max-freq=9GHz"]),
-        (2, &["add", "b", "epb=0", "--when", "unit=a.service"]),
+        (2, &["add", "b", "epb=0", "--when", "wind=strong"]),
+        (2, &["add", "b", "governor=powersave", "--when", "unit=a.target"]),
+        (2, &["add", "b", "governor=powersave", "--when", "cgroup=../a"]),
+        (2, &["add", "b", "governor=powersave", "--when", "pressure=cpu"]),
+        (2, &["add", "b", "governor=powersave", "--when", "for=3"]),
         (2, &["add", "b", "governor=powersave", "--when", "power"]),
         (2, &["add", "b", "governor=powersave", "--when", "time=9-5"]),
         (2, &["add", "b", "governor=powersave", "--for", "2"]),
@@ -211,7 +271,7 @@ fn a_hold_that_yields_gives_its_place_to_the_other_program_for_good() {
 
 #[test]
 fn a_service_that_is_killed_at_any_moment_is_continued() {
-    const KILLS: u64 = 100;
+    const KILLS: u64 = 300;
     let machine = Machine::new(2);
     let first = machine.dump();
     let mut random = 1u64;
@@ -273,6 +333,178 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     machine.expect(2, &["hold", "release", machine.json(0, &["hold", "list"])[0]["name"].as_str().unwrap()]);
     machine.expect(0, &["hold", "release", "--all"]);
     assert_eq!(machine.dump(), first);
+}
+
+#[test]
+fn units_users_heat_and_limits_bring_holds_in_force() {
+    let machine = Machine::new(2);
+    let group = |path: &str| machine.path().join("sys/fs/cgroup").join(path);
+    std::fs::create_dir_all(group("system.slice")).unwrap();
+    std::fs::write(group("cgroup.procs"), "").unwrap();
+    let sensor = machine.path().join("sys/class/hwmon/hwmon0");
+    std::fs::create_dir_all(&sensor).unwrap();
+    std::fs::write(sensor.join("name"), "coretemp\n").unwrap();
+    let heat = |degrees: u32| std::fs::write(sensor.join("temp1_input"), format!("{degrees}000\n")).unwrap();
+    heat(50);
+    machine.expect(0, &["hold", "add", "db", "governor=performance", "--when", "unit=db.service"]);
+    machine.expect(0, &["hold", "add", "ann", "min-freq=2GHz", "--when", "user=1000"]);
+    let hot = ["hold", "add", "hot", "max-freq=1GHz", "--when", "temperature=90C", "--when", "for=2s"];
+    machine.expect(0, &[&hot[..], &["--priority", "300"]].concat());
+    let Some(_service) = Service::start(&machine, &[]) else { return };
+    let why = machine.expect(0, &["hold", "status", "--why"]).out;
+    assert!(why.contains("hold db does not count: db.service has no processes"), "{why}");
+    assert!(why.contains("the temperature is read every 2s, because the kernel does not report it"), "{why}");
+    let set = |path: &str, populated: u32| {
+        std::fs::create_dir_all(group(path)).unwrap();
+        std::fs::write(group(path).join("cgroup.events"), format!("populated {populated}\n")).unwrap();
+    };
+    set("system.slice/db.service", 1);
+    assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
+    set("user.slice/user-1000.slice", 1);
+    assert!(eventually(|| machine.read("cpufreq/policy0/scaling_min_freq") == "2000000"));
+    set("system.slice/db.service", 0);
+    assert!(eventually(|| machine.read(GOVERNOR) == "powersave"));
+    set("user.slice/user-1000.slice", 0);
+    assert!(eventually(|| machine.read("cpufreq/policy0/scaling_min_freq") == "800000"));
+    heat(95);
+    let start = Instant::now();
+    assert!(eventually(|| machine.read(MAX) == "1000000"));
+    assert!(start.elapsed() > Duration::from_secs(2), "for=2s");
+    assert!(eventually(|| machine.json_of_any_code(&["hold", "list"])[2]["in_force"] == true));
+    heat(60);
+    assert!(eventually(|| machine.read(MAX) == "4600000"));
+}
+
+/// A file system without room: no file may grow beyond a block, so settings can be written and a journal cannot.
+#[test]
+fn without_room_for_the_journal_nothing_is_set_and_the_old_holds_stay() {
+    let machine = Machine::new(2);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
+    let (files, holds) = (machine.dump(), machine.json(0, &["hold", "list"]));
+    for words in [&["hold", "add", "b", "governor=performance"] as &[_], &["hold", "run"]] {
+        let command = machine.command(words);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"]).arg(command.get_program());
+        limited.args(command.get_args()).env("NO_COLOR", "1").stdin(Stdio::null());
+        let ran = Ran::of(&mut limited);
+        assert_eq!(ran.code, 1, "{words:?}: {}", ran.text());
+        assert!(ran.err.contains("File too large"), "{}", ran.err);
+        assert_eq!((machine.dump(), machine.json(0, &["hold", "list"])), (files.clone(), holds.clone()));
+    }
+    machine.expect(0, &["hold", "add", "b", "governor=performance"]);
+    machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "4600000".into()));
+}
+
+#[test]
+fn what_is_held_at_boot_is_added_when_the_service_starts() {
+    let machine = Machine::new(1);
+    machine.expect(0, &["hold", "add", "calm", "powersave", "--at-boot", "--priority", "7"]);
+    machine.expect(2, &["hold", "add", "b", "governor=performance", "--at-boot"]);
+    let active = machine.path().join("var/lib/flyball/active");
+    assert_eq!(std::fs::read_to_string(&active).unwrap(), "# NAME PRIORITY PROFILE\ncalm 7 powersave\n");
+    // The machine boots: what the kernel had is gone, and the holds with it.
+    let boot_id = machine.path().join("proc/sys/kernel/random/boot_id");
+    std::fs::write(&boot_id, "3f1f7a44-0000-4000-8000-000000000002\n").unwrap();
+    assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
+    let Some(service) = Service::start(&machine, &[]) else { return };
+    let list = machine.json(0, &["hold", "list"]);
+    assert_eq!((&list[0]["name"], &list[0]["owner"]), (&"calm".into(), &"boot".into()));
+    machine.expect(0, &["hold", "release", "calm"]);
+    assert_eq!(std::fs::read_to_string(&active).unwrap(), "# NAME PRIORITY PROFILE\n");
+    drop(service);
+    // A line that is wrong adds nothing, and is named.
+    std::fs::write(&active, "# x\ncalm seven powersave\n").unwrap();
+    let _service = Service::start(&machine, &[]).unwrap();
+    let status = machine.json(5, &["hold", "status"]);
+    assert!(status["config_error"].as_str().unwrap().contains("active:2:1: "), "{status}");
+    assert_eq!(status["holds"], serde_json::json!([]));
+}
+
+#[test]
+fn a_profile_is_applied_at_boot_by_a_unit_and_other_lines_are_only_printed() {
+    let machine = Machine::new(1);
+    let first = machine.dump();
+    // A program that writes the same knobs.
+    std::fs::create_dir_all(machine.path().join("proc/77")).unwrap();
+    std::fs::write(machine.path().join("proc/77/comm"), "tuned\n").unwrap();
+    let ran = machine.expect(0, &["apply", "powersave", "--at-boot"]);
+    assert!(
+        ran.out.contains("flyball-apply@powersave.service applies powersave at each boot"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("/etc/tmpfiles.d/flyball-powersave.conf"), "{}", ran.out);
+    assert!(ran.err.contains("tuned (pid 77) also writes "), "{}", ran.err);
+    assert!(ran.err.contains("systemctl disable --now tuned.service"), "{}", ran.err);
+    let units = machine.path().join("etc/systemd/system");
+    let link =
+        std::fs::read_link(units.join("multi-user.target.wants/flyball-apply@powersave.service")).unwrap();
+    assert_eq!(link.to_str().unwrap(), "/etc/systemd/system/flyball-apply@.service");
+    let unit = std::fs::read_to_string(units.join("flyball-apply@.service")).unwrap();
+    assert!(unit.contains("Type=oneshot") && unit.contains("/flyball apply %i"), "{unit}");
+    assert_eq!(machine.dump(), first, "at boot, not now");
+    // The same again makes nothing.
+    assert_eq!(machine.json(0, &["apply", "powersave", "--at-boot"])["made"], serde_json::json!([]));
+    machine.expect(2, &["apply", "governor=performance", "--at-boot"]);
+    assert!(machine.expect(0, &["hold", "add", "a", "governor=performance"]).err.contains("tuned (pid 77)"));
+}
+
+#[test]
+fn events_are_rehearsed_against_a_configuration() {
+    let tree = flyball_testing::Tree::new();
+    let policy = "/sys/devices/system/cpu/cpufreq/policy0";
+    tree.put(
+        "hold.toml",
+        "[[when]]\nprofile = \"./cool.toml\"\npower = \"battery\"\n[[when]]\nprofile = \"./game.toml\"\nunit = \"game.service\"\n",
+    );
+    tree.put("cool.toml", "governor = \"powersave\"\nmax-freq = \"2GHz\"\n");
+    tree.put("game.toml", "max-freq = \"3GHz\"\n");
+    tree.put(
+        "events",
+        &format!(
+            "10s power battery\n20s starts unit game.service\n30s writes {policy}/scaling_max_freq 1500000 as tuned\n\
+             40s ends unit game.service\n1h resume 8h\n"
+        ),
+    );
+    let rehearse = |words: &[&str]| {
+        let mut command = flyball!();
+        command.current_dir(tree.path()).env("NO_COLOR", "1");
+        command.args([
+            "-M",
+            "sim:ryzen-5750g",
+            "hold",
+            "rehearse",
+            "--config",
+            "hold.toml",
+            "--events",
+            "events",
+        ]);
+        Ran::of(command.args(words))
+    };
+    let ran = rehearse(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let answer = ran.json();
+    let did = |event: &str| {
+        let steps = answer["steps"].as_array().unwrap();
+        let step =
+            steps.iter().find(|step| step["event"].as_str().is_some_and(|text| text.starts_with(event)));
+        step.unwrap()["did"].to_string()
+    };
+    assert!(did("power battery").contains("in force: config-1"), "{answer}");
+    assert!(did("starts unit").contains("config-2"), "{answer}");
+    let drift = did("writes");
+    assert!(drift.contains("written by tuned") && drift.contains("corrected"), "{drift}");
+    let knobs = answer["status"]["knobs"].as_array().unwrap();
+    assert!(knobs.iter().any(|knob| knob["knob"] == "max-freq" && knob["wanted"] == "2 GHz"), "{answer}");
+    assert!(rehearse(&[]).out.contains("max-freq of CPUs"));
+    tree.put("events", "10s power wind\n");
+    let ran = rehearse(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("events:1:1: 'power wind' is not an event"), "{}", ran.err);
+    tree.put("events", "");
+    tree.put("hold.toml", "[[when]]\nprofile = \"./none.toml\"\n");
+    assert_eq!(rehearse(&[]).code, 5, "a profile that is not there");
 }
 
 #[test]

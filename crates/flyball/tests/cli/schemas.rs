@@ -105,6 +105,8 @@ tune -n --over governor=all --minimize time --workload spin
 --sim-state held hold list
 --sim-state held hold status
 --sim-state held hold release calm
+hold rehearse --events events --config hold.toml
+apply powersave --at-boot -n
 record r.tar.zst";
 
 /// Measurements on simulated machines. They take seconds each, so they are made on one or two.
@@ -155,6 +157,8 @@ fn all() -> Samples {
     for (at, name) in changed.iter().enumerate() {
         let folder = folder.path().join(at.to_string());
         fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("events"), "10s power battery\n20s power ac\n").unwrap();
+        fs::write(folder.join("hold.toml"), "[[when]]\nprofile = 'powersave'\npower = 'battery'\n").unwrap();
         samples.take_all(&folder, &format!("sim:{name}"), READ.lines().chain(CHANGE.lines()));
     }
     files(&mut samples, folder.path());

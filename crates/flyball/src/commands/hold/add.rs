@@ -1,9 +1,11 @@
 //! `flyball hold add`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use flyball_control::{Snapshot, plan::plan};
-use flyball_hold::{Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store};
+use flyball_hold::{
+    Active, Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store,
+};
 use flyball_host::{Host, User};
 
 use super::{
@@ -39,7 +41,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "PID")]
     while_pid: Option<u32>,
 
-    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path. May be repeated.
+    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path, unit=NAME.service, cgroup=PATH,
+    /// user=NAME, pressure='cpu some 15% over 10s', temperature=90C, limit=thermal|power; for=30s: all of it for so long. May
+    /// be repeated.
     #[arg(long = "when", value_name = "KEY=VALUE")]
     when: Vec<String>,
 
@@ -50,6 +54,11 @@ pub(super) struct Args {
     /// When the service stops: keep or release.
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_exit: ExitPolicy,
+
+    /// Add it at every boot too, when the service starts. For one profile with a name and nothing else but --priority;
+    /// /etc/flyball/hold.toml has conditions.
+    #[arg(long, conflicts_with_all = ["time", "while_pid", "when", "on_drift", "on_exit", "cpus"])]
+    at_boot: bool,
 
     /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long)]
@@ -83,6 +92,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .while_pid
         .map(|pid| ProcessId::of(pid).ok_or_else(|| Failure::usage(format!("there is no process {pid}"))));
     let process = process.transpose()?;
+    let at_boot = args.at_boot.then(|| at_boot(context, args)).transpose()?;
     let host = context.open()?;
     let end = End { at: args.time.map(|time| moment(&*host).now + time), process };
     let hold = Hold {
@@ -111,10 +121,17 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let snapshot = Snapshot::for_intent(&*host, &hold.intent())?;
     plan(&snapshot, &hold.intent())?;
     let Changed { brought, store, facts } = change_holds(context, &*host, |store| store.add(hold.clone()))?;
+    if let Some((root, active)) = at_boot {
+        super::change_active(&root, |all| {
+            all.retain(|one| one.name != active.name);
+            all.push(active);
+        })?;
+    }
     let unmet = hold.condition.as_ref().and_then(|condition| condition.unmet(&facts));
     for note in brought.applied.iter().flat_map(|applied| &applied.notes) {
         eprintln!("note: {note}");
     }
+    change::note_neighbours(&*host, hold.settings.iter());
     note_without_service(&store, &*host);
     change::note_unkept(context);
     let data = || {
@@ -131,6 +148,22 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(exit_of(&brought))
 }
 
+/// What is to be added at every boot, and below which root that is written.
+fn at_boot(context: &Context, args: &Args) -> Result<(PathBuf, Active), Failure> {
+    let root = super::root(context).ok_or_else(|| {
+        Failure::usage("--at-boot is for a machine that boots: this one or a tree of files")
+    })?;
+    match &args.wanted.wanted[..] {
+        [profile] if profiles::find(profile).is_some() => {
+            let (name, priority, profile) = (args.name.clone(), args.priority, profile.clone());
+            Ok((root, Active { name, priority, profile }))
+        }
+        _ => Err(Failure::usage(
+            "--at-boot takes one profile with a name; 'flyball save' and a file in /etc/flyball make one of settings",
+        )),
+    }
+}
+
 /// Prints what adding the hold would write.
 fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failure> {
     let mut store = Store::load(&context.state()?, host)?;
@@ -138,13 +171,13 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
     store.add(hold)?;
     let effective = Effective::of(&store.holds, &facts(host, &store));
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
-    let wanted = effective.without(&store.left, snapshot.topology());
+    let wanted = effective.without(&store.left, &snapshot);
     change::print_plan(&reporter(context, host), &plan(&snapshot, &wanted)?, false)?;
     Ok(Exit::Done)
 }
 
 /// Who adds it: the user who called sudo, or the user's number.
-fn owner() -> String {
+pub(super) fn owner() -> String {
     let caller = User::of_sudo().ok().flatten().map(|user| user.name);
     caller.unwrap_or_else(|| match flyball_host::process::user() {
         0 => "root".to_owned(),

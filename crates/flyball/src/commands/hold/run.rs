@@ -1,15 +1,15 @@
 //! `flyball hold run`: the service. It waits for the kernel's reports and passes them to `flyball_hold::Service`.
 
 use std::{
-    collections::BTreeSet,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
+    time::Duration,
 };
 
 use flyball_control::{Setting, write::transaction::TransactionError};
-use flyball_hold::{Config, ConfigError, Moment, Notice, Service, Store};
-use flyball_host::watch::Watch;
+use flyball_hold::{Active, Config, ConfigError, Moment, Notice, Service, Store, Watched};
+use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
@@ -67,12 +67,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Before the first write, so that no change is missed.
         let blind = subscribe(&mut watch, &root, state.path());
         let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
+        let active = Active::load(&root);
+        let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
         let mut service =
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
         drop_old_news(&mut watch);
+        change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
         report(&mut service)?;
         notify("READY=1");
-        serve(&mut service, &mut watch, &|| {
+        serve(&mut service, &mut watch, &root, &|| {
             stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
@@ -120,10 +123,10 @@ fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
 
 /// What was reported while the service started was about its own start, or is compared now.
 fn drop_old_news(watch: &mut Watch) {
-    let _ = watch.wait(Some(std::time::Duration::ZERO));
+    let _ = watch.wait(Some(Duration::ZERO));
 }
 
-fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Config, ConfigError>, Failure> {
+pub(super) fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Config, ConfigError>, Failure> {
     let fixed = Path::new(CONFIG);
     let path = match path {
         Some(path) => path,
@@ -136,7 +139,7 @@ fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Config, ConfigE
     Ok(Config::parse(&bytes, &path.display().to_string()))
 }
 
-fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
+pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
     profiles::read(name).map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
@@ -150,46 +153,71 @@ fn report(service: &mut Service<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn serve(service: &mut Service<'_>, watch: &mut Watch, ends: &dyn Fn() -> bool) -> Result<(), Failure> {
-    let (mut processes, mut programs) = (BTreeSet::new(), BTreeSet::new());
+fn serve(
+    service: &mut Service<'_>,
+    watch: &mut Watch,
+    root: &Path,
+    ends: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
+    let mut followed = Watched::default();
     while !ends() {
-        follow(service, watch, &mut processes, &mut programs);
-        let wait = service.sleep_for(Moment::here().now);
-        let events = watch
+        // What is watched only from now on may have changed before: then there is something to look at without waiting.
+        let is_new = follow(service, watch, root, &mut followed);
+        let wait = if is_new { Duration::ZERO } else { service.sleep_for(Moment::here().now) };
+        let mut events = watch
             .wait(Some(wait))
             .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;
+        if is_new {
+            events.push(Event::Group);
+        }
         for event in &events {
-            if let flyball_host::watch::Event::Ended { pid } = event {
-                processes.remove(pid);
+            if let Event::Ended { pid } = event {
+                followed.processes.remove(pid);
             }
         }
         notify("WATCHDOG=1");
         service.handle(events, Moment::here());
         report(service)?;
+        flyball_host::process::release_freed_memory();
     }
     Ok(())
 }
 
-/// Watches the processes and programs that holds name, once each.
-fn follow(
-    service: &Service<'_>,
-    watch: &mut Watch,
-    processes: &mut BTreeSet<u32>,
-    programs: &mut BTreeSet<PathBuf>,
-) {
-    let (wanted, named) = service.watched();
-    for pid in wanted {
+/// Watches what holds name, once each; whether a group is watched that was not.
+fn follow(service: &mut Service<'_>, watch: &mut Watch, root: &Path, followed: &mut Watched) -> bool {
+    let wanted = service.watched();
+    for pid in wanted.processes {
         // One that has ended in between is found at the next event, or by the comparison every minute.
-        if !processes.contains(&pid) && watch.process(pid).is_ok() {
-            processes.insert(pid);
+        if !followed.processes.contains(&pid) && watch.process(pid).is_ok() {
+            followed.processes.insert(pid);
         }
     }
-    for program in named {
-        if !programs.contains(&program) {
+    let mut blind = Vec::new();
+    for program in wanted.programs {
+        if !followed.programs.contains(&program) {
             if let Err(error) = watch.program(&program) {
-                eprintln!("note: starts of {} are not noticed: {error}", program.display());
+                blind.push(format!("starts of {} ({error})", program.display()));
             }
-            programs.insert(program);
+            followed.programs.insert(program);
         }
     }
+    watch.keep_pressures(|name| wanted.pressures.iter().any(|pressure| pressure.to_string() == name));
+    for pressure in &wanted.pressures {
+        if !followed.pressures.contains(pressure) {
+            let file = root.join("proc/pressure").join(pressure.file());
+            if let Err(error) = watch.pressure(&pressure.to_string(), &file, &pressure.trigger()) {
+                blind.push(format!("the pressure {pressure} ({error})"));
+            }
+        }
+    }
+    followed.pressures = wanted.pressures;
+    let groups = wanted.groups.iter().map(|group| root.join(group.trim_start_matches('/'))).collect();
+    let is_new = watch.groups(&groups).unwrap_or_else(|error| {
+        blind.push(format!("control groups ({error})"));
+        false
+    });
+    for what in blind {
+        service.cannot_notice(what);
+    }
+    is_new
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use flyball_hold::{HeldKnob, Hold, Status, Store, status as status_of};
+use flyball_control::{Scope, Setting};
+use flyball_hold::{HeldKnob, Hold, HoldStatus, Status, Store};
 
-use super::{facts, moment, reporter};
+use super::{moment, reporter, status_of};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
@@ -27,7 +28,7 @@ const SHOWN: usize = 5;
 pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
-    let status = status_of(&*host, &store, &facts(&*host, &store));
+    let status = status_of(&*host, &store);
     let now = moment(&*host).now;
     let paint = Paint::stdout();
     reporter(context, &*host).list(
@@ -42,7 +43,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
             for one in &status.holds {
                 let counts = match &one.because {
                     None => Cell::styled(Style::Good, "yes"),
-                    Some(why) => Cell::styled(Style::Faint, why),
+                    Some(why) => Cell::styled(Style::Faint, &format!("no: {why}")),
                 };
                 let hold = &one.hold;
                 let name = Cell::styled(Style::Heading, hold.name.as_str());
@@ -65,25 +66,35 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
 fn settings(hold: &Hold) -> String {
     match &hold.profile {
         Some(profile) => format!("profile {profile}"),
-        None => hold.settings.iter().map(|setting| setting.from.as_str()).collect::<Vec<_>>().join(" "),
+        None => hold.settings.iter().map(as_argument).collect::<Vec<_>>().join(" "),
     }
 }
 
+/// A setting as a command takes it, with its CPUs.
+fn as_argument(setting: &Setting) -> String {
+    let on = setting.on.as_ref().map(|on| format!("@{on}")).unwrap_or_default();
+    format!("{}{on}={}", setting.name, setting.wanted)
+}
+
 fn end(hold: &Hold, now: std::time::Duration) -> String {
-    let time = hold.end.at.map(|at| format!(", for {}", words(at.saturating_sub(now).as_secs_f64())));
-    let process = hold.end.process.map(|process| format!(", while {} runs", process.pid));
+    // Why an end has come is in the column before.
+    if hold.end.has_come(now) {
+        return String::new();
+    }
+    let time = hold.end.at.map(|at| format!(", ends in {}", words(at.saturating_sub(now).as_secs_f64())));
+    let process = hold.end.process.map(|process| format!(", ends with process {}", process.pid));
     format!("{}{}", time.unwrap_or_default(), process.unwrap_or_default())
 }
 
 pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
-    let status = status_of(&*host, &store, &facts(&*host, &store));
+    let status = status_of(&*host, &store);
     reporter(context, &*host).object(schema::HOLD_STATUS, || &status, || render(&status, args.why))?;
     Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
-fn render(status: &Status, why: bool) -> String {
+pub(super) fn render(status: &Status, why: bool) -> String {
     let mut out = match &status.service {
         Some(service) => format!("service: runs (pid {})\n", service.process.pid),
         None => "service: does not run\n".to_owned(),
@@ -100,12 +111,11 @@ fn render(status: &Status, why: bool) -> String {
     if status.holds.is_empty() {
         out += "no holds\n";
     }
-    for one in status.holds.iter().filter(|one| !one.in_force) {
-        let because = one.because.as_deref().unwrap_or_default();
-        let _ = writeln!(out, "hold {} does not count: {because}", one.hold.name);
+    for one in &status.holds {
+        out += &of_hold(one, why);
     }
     for knob in &status.knobs {
-        out += &line(knob, why);
+        out += &line(knob, status, why);
     }
     if !status.drifts.is_empty() {
         out += "last changes:\n";
@@ -117,18 +127,57 @@ fn render(status: &Status, why: bool) -> String {
     out
 }
 
-fn line(knob: &HeldKnob, why: bool) -> String {
-    let HeldKnob { knob: id, instance, cpus: on, wanted, found, holds, hold, over, left } = knob;
-    let colon = if instance.is_empty() { "" } else { ":" };
-    let found = found.as_deref().unwrap_or("absent");
-    let state = match (holds, left) {
-        (true, _) => "held".to_owned(),
-        (false, Some(left)) => format!("is {found} ({left})"),
-        (false, None) => format!("is {found}"),
+/// Why a hold does not count; on request also why it does, and what of its condition is not reported.
+fn of_hold(one: &HoldStatus, why: bool) -> String {
+    let name = &one.hold.name;
+    let mut out = match (&one.because, &one.hold.condition) {
+        (Some(because), _) => format!("hold {name} does not count: {because}\n"),
+        (None, Some(condition)) if why => format!("hold {name} counts: {condition}\n"),
+        (None, _) => String::new(),
     };
-    let mut out = format!("{id}{colon}{instance}={wanted} on CPUs {}: {state}, by {hold}\n", cpus(on));
-    for weaker in over.iter().filter(|_| why) {
-        let _ = writeln!(out, "    {} wants {}", weaker.hold, weaker.wanted);
+    for not_reported in one.not_reported.iter().filter(|_| why) {
+        let _ = writeln!(out, "    {not_reported}");
     }
     out
+}
+
+/// `max-freq of CPUs 0-3`.
+fn place(knob: &HeldKnob) -> String {
+    let HeldKnob { knob: id, instance, cpus: on, .. } = knob;
+    let colon = if instance.is_empty() { "" } else { ":" };
+    let plural = if on.len() == 1 { "" } else { "s" };
+    if id.knob().scope == Scope::Machine {
+        format!("{id}{colon}{instance}")
+    } else {
+        format!("{id}{colon}{instance} of CPU{plural} {}", cpus(on))
+    }
+}
+
+fn line(knob: &HeldKnob, status: &Status, why: bool) -> String {
+    let HeldKnob { wanted, found, holds, hold, over, left, cause, .. } = knob;
+    let found = found.as_deref().unwrap_or("absent");
+    let because = match (left, cause) {
+        (Some(left), Some(cause)) => format!("{left}; {cause}"),
+        (Some(left), None) => left.to_string(),
+        (None, _) if status.failure.is_some() => "see above".to_owned(),
+        (None, _) if status.service.is_none() => "no service watches it".to_owned(),
+        (None, _) => "not corrected yet".to_owned(),
+    };
+    // What is there comes first: the hold has not set it.
+    let state = if *holds {
+        format!("{wanted}, held by {hold}")
+    } else {
+        format!("{found}, but {hold} sets {wanted} ({because})")
+    };
+    let mut out = format!("{}: {state}\n", place(knob));
+    for weaker in over.iter().filter(|_| why) {
+        let _ = writeln!(out, "    instead of {} by {}", weaker.wanted, weaker.hold);
+    }
+    out
+}
+
+/// A line for a place that a release leaves as another program set it.
+pub(super) fn stays(knob: &HeldKnob) -> String {
+    let found = knob.found.as_deref().unwrap_or("absent");
+    format!("{} stays at {found}: it was set while {} was in force\n", place(knob), knob.hold)
 }

@@ -1,0 +1,135 @@
+//! A day of a service in accelerated time, on a simulated machine: how often it wakes up, what that costs, and that it keeps nothing.
+//! And storms: hotplug, another writer every second, clocks that jump.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::{fmt::Write as _, time::Duration};
+
+use flyball_control::{Intent, Setting, write::state::StateDir};
+use flyball_hold::{Config, Done, Notice, Played, Rehearsal, VERIFY_EVERY, events};
+use flyball_simhost::{SimHost, SimSetup};
+
+const CONFIG: &str = "[[when]]\nprofile = \"governor=powersave\"\n\
+                      [[when]]\nprofile = \"max-freq=2GHz\"\npower = \"battery\"\n\
+                      [[when]]\nprofile = \"max-freq=3GHz\"\nunit = \"game.service\"\n\
+                      [[when]]\nprofile = \"epp=power\"\ntime = \"22:00-06:00\"\n";
+
+/// A profile of this test is one setting.
+fn profiles(name: &str) -> Result<Vec<Setting>, String> {
+    Intent::from_arguments(&[name], None).map(|intent| intent.settings).map_err(|error| error.to_string())
+}
+
+/// Plays events to a service, and hands back what it did and how often it woke up.
+fn play(machine: &str, text: &str, until: Duration, each_hour: &mut dyn FnMut()) -> (Vec<Done>, u64) {
+    let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path().join("state"));
+    let config = Config::parse(CONFIG.as_bytes(), "hold.toml");
+    let mut rehearsal = Rehearsal::start(&host, state, config, &profiles).unwrap();
+    let played: Vec<Played> = events(text.as_bytes(), "events").unwrap();
+    let mut done = rehearsal.done();
+    let mut hour = 0;
+    for event in &played {
+        while hour * 3600 < event.at.as_secs() {
+            done.extend(rehearsal.until(Duration::from_secs(hour * 3600)));
+            each_hour();
+            hour += 1;
+        }
+        done.extend(rehearsal.play(event).unwrap());
+    }
+    done.extend(rehearsal.until(until));
+    each_hour();
+    let (facts, now) = rehearsal.facts();
+    let status = flyball_hold::status(&host, rehearsal.service().store(), &facts, now);
+    assert!(status.failure.is_none() && status.config_error.is_none(), "{status:?}");
+    let at_fault = status.knobs.iter().filter(|knob| !knob.holds && knob.left.is_none());
+    assert_eq!(at_fault.count(), 0, "{:?}", status.knobs);
+    (done, rehearsal.wake_ups)
+}
+
+/// Memory that this process has in use, in KiB, and its processor time in seconds.
+fn used() -> (u64, f64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    // utime and stime, in ticks of USER_HZ.
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    (line.split_whitespace().next().unwrap().parse().unwrap(), ticks as f64 / 100.0)
+}
+
+#[test]
+fn a_day_keeps_nothing_and_wakes_up_once_a_minute() {
+    let mut text = String::new();
+    for hour in 0..24 {
+        let at = |minute: u32| hour * 60 + minute;
+        for (minute, event) in [
+            (1, "power battery"),
+            (10, "starts unit game.service"),
+            (20, "writes /sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq 1500000 as tuned"),
+            (30, "ends unit game.service"),
+            (40, "power ac"),
+            (50, "resume 0s"),
+        ] {
+            // The first moment of a rehearsal has no minutes.
+            let _ = writeln!(text, "{}min {event}", at(minute));
+        }
+    }
+    let mut memory = Vec::new();
+    let before = used().1;
+    let day = Duration::from_secs(24 * 3600);
+    let (done, wake_ups) = play("ryzen-5750g", &text, day, &mut || memory.push(used().0));
+    let seconds = used().1 - before;
+    let corrected = done.iter().filter(|done| matches!(done.notice, Notice::Drift(_))).count();
+    println!(
+        "a day: {wake_ups} wake-ups ({} per hour), {corrected} drifts, {seconds:.2} s of CPU with the machine's; memory {} to {} KiB",
+        wake_ups / 24,
+        memory[1],
+        memory[memory.len() - 1]
+    );
+    assert_eq!(corrected, 24);
+    let verifies = day.as_secs() / VERIFY_EVERY.as_secs();
+    let most = verifies + 24 * 6 + 10;
+    assert!(wake_ups <= most, "{wake_ups} wake-ups, where {most} have a reason");
+    // The first hours fill caches and the list of the last changes.
+    let (first, last) = (memory[6], memory[memory.len() - 1]);
+    assert!(last <= first + 512, "memory grows: {memory:?}");
+}
+
+#[test]
+fn storms_end_with_everything_held_or_left_with_a_warning() {
+    // Each CPU goes and comes 20 times; a CPU per second.
+    let mut hotplug = String::new();
+    for second in 0..160 {
+        let cpu = 1 + second / 2 % 4;
+        let verb = if second % 2 == 0 { "offline" } else { "online" };
+        let _ = writeln!(hotplug, "{}s {verb} {cpu}", second + 1);
+    }
+    let (done, _) = play("ryzen-5750g", &hotplug, Duration::from_secs(400), &mut || ());
+    assert!(!done.iter().any(|done| matches!(done.notice, Notice::Failed(_))), "{done:?}");
+    // Another writer every second for five minutes: 5 corrections per minute at most, then one warning.
+    let mut writer = String::new();
+    for second in 1..300 {
+        let _ = writeln!(
+            writer,
+            "{second}s writes /sys/devices/system/cpu/cpufreq/policy0/scaling_governor performance as stubborn"
+        );
+    }
+    let (done, _) = play("ryzen-5750g", &writer, Duration::from_secs(400), &mut || ());
+    let count = |action: &flyball_hold::Action| {
+        let is = |done: &&Done| matches!(&done.notice, Notice::Drift(drift) if drift.action == *action);
+        done.iter().filter(is).count()
+    };
+    let (corrected, warnings) =
+        (count(&flyball_hold::Action::Corrected), count(&flyball_hold::Action::GaveWay));
+    assert_eq!((corrected, warnings), (5, 1), "{done:?}");
+    // The wall clock jumps through the night and back, every second.
+    let mut clock = String::new();
+    for second in 1..100 {
+        let time = if second % 2 == 0 { "12:00" } else { "23:00" };
+        let _ = writeln!(clock, "{second}s clock {time}");
+    }
+    let (done, _) = play("ryzen-5750g", &clock, Duration::from_secs(200), &mut || ());
+    let changes = done.iter().filter(|done| matches!(done.notice, Notice::InForce(_))).count();
+    assert_eq!(changes, 100, "the start, and each jump");
+}

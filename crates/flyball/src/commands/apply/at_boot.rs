@@ -1,0 +1,184 @@
+//! `flyball apply --at-boot`: a oneshot unit that applies a profile at each boot, and what can be set at boot besides, to be copied.
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use flyball_control::{
+    Id, Location, Snapshot,
+    intent::Intent,
+    plan::{plan, targets},
+};
+use flyball_host::Host;
+use serde::Serialize;
+
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    machine::MachineArg,
+    profiles, schema,
+};
+
+/// The unit of packages, for machines on which flyball is only a file.
+const TEMPLATE: &str = include_str!("../../../../../dist/systemd/flyball-apply@.service");
+
+/// Where packages and administrators have units (systemd.unit(5)), the strongest first.
+const UNITS: [&str; 4] =
+    ["etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
+
+/// What was done, and what may be copied.
+#[derive(Debug, Serialize)]
+struct AtBoot {
+    profile: String,
+    unit: String,
+    /// The files that were made; empty if nothing was to be written.
+    made: Vec<PathBuf>,
+    /// What boot can set besides; nothing of it was written.
+    snippets: Vec<Snippet>,
+}
+
+/// Text for a file that an administrator may want.
+#[derive(Debug, Serialize)]
+struct Snippet {
+    file: String,
+    why: &'static str,
+    lines: Vec<String>,
+}
+
+pub(super) fn run(
+    context: &Context,
+    wanted: &[String],
+    intent: &Intent,
+    dry_run: bool,
+) -> Result<Exit, Failure> {
+    let profile = match wanted {
+        [profile] if profiles::find(profile).is_some() => profile,
+        _ => {
+            return Err(Failure::usage(
+                "--at-boot takes one profile with a name; 'flyball save' and a file in /etc/flyball make one of settings",
+            ));
+        }
+    };
+    // systemd escapes other characters (systemd.unit(5)); %i would then be another name.
+    if !profile.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)) {
+        return Err(Failure::usage(format!(
+            "'{profile}' cannot be part of a unit's name; rename the profile"
+        )));
+    }
+    let root = match &context.machine {
+        MachineArg::Live => PathBuf::from("/"),
+        MachineArg::Tree(root) => root.clone(),
+        _ if dry_run => PathBuf::from("/"),
+        other => {
+            return Err(Failure::usage(format!("'{other}' does not boot; -n prints what would be made")));
+        }
+    };
+    let host = context.open()?;
+    // A profile that this machine cannot have would fail at every boot.
+    let snippets = snippets(&*host, profile, intent)?;
+    let unit = format!("flyball-apply@{profile}.service");
+    let made = if dry_run { Vec::new() } else { enable(&root, &unit)? };
+    change::note_neighbours(&*host, intent.settings.iter());
+    let done = AtBoot { profile: profile.clone(), unit, made, snippets };
+    context.output.about(&*host).object(schema::AT_BOOT, || &done, || render(&done))?;
+    Ok(Exit::Done)
+}
+
+/// Enables the unit as systemctl does, which a root that is being installed need not have.
+fn enable(root: &Path, unit: &str) -> Result<Vec<PathBuf>, Failure> {
+    let fail =
+        |path: &Path, error: io::Error| Failure::failed(format!("cannot make {}: {error}", path.display()));
+    let mut made = Vec::new();
+    let name = "flyball-apply@.service";
+    let installed = UNITS.iter().find(|folder| root.join(folder).join(name).exists());
+    let folder = *installed.unwrap_or(&UNITS[0]);
+    if installed.is_none() {
+        let path = root.join(folder).join(name);
+        let program = std::env::current_exe().map_err(|error| fail(&path, error))?;
+        let text = TEMPLATE.replace("/usr/bin/flyball", &program.display().to_string());
+        fs::create_dir_all(root.join(folder)).map_err(|error| fail(&path, error))?;
+        flyball_files::replace(&path, text.as_bytes()).map_err(|error| fail(&path, error))?;
+        made.push(path);
+    }
+    let wants = root.join("etc/systemd/system/multi-user.target.wants");
+    let link = wants.join(unit);
+    fs::create_dir_all(&wants).map_err(|error| fail(&link, error))?;
+    match symlink(format!("/{folder}/{name}"), &link) {
+        Ok(()) => made.push(link),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(fail(&link, error)),
+    }
+    Ok(made)
+}
+
+fn snippets(host: &dyn Host, profile: &str, intent: &Intent) -> Result<Vec<Snippet>, Failure> {
+    let snapshot = Snapshot::for_intent(host, intent)?;
+    let planned = plan(&snapshot, intent)?;
+    let mut snippets = Vec::new();
+    let (mut files, mut has_registers) = (Vec::new(), false);
+    for target in targets(&snapshot, intent)? {
+        if let Location::Msr { .. } = target.location {
+            has_registers = true;
+        }
+        let Some(path) = target.location.path() else { continue };
+        let change = planned.changes.iter().find(|change| change.location == target.location);
+        let text = match change {
+            Some(change) => change.new.clone(),
+            None => host.read(path).unwrap_or_default(),
+        };
+        if target.knob == Id::DriverMode {
+            // amd_pstate= and intel_pstate= take the words of the file `status` (kernel-parameters.txt).
+            let driver = if path.contains("amd_pstate") { "amd_pstate" } else { "intel_pstate" };
+            snippets.push(Snippet {
+                file: "kernel command line".to_owned(),
+                why: "the driver starts in this mode: no switch makes the policies again",
+                lines: vec![format!("{driver}={text}")],
+            });
+            continue;
+        }
+        // % begins a specifier (tmpfiles.d(5)).
+        files.push(format!("w {path} - - - - {}", text.replace('%', "%%")));
+    }
+    if has_registers {
+        let why = "registers need the module msr; without the option the kernel logs writes and is tainted";
+        let load =
+            Snippet { file: "/etc/modules-load.d/flyball.conf".to_owned(), why, lines: vec!["msr".into()] };
+        let file = "/etc/modprobe.d/flyball.conf".to_owned();
+        let option = Snippet { file, why, lines: vec!["options msr allow_writes=on".into()] };
+        snippets.extend([load, option]);
+    }
+    if !files.is_empty() {
+        snippets.push(Snippet {
+            file: format!("/etc/tmpfiles.d/flyball-{profile}.conf"),
+            why: "instead of the unit, on a machine that has no flyball: these files only, with no check and no undo",
+            lines: files,
+        });
+    }
+    Ok(snippets)
+}
+
+fn render(done: &AtBoot) -> String {
+    let AtBoot { profile, unit, made, snippets } = done;
+    let mut out = String::new();
+    for path in made {
+        let _ = writeln!(out, "made: {}", path.display());
+    }
+    let _ = writeln!(
+        out,
+        "{unit} applies {profile} at each boot; 'systemctl disable {unit}' ends that, 'flyball apply {profile}' applies it now"
+    );
+    if !snippets.is_empty() {
+        out += "\nNot written, for you to copy:\n";
+    }
+    for Snippet { file, why, lines } in snippets {
+        let _ = writeln!(out, "\n{file}: {why}");
+        for line in lines {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    out
+}

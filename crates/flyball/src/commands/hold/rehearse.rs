@@ -1,0 +1,115 @@
+//! `flyball hold rehearse`: plays events against the configuration, on a simulated machine.
+
+use std::{fmt::Write as _, path::PathBuf, time::Duration};
+
+use flyball_files::read_bounded;
+use flyball_hold::{Active, Config, Done, Rehearsal, Status, events};
+use serde::Serialize;
+
+use super::{
+    run::{read_config, settings_of},
+    show,
+};
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    schema,
+};
+
+/// Arguments of `rehearse`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A line of the file is a time since the start and an event; at the start it is noon:
+
+  10s   power battery
+  1min  starts /usr/bin/gamescope      (also: starts unit NAME, cgroup PATH, user NAME; ends ...)
+  2min  writes /sys/devices/system/cpu/cpufreq/policy0/scaling_governor powersave as tuned
+  3min  offline 3
+  4min  online 3
+  5min  pressure cpu some 15% over 10s
+  6min  temperature 95C
+  7min  limit thermal
+  8min  changes /sys/devices/system/cpu/cpufreq/policy0/scaling_governor powersave     (not reported)
+  9min  resume 8h
+  9min  clock 22:30
+
+The configuration and its profiles are those of /etc/flyball, as 'flyball hold run' reads them. Nothing of this machine is changed.
+
+Exit codes: 0 everything that counts at the end holds, 5 something does not, 2 a file is wrong.")]
+pub(super) struct Args {
+    /// The events.
+    #[arg(long, value_name = "FILE")]
+    events: PathBuf,
+
+    /// Which profile holds when [default: /etc/flyball/hold.toml, if it exists].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Bytes of a file of events: many times those of one with the most events.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What happened at one moment.
+#[derive(Debug, Serialize)]
+struct Step {
+    /// Seconds since the start.
+    at_s: f64,
+    /// The event, or null where only time passed.
+    event: Option<String>,
+    /// What the service did, in words.
+    did: Vec<String>,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let name = args.events.display().to_string();
+    let bytes = std::fs::File::open(&args.events)
+        .and_then(|file| read_bounded(file, MOST_BYTES))
+        .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+    let events = events(&bytes, &name).map_err(Failure::usage)?;
+    let host = context.open_simulated()?.ok_or_else(|| {
+        Failure::usage("a rehearsal changes settings: it is for a simulated machine, as -M sim:ryzen-5750g")
+    })?;
+    let config = read_config(args.config.as_deref(), true)?;
+    // With a configuration of its own, a rehearsal has nothing of this machine.
+    let active = if args.config.is_some() { Ok(Vec::new()) } else { Active::load("/".as_ref()) };
+    let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
+    let mut rehearsal = Rehearsal::start(&host, context.state()?, config, &settings_of)?;
+    let mut steps = Vec::new();
+    let first = rehearsal.done();
+    add(&mut steps, Duration::ZERO, Some("start"), first);
+    for event in &events {
+        for done in rehearsal.until(event.at) {
+            add(&mut steps, done.at, None, vec![done]);
+        }
+        let done = rehearsal.play(event).map_err(|error| Failure::failed(format!("{name}, {error}")))?;
+        add(&mut steps, event.at, Some(&event.text), done);
+    }
+    // What lasts may still begin or end after the last event.
+    let end = events.last().map_or(Duration::ZERO, |event| event.at) + Duration::from_secs(60);
+    for done in rehearsal.until(end) {
+        add(&mut steps, done.at, None, vec![done]);
+    }
+    let (facts, now) = rehearsal.facts();
+    let status = flyball_hold::status(&host, rehearsal.service().store(), &facts, now);
+    let data = || serde_json::json!({"steps": steps, "status": status});
+    context.output.about(&host).object(schema::HOLD_REHEARSE, data, || render(&steps, &status))?;
+    Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
+}
+
+fn add(steps: &mut Vec<Step>, at: Duration, event: Option<&str>, done: Vec<Done>) {
+    let did = done.into_iter().map(|done| done.notice.to_string()).collect();
+    steps.push(Step { at_s: at.as_secs_f64(), event: event.map(str::to_owned), did });
+}
+
+fn render(steps: &[Step], status: &Status) -> String {
+    let mut out = String::new();
+    for step in steps {
+        let seconds = step.at_s as u64;
+        let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let _ = writeln!(out, "{clock:>8}  {}", step.event.as_deref().unwrap_or("(time)"));
+        for did in &step.did {
+            let _ = writeln!(out, "          {did}");
+        }
+    }
+    format!("{out}\nAt the end:\n{}", show::render(status, true))
+}
