@@ -462,7 +462,7 @@ fn events_are_rehearsed_against_a_configuration() {
     tree.put("game.toml", "max-freq = \"3GHz\"\n");
     tree.put(
         "events",
-        &format!(
+        format!(
             "10s power battery\n20s starts unit game.service\n30s writes {policy}/scaling_max_freq 1500000 as tuned\n\
              40s ends unit game.service\n1h resume 8h\n"
         ),

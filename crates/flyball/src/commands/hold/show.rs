@@ -43,7 +43,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
             for one in &status.holds {
                 let counts = match &one.because {
                     None => Cell::styled(Style::Good, "yes"),
-                    Some(why) => Cell::styled(Style::Faint, &format!("no: {why}")),
+                    Some(why) => Cell::styled(Style::Faint, format!("no: {why}")),
                 };
                 let hold = &one.hold;
                 let name = Cell::styled(Style::Heading, hold.name.as_str());
