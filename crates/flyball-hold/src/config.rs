@@ -7,6 +7,9 @@
 //! [[when]]
 //! profile = "battery"
 //! power = "battery"
+//!
+//! [desktop]                     # the profiles that a desktop offers
+//! performance = "latency"
 //! ```
 
 use toml::de::{DeTable, DeValue};
@@ -30,6 +33,16 @@ pub struct Config {
     pub when: Vec<When>,
     /// The holds that last over boots; the file has none.
     pub active: Vec<Active>,
+    /// The profile of flyball that stands for each profile of the desktop, where the file names one.
+    pub desktop: Desktop,
+}
+
+/// `[desktop]`: names of profiles.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Desktop {
+    pub power_saver: Option<String>,
+    pub balanced: Option<String>,
+    pub performance: Option<String>,
 }
 
 /// Holds of a configuration have priorities from this one up, in their order: below those that users add.
@@ -54,11 +67,15 @@ impl Config {
         for (key, value) in table.get_ref() {
             let entries = match (key.get_ref().as_ref(), value.get_ref()) {
                 ("when", DeValue::Array(entries)) => entries,
+                ("desktop", DeValue::Table(table)) => {
+                    config.desktop = desktop(table, &wrong)?;
+                    continue;
+                }
                 ("when", _) => return Err(wrong(key.span().start, "write [[when]], with two brackets")),
                 (other, _) => {
                     return Err(wrong(
                         key.span().start,
-                        &format!("'{other}' is not a key here; there is [[when]]"),
+                        &format!("'{other}' is not a key here; there are [[when]] and [desktop]"),
                     ));
                 }
             };
@@ -99,6 +116,29 @@ impl Config {
             since,
         })
     }
+}
+
+fn desktop(
+    table: &DeTable<'_>,
+    wrong: &dyn Fn(usize, &str) -> ConfigError,
+) -> Result<Desktop, ConfigError> {
+    let mut desktop = Desktop::default();
+    for (key, value) in table {
+        let DeValue::String(text) = value.get_ref() else {
+            return Err(wrong(value.span().start, "write the name of a profile in quotes"));
+        };
+        let field = match key.get_ref().as_ref() {
+            "power-saver" => &mut desktop.power_saver,
+            "balanced" => &mut desktop.balanced,
+            "performance" => &mut desktop.performance,
+            _ => {
+                let sentence = "a desktop knows power-saver, balanced and performance only";
+                return Err(wrong(key.span().start, sentence));
+            }
+        };
+        *field = Some(text.clone().into_owned());
+    }
+    Ok(desktop)
 }
 
 fn when(
@@ -171,6 +211,10 @@ mod tests {
         assert_eq!(at("\n[[when]]\npower = \"ac\"\n").0, 2);
         assert_eq!(at("[when]\nprofile = \"x\"\n").0, 1);
         assert_eq!(at("x = 1\n"), (1, 1));
+        assert_eq!(at("[desktop]\ngame = \"x\"\n"), (2, 1));
+        assert_eq!(at("[desktop]\nbalanced = 3\n"), (2, 12));
+        let desktop = Config::parse(b"[desktop]\nbalanced = \"quiet\"\n", "hold.toml").unwrap().desktop;
+        assert_eq!((desktop.balanced.as_deref(), desktop.performance), (Some("quiet"), None));
         assert_eq!(at("[[when]]\nprofile = \"x\n").0, 2);
         assert!(
             error("[[when]]\nprofile = \"x\"\ntime = \"9-5\"").to_string().starts_with("hold.toml:3:8: ")

@@ -24,7 +24,7 @@ pub use self::{
     apply::{BringError, Brought, bring_about},
     change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
-    config::Config,
+    config::{Config, Desktop},
     drift::{Action, Cause, Drift, Left, LeftBecause, MOST_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, ProcessId},
     overlay::Effective,

@@ -239,6 +239,11 @@ impl<'h> Service<'h> {
         &self.store
     }
 
+    /// The holds that count now, the strongest last.
+    pub fn in_force(&self) -> &[HoldName] {
+        &self.effective.holds
+    }
+
     /// From now on conditions are judged by these facts instead of the machine's files.
     pub fn rehearse(&mut self, facts: Facts) {
         self.rehearsed = Some(facts);

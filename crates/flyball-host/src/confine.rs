@@ -31,6 +31,7 @@ pub struct Confinement {
     reads: Vec<PathBuf>,
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
+    opens_nothing: bool,
 }
 
 /// Which means took effect.
@@ -45,6 +46,12 @@ pub struct Confined {
 }
 
 impl Confinement {
+    /// For a process that has everything open that it needs: no call that opens a file is left, so that this does not depend on
+    /// Landlock, and no capability.
+    pub fn without_files() -> Confinement {
+        Confinement { opens_nothing: true, ..Confinement::default() }
+    }
+
     /// The process reads this file, or everything in this directory.
     pub fn read(&mut self, path: impl Into<PathBuf>) {
         self.reads.push(path.into());
@@ -85,14 +92,15 @@ impl Confinement {
         Confined {
             capabilities: self.drop_capabilities().is_ok(),
             files: self.bound_files().is_ok_and(|status| status != RulesetStatus::NotEnforced),
-            calls: refuse_calls().is_ok(),
+            calls: refuse_calls(self.opens_nothing).is_ok(),
         }
     }
 
     /// Root keeps what makes it read the files of others, and write them if there is something to write: the user who runs
     /// `sudo flyball -M FILE` has asked for that file.
     fn drop_capabilities(&self) -> io::Result<()> {
-        let mut needed = CapabilitySet::DAC_READ_SEARCH;
+        let mut needed =
+            if self.opens_nothing { CapabilitySet::empty() } else { CapabilitySet::DAC_READ_SEARCH };
         if !self.files.is_empty() || !self.folders.is_empty() {
             needed |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         }
@@ -175,11 +183,48 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_keyctl,
 ];
 
-/// Makes [`REFUSED`] fail with EPERM.
-fn refuse_calls() -> Result<(), seccompiler::Error> {
+/// Calls that open or change a file by its name, or act on another process: root's files are root's without any capability.
+const OF_FILES: &[libc::c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_mkdirat,
+    libc::SYS_fchmodat,
+    libc::SYS_fchownat,
+    libc::SYS_truncate,
+    libc::SYS_kill,
+    libc::SYS_pidfd_send_signal,
+];
+
+/// The same, in the older calls that this architecture still has.
+#[cfg(target_arch = "x86_64")]
+const OF_FILES_BEFORE: &[libc::c_long] = &[
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+    libc::SYS_rmdir,
+    libc::SYS_link,
+    libc::SYS_symlink,
+    libc::SYS_mkdir,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_mknod,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_FILES_BEFORE: &[libc::c_long] = &[];
+
+/// Makes [`REFUSED`] fail with EPERM, and with `files` what opens one.
+fn refuse_calls(files: bool) -> Result<(), seccompiler::Error> {
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     // A call without conditions is always refused.
-    let rules: BTreeMap<_, _> = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    let of_files = OF_FILES.iter().chain(OF_FILES_BEFORE).filter(|_| files);
+    let rules: BTreeMap<_, _> = REFUSED.iter().chain(of_files).map(|number| (*number, Vec::new())).collect();
     // An errno, not a kill: a library that tries such a call goes on without it.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)
@@ -248,6 +293,22 @@ mod tests {
             } else {
                 eprintln!("skipped 1 test: this kernel has neither Landlock nor filters of system calls");
             }
+        });
+    }
+
+    #[test]
+    fn without_files_nothing_is_opened_with_or_without_landlock() {
+        let folder = tempfile::tempdir().unwrap();
+        confined(&Confinement::without_files(), |means| {
+            if !means.calls {
+                eprintln!("skipped 1 test: this kernel has no filters of system calls");
+                return;
+            }
+            assert!(denied(fs::read("/proc/self/stat")) && denied(fs::write(folder.path().join("x"), "x")));
+            assert!(denied(fs::rename(folder.path(), "/tmp/elsewhere")));
+            assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
+            // Threads are made, and memory: a runtime needs them.
+            thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
         });
     }
 

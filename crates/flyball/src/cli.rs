@@ -188,6 +188,11 @@ pub enum Command {
     /// The process that restores settings if flyball dies.
     #[command(hide = true)]
     Guardian(commands::guardian::Args),
+
+    /// The process that speaks D-Bus for the service.
+    #[cfg(feature = "bus")]
+    #[command(hide = true)]
+    HoldBus(commands::hold_bus::Args),
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub mod guest;
 #[path = "commands/guest_unavailable.rs"]
 pub mod guest;
 pub mod hold;
+#[cfg(feature = "bus")]
+pub mod hold_bus;
 pub mod intel_speed_select;
 pub mod man;
 pub mod parse;

@@ -215,6 +215,8 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Task(args) => task::run(args),
         Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
         Command::Guardian(_) => guardian::run(context),
+        #[cfg(feature = "bus")]
+        Command::HoldBus(args) => commands::hold_bus::run(args),
         Command::IntelSpeedSelect(args) => intel_speed_select::run(context, args),
         Command::AmdPstateTrace(args) | Command::IntelPstateTracer(args) => {
             tracer_dropin::run(context, args, |words| {

@@ -1,6 +1,11 @@
 //! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and `status` look, `run` is the service.
 
 mod add;
+#[cfg(feature = "bus")]
+mod bus;
+#[cfg(not(feature = "bus"))]
+#[path = "hold/bus_unavailable.rs"]
+mod bus;
 mod rehearse;
 mod run;
 mod show;

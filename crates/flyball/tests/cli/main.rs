@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod book;
+#[cfg(feature = "bus")]
+mod bus;
 mod change;
 mod confined;
 mod doctor;

@@ -12,6 +12,7 @@ use flyball_hold::{Active, Config, ConfigError, Moment, Notice, Service, Store, 
 use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::bus::Bus;
 use crate::{
     change,
     context::Context,
@@ -27,7 +28,18 @@ pub(super) struct Args {
     /// Which profile holds when [default: /etc/flyball/hold.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Serve org.flyball.Control1 on this bus [default socket: /run/dbus/system_bus_socket].
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = SYSTEM_BUS)]
+    bus: Option<PathBuf>,
+
+    /// Serve the desktop's power profiles too, in place of power-profiles-daemon.
+    #[arg(long, requires = "bus")]
+    desktop: bool,
 }
+
+/// Where the system's bus listens (the D-Bus specification, "well-known message bus instances").
+const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// Where the configuration is.
 const CONFIG: &str = "/etc/flyball/hold.toml";
@@ -56,6 +68,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
         wake_on(signal, &mut watch)?;
     }
+    let mut bus = Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch)?;
     loop {
         let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
         if let Some(other) =
@@ -69,17 +82,20 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
         let active = Active::load(&root);
         let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
+        let desktop = config.as_ref().map(|config| config.desktop.clone()).unwrap_or_default();
         let mut service =
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
         drop_old_news(&mut watch);
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
-        report(&mut service)?;
+        report(&mut service, &mut bus)?;
+        bus.begin(&service, &desktop);
         notify("READY=1");
-        serve(&mut service, &mut watch, &root, &|| {
+        serve(&mut service, &mut watch, &root, &mut bus, &|| {
             stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
             notify("STOPPING=1");
+            bus.stop();
             // Another command has the machine: then everything stays as it is.
             match service.stop(Moment::here()) {
                 Ok(notices) => notices.iter().try_for_each(output::line)?,
@@ -143,9 +159,10 @@ pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
     profiles::read(name).map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
-fn report(service: &mut Service<'_>) -> Result<(), Failure> {
+fn report(service: &mut Service<'_>, bus: &mut Bus) -> Result<(), Failure> {
     for notice in service.notices() {
         output::line(&notice)?;
+        bus.tell(&notice);
         if let Notice::InForce(_) = notice {
             notify(&format!("STATUS={notice}"));
         }
@@ -157,13 +174,16 @@ fn serve(
     service: &mut Service<'_>,
     watch: &mut Watch,
     root: &Path,
+    bus: &mut Bus,
     ends: &dyn Fn() -> bool,
 ) -> Result<(), Failure> {
     let mut followed = Watched::default();
     while !ends() {
+        bus.handle(service, Moment::here());
         // What is watched only from now on may have changed before: then there is something to look at without waiting.
         let is_new = follow(service, watch, root, &mut followed);
-        let wait = if is_new { Duration::ZERO } else { service.sleep_for(Moment::here().now) };
+        let now = Moment::here().now;
+        let wait = if is_new { Duration::ZERO } else { service.sleep_for(now).min(bus.sleep_for(now)) };
         let mut events = watch
             .wait(Some(wait))
             .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;
@@ -177,7 +197,7 @@ fn serve(
         }
         notify("WATCHDOG=1");
         service.handle(events, Moment::here());
-        report(service)?;
+        report(service, bus)?;
         flyball_host::process::release_freed_memory();
     }
     Ok(())

@@ -1,0 +1,97 @@
+//! Who may do what: polkit decides, as for every service of a desktop.
+
+use std::collections::HashMap;
+
+use zbus::{
+    Connection, Variant,
+    message::{Flags, Header},
+};
+
+use crate::message::{Refusal, Why};
+
+/// Kinds of change, each a polkit action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Choose a power profile.
+    SwitchProfile,
+    /// Hold a power profile while a program runs, or release it.
+    HoldProfile,
+    /// Look: plan, verify, status.
+    Read,
+    /// Add and release holds with settings of one's own.
+    Hold,
+}
+
+impl Action {
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            // The names of power-profiles-daemon, because administrators have rules for them.
+            Action::SwitchProfile => "org.freedesktop.UPower.PowerProfiles.switch-profile",
+            Action::HoldProfile => "org.freedesktop.UPower.PowerProfiles.hold-profile",
+            Action::Read => "org.flyball.read",
+            Action::Hold => "org.flyball.hold",
+        }
+    }
+}
+
+/// The user of a caller.
+pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, Refusal> {
+    let bus = "org.freedesktop.DBus";
+    let reply = connection
+        .call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "GetConnectionUnixUser", &(sender,))
+        .await;
+    reply
+        .and_then(|reply| reply.body().deserialize::<u32>())
+        .map_err(|error| Refusal::new(Why::Denied, format!("the caller is not known: {error}")))
+}
+
+/// Refuses what the caller may not do. The user that the service runs as may do everything.
+pub(crate) async fn check(
+    connection: &Connection,
+    header: &Header<'_>,
+    action: Action,
+) -> Result<u32, Refusal> {
+    let sender = sender_of(header)?;
+    let user = user(connection, &sender).await?;
+    if user == rustix::process::geteuid().as_raw() {
+        return Ok(user);
+    }
+    // polkit's documentation: a caller that can show a dialogue says so in the call's header.
+    let interactive = header.primary().flags().contains(Flags::ALLOW_INTERACTIVE_AUTH);
+    let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.as_str()))]));
+    let details: HashMap<&str, &str> = HashMap::new();
+    let reply = connection
+        .call_method(
+            Some("org.freedesktop.PolicyKit1"),
+            "/org/freedesktop/PolicyKit1/Authority",
+            Some("org.freedesktop.PolicyKit1.Authority"),
+            "CheckAuthorization",
+            &(subject, action.id(), details, u32::from(interactive), ""),
+        )
+        .await;
+    let allowed =
+        reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
+    match allowed {
+        Ok((true, ..)) => Ok(user),
+        Ok(_) => Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id()))),
+        // Without polkit nobody else may: it says no, and says why.
+        Err(error) => Err(Refusal::new(Why::Denied, format!("polkit does not answer: {error}"))),
+    }
+}
+
+/// The sender's unique name, which the bus adds to every message.
+pub(crate) fn sender_of(header: &Header<'_>) -> Result<String, Refusal> {
+    let sender = header.sender().map(|sender| sender.as_str().to_owned());
+    sender.ok_or_else(|| Refusal::new(Why::Denied, "a call without a sender"))
+}
+
+/// A refusal as an error of D-Bus.
+pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
+    let Refusal { why, sentence } = refusal;
+    match why {
+        Why::Invalid => zbus::fdo::Error::InvalidArgs(sentence),
+        Why::Denied => zbus::fdo::Error::AccessDenied(sentence),
+        Why::TooMany => zbus::fdo::Error::LimitsExceeded(sentence),
+        Why::Failed => zbus::fdo::Error::Failed(sentence),
+    }
+}

@@ -1,0 +1,137 @@
+//! flyball's own interface. What it answers is the JSON of the command line, so there is one schema.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::Value;
+use zbus::{
+    Connection, OwnedVariant, Str, fdo::Result, interface, message::Header, object_server::SignalEmitter,
+};
+
+use crate::{
+    access::{Action, check, refused},
+    desktop::Desktop,
+    link::Link,
+    message::{Ask, Refusal, Why},
+};
+
+/// Bytes of a profile.
+const MOST_PROFILE: usize = 256 << 10;
+
+/// Reads a profile's text; the answer is its settings, as the service reads them.
+pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Value, String>;
+
+pub(crate) struct Control {
+    pub(crate) link: Arc<Link>,
+    pub(crate) desktop: Arc<Desktop>,
+    pub(crate) read: ReadProfile,
+}
+
+impl Control {
+    fn settings(&self, profile: &str) -> std::result::Result<Value, Refusal> {
+        if profile.len() > MOST_PROFILE {
+            return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MOST_PROFILE} bytes")));
+        }
+        (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<String> {
+        self.link.ask(ask).await.map(|answer| answer.to_string()).map_err(refused)
+    }
+}
+
+#[interface(name = "org.flyball.Control1")]
+impl Control {
+    /// What a profile would change. Nothing is written.
+    #[zbus(out_args("plan"))]
+    async fn plan(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        profile: &str,
+    ) -> Result<String> {
+        check(connection, &header, Action::Read).await.map_err(refused)?;
+        let settings = self.settings(profile).map_err(refused)?;
+        self.ask(Ask::Plan { settings }).await
+    }
+
+    /// Holds a profile under a name.
+    #[zbus(out_args("result"))]
+    async fn apply(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        profile: &str,
+        hold: &str,
+    ) -> Result<String> {
+        let settings = self.settings(profile).map_err(refused)?;
+        let user = check(connection, &header, Action::Hold).await.map_err(refused)?;
+        self.ask(Ask::Apply { name: hold.to_owned(), settings, user }).await
+    }
+
+    #[zbus(out_args("result"))]
+    async fn release(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        hold: &str,
+    ) -> Result<String> {
+        check(connection, &header, Action::Hold).await.map_err(refused)?;
+        self.ask(Ask::ReleaseNamed { name: hold.to_owned() }).await
+    }
+
+    /// Compares everything that is held.
+    #[zbus(out_args("result"))]
+    async fn verify(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<String> {
+        check(connection, &header, Action::Read).await.map_err(refused)?;
+        self.ask(Ask::Verify).await
+    }
+
+    #[zbus(out_args("status"))]
+    async fn status(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<String> {
+        check(connection, &header, Action::Read).await.map_err(refused)?;
+        self.ask(Ask::Status).await
+    }
+
+    #[zbus(property)]
+    fn holds(&self) -> Vec<HashMap<&'static str, OwnedVariant>> {
+        let text = |text: &str| OwnedVariant::from(Str::from(text.to_owned()));
+        let holds = self.desktop.state().holds.into_iter();
+        let one = |hold: crate::HeldName| {
+            HashMap::from([
+                ("Name", text(&hold.name)),
+                ("Owner", text(&hold.owner)),
+                ("Priority", OwnedVariant::from(hold.priority)),
+                ("InForce", OwnedVariant::from(hold.in_force)),
+            ])
+        };
+        holds.map(one).collect()
+    }
+
+    /// The knobs that are left although a hold wants them otherwise.
+    #[zbus(property)]
+    fn drifted(&self) -> Vec<String> {
+        self.desktop.state().drifted
+    }
+
+    /// Something else changed a setting; `action` says what was done about it.
+    #[zbus(signal)]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the signal")]
+    pub(crate) async fn changed(
+        emitter: &SignalEmitter<'_>,
+        knob: &str,
+        cpus: &str,
+        was: &str,
+        is: &str,
+        by: &str,
+        pid: u32,
+        action: &str,
+    ) -> zbus::Result<()>;
+}

@@ -1,0 +1,387 @@
+//! The desktop's power profiles, under both names that desktops use. The members, their types and what they mean are those of
+//! power-profiles-daemon 0.30, whose place this takes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+use zbus::{
+    Connection, OwnedVariant, Str,
+    fdo::{Error, Result},
+    interface,
+    message::Header,
+    object_server::SignalEmitter,
+    runtime::traits::TaskHandle as _,
+};
+
+use crate::{
+    access::{Action, check, refused, sender_of},
+    link::{Link, News},
+    message::{Ask, Profile, Refusal, State, Why},
+};
+
+/// Holds of one caller.
+const MOST_OF_CALLER: usize = 16;
+
+/// Holds of all callers: the store takes 64, and half of them are left to others.
+const MOST_HELD: usize = 32;
+
+/// Bytes of a reason or of an application's name.
+const MOST_TEXT: usize = 1024;
+
+/// Which of the two names a call used: signals go back the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Face {
+    UPower,
+    Hadess,
+}
+
+/// A program's hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) sender: String,
+    pub(crate) face: Face,
+    profile: Profile,
+    reason: String,
+    application: String,
+    /// Whether the service has not answered yet.
+    pending: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    held: BTreeMap<u32, Held>,
+    /// The holds that the property showed when it last changed.
+    shown: Vec<u32>,
+    cookie: u32,
+    battery_aware: bool,
+}
+
+/// What both faces share.
+pub(crate) struct Desktop {
+    link: Arc<Link>,
+    inner: Mutex<Inner>,
+}
+
+type Dict = HashMap<&'static str, OwnedVariant>;
+
+fn text(text: &str) -> OwnedVariant {
+    OwnedVariant::from(Str::from(text.to_owned()))
+}
+
+impl Desktop {
+    pub(crate) fn new(link: Arc<Link>) -> Arc<Desktop> {
+        Arc::new(Desktop { link, inner: Mutex::default() })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.inner().state.clone()
+    }
+
+    /// Takes a new state. Returns the one before, and the holds that the service has ended.
+    pub(crate) fn take(&self, state: State) -> (State, Vec<(u32, Held)>) {
+        let mut inner = self.inner();
+        let before = std::mem::replace(&mut inner.state, state);
+        let Inner { state, held, .. } = &mut *inner;
+        let is_gone = |cookie: &u32, hold: &Held| !hold.pending && !state.cookies.contains(cookie);
+        let gone: Vec<(u32, Held)> = held
+            .iter()
+            .filter(|(cookie, hold)| is_gone(cookie, hold))
+            .map(|(cookie, hold)| (*cookie, hold.clone()))
+            .collect();
+        held.retain(|cookie, hold| !is_gone(cookie, hold));
+        (before, gone)
+    }
+
+    fn active(&self) -> String {
+        self.inner().state.active.unwrap_or(Profile::Balanced).to_string()
+    }
+
+    fn profiles(&self) -> Vec<Dict> {
+        let inner = self.inner();
+        let one = |offered: &crate::Offered| {
+            HashMap::from([
+                ("Profile", text(offered.profile.as_str())),
+                // `powerprofilesctl list` of 0.12 fails without this one.
+                ("Driver", text(&offered.driver)),
+                ("CpuDriver", text(&offered.driver)),
+            ])
+        };
+        inner.state.profiles.iter().map(one).collect()
+    }
+
+    fn holds(&self) -> Vec<Dict> {
+        let inner = self.inner();
+        let known = inner.held.values().filter(|held| !held.pending);
+        let one = |held: &Held| {
+            HashMap::from([
+                ("ApplicationId", text(&held.application)),
+                ("Profile", text(held.profile.as_str())),
+                ("Reason", text(&held.reason)),
+            ])
+        };
+        known.map(one).collect()
+    }
+
+    fn profile(&self, name: &str) -> std::result::Result<Profile, Refusal> {
+        let invalid = || Refusal::new(Why::Invalid, format!("'{}' is not a power profile", shown(name)));
+        let profile: Profile = name.parse().map_err(|()| invalid())?;
+        let offered = self.inner().state.profiles.iter().any(|offered| offered.profile == profile);
+        offered
+            .then_some(profile)
+            .ok_or_else(|| Refusal::new(Why::Invalid, format!("{profile} is not available on this machine")))
+    }
+
+    async fn choose(
+        &self,
+        connection: &Connection,
+        header: Option<Header<'_>>,
+        name: &str,
+    ) -> std::result::Result<(), Refusal> {
+        let header = header.ok_or_else(|| Refusal::new(Why::Denied, "not a call"))?;
+        let profile = self.profile(name)?;
+        check(connection, &header, Action::SwitchProfile).await?;
+        self.link.ask(Ask::Choose { profile }).await.map(drop)
+    }
+
+    async fn hold(
+        self: &Arc<Desktop>,
+        connection: &Connection,
+        header: &Header<'_>,
+        face: Face,
+        (name, reason, application): (&str, &str, &str),
+    ) -> std::result::Result<u32, Refusal> {
+        let invalid = |sentence: &str| Refusal::new(Why::Invalid, sentence);
+        let profile = self.profile(name)?;
+        if profile == Profile::Balanced {
+            return Err(invalid("only power-saver and performance can be held"));
+        }
+        if reason.len() > MOST_TEXT || application.len() > MOST_TEXT {
+            return Err(invalid("the reason or the application's name is too long"));
+        }
+        check(connection, header, Action::HoldProfile).await?;
+        let sender = sender_of(header)?;
+        let cookie = {
+            let mut inner = self.inner();
+            let own = inner.held.values().filter(|held| held.sender == sender).count();
+            if own >= MOST_OF_CALLER || inner.held.len() >= MOST_HELD {
+                return Err(Refusal::new(Why::TooMany, "there are too many holds; release one first"));
+            }
+            loop {
+                inner.cookie = inner.cookie.checked_add(1).unwrap_or(1);
+                if !inner.held.contains_key(&inner.cookie) {
+                    break;
+                }
+            }
+            let held = Held {
+                sender: sender.clone(),
+                face,
+                profile,
+                reason: reason.to_owned(),
+                application: application.to_owned(),
+                pending: true,
+            };
+            let cookie = inner.cookie;
+            inner.held.insert(cookie, held);
+            cookie
+        };
+        let answer =
+            self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned() }).await;
+        if let Err(refusal) = answer {
+            self.inner().held.remove(&cookie);
+            return Err(refusal);
+        }
+        if let Some(held) = self.inner().held.get_mut(&cookie) {
+            held.pending = false;
+        }
+        // A choice may have ended the hold before this task learnt that it exists: what the last state says is compared again.
+        self.link.news.put(News::Look);
+        let vanishes = vanishes(connection.clone(), sender.clone(), Arc::clone(self));
+        connection.spawn("caller", vanishes).detach();
+        Ok(cookie)
+    }
+
+    async fn release(&self, header: &Header<'_>, cookie: u32) -> std::result::Result<(), Refusal> {
+        let sender = sender_of(header)?;
+        {
+            let mut inner = self.inner();
+            // Of one's own holds only: a cookie is a small number that anyone can guess.
+            let own = inner.held.get(&cookie).is_some_and(|held| held.sender == sender && !held.pending);
+            if !own {
+                return Err(Refusal::new(Why::Invalid, format!("no hold has the cookie {cookie}")));
+            }
+            inner.held.remove(&cookie);
+        }
+        self.link.ask(Ask::Release { cookie }).await.map(drop)
+    }
+
+    /// Releases the holds of a caller that is gone.
+    async fn forget(&self, sender: &str) {
+        let gone: Vec<u32> = {
+            let mut inner = self.inner();
+            let gone =
+                inner.held.iter().filter(|(_, held)| held.sender == sender).map(|(cookie, _)| *cookie);
+            let gone: Vec<u32> = gone.collect();
+            inner.held.retain(|_, held| held.sender != sender);
+            gone
+        };
+        for cookie in gone {
+            // The service tries again by itself.
+            let _ = self.link.ask(Ask::Release { cookie }).await;
+        }
+    }
+
+    /// Whether the list of holds is another one than at the last call.
+    pub(crate) fn holds_changed(&self) -> bool {
+        let mut inner = self.inner();
+        let known = inner.held.iter().filter(|(_, held)| !held.pending).map(|(cookie, _)| *cookie);
+        let now: Vec<u32> = known.collect();
+        let before = std::mem::replace(&mut inner.shown, now);
+        before != inner.shown
+    }
+
+    fn has(&self, sender: &str) -> bool {
+        self.inner().held.values().any(|held| held.sender == sender)
+    }
+}
+
+/// Ends a caller's holds when its name vanishes from the bus.
+async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
+    // Subscribed for this name alone: a subscription to all names would wake this process for every program that ends.
+    let gone = crate::server::name_vanishes(&connection, &sender).await;
+    if gone.is_ok() || !desktop.has(&sender) {
+        desktop.forget(&sender).await;
+    }
+}
+
+/// What a message may repeat of a text of the caller's.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(40).collect()
+}
+
+/// Both faces have these members; the newer one has some more.
+macro_rules! face {
+    ($name:ident, $interface:tt, $face:expr, { $($more:tt)* }) => {
+        pub(crate) struct $name(pub(crate) Arc<Desktop>);
+
+        #[interface(name = $interface)]
+        impl $name {
+            #[zbus(out_args("cookie"))]
+            async fn hold_profile(
+                &self,
+                #[zbus(connection)] connection: &Connection,
+                #[zbus(header)] header: Header<'_>,
+                profile: &str,
+                reason: &str,
+                application_id: &str,
+            ) -> Result<u32> {
+                let asked = (profile, reason, application_id);
+                self.0.hold(connection, &header, $face, asked).await.map_err(refused)
+            }
+
+            async fn release_profile(&self, #[zbus(header)] header: Header<'_>, cookie: u32) -> Result<()> {
+                self.0.release(&header, cookie).await.map_err(refused)
+            }
+
+            #[zbus(signal)]
+            pub(crate) async fn profile_released(emitter: &SignalEmitter<'_>, cookie: u32) -> zbus::Result<()>;
+
+            #[zbus(property)]
+            fn active_profile(&self) -> String {
+                self.0.active()
+            }
+
+            #[zbus(property)]
+            async fn set_active_profile(
+                &self,
+                profile: String,
+                #[zbus(connection)] connection: &Connection,
+                #[zbus(header)] header: Option<Header<'_>>,
+            ) -> Result<()> {
+                self.0.choose(connection, header, &profile).await.map_err(refused)
+            }
+
+            /// Deprecated; always empty.
+            #[zbus(property)]
+            fn performance_inhibited(&self) -> &str {
+                ""
+            }
+
+            #[zbus(property)]
+            fn performance_degraded(&self) -> &str {
+                self.0.inner().state.degraded.as_str()
+            }
+
+            #[zbus(property)]
+            fn profiles(&self) -> Vec<Dict> {
+                self.0.profiles()
+            }
+
+            #[zbus(property)]
+            fn actions(&self) -> Vec<String> {
+                Vec::new()
+            }
+
+            #[zbus(property)]
+            fn active_profile_holds(&self) -> Vec<Dict> {
+                self.0.holds()
+            }
+
+            /// The version of the interface, not of flyball.
+            #[zbus(property)]
+            fn version(&self) -> &str {
+                "0.30"
+            }
+
+            $($more)*
+        }
+    };
+}
+
+face!(Hadess, "net.hadess.PowerProfiles", Face::Hadess, {});
+
+face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
+    async fn set_action_enabled(&self, action: &str, enabled: bool) -> Result<()> {
+        // There is nothing to enable.
+        let _ = enabled;
+        Err(Error::NotSupported(format!("there is no action '{}'", shown(action))))
+    }
+
+    #[zbus(property)]
+    fn actions_info(&self) -> Vec<Dict> {
+        Vec::new()
+    }
+
+    /// Whether a battery changes what a profile sets: hold.toml says that here, so this is false.
+    #[zbus(property)]
+    fn battery_aware(&self) -> bool {
+        self.0.inner().battery_aware
+    }
+
+    #[zbus(property)]
+    async fn set_battery_aware(
+        &self,
+        aware: bool,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Option<Header<'_>>,
+    ) -> Result<()> {
+        let header = header.ok_or_else(|| Error::AccessDenied("not a call".to_owned()))?;
+        check(connection, &header, Action::SwitchProfile).await.map_err(refused)?;
+        self.0.inner().battery_aware = aware;
+        Ok(())
+    }
+});
+
+impl Desktop {
+    /// What the service says is `null`: nothing here reads it.
+    pub(crate) async fn serving(&self, names: Vec<String>) -> std::result::Result<Value, Refusal> {
+        self.link.ask(Ask::Serving { names }).await
+    }
+}

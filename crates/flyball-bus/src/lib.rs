@@ -1,0 +1,22 @@
+//! The D-Bus side of `flyball hold run`: the desktop's power profiles (`org.freedesktop.UPower.PowerProfiles` and the older
+//! `net.hadess.PowerProfiles`), and `org.flyball.Control1`.
+//!
+//! [`serve`] runs in a process of its own that can write nothing: it reads messages of any program on the bus, asks polkit whether the
+//! caller may, and sends what is asked as one line of [`Request`] to the service, which decides. The service answers with lines of
+//! [`Tell`]. Neither side parses more than [`MOST_ASKED`] or [`MOST_TOLD`] bytes of a line.
+
+mod access;
+mod control;
+mod desktop;
+mod link;
+mod mailbox;
+mod message;
+mod server;
+
+pub use self::{
+    message::{
+        Answer, Ask, Degraded, Drifted, HeldName, MOST_ASKED, MOST_TOLD, Offered, Profile, Refusal, Request,
+        State, Tell, Why, read_line, write_line,
+    },
+    server::{Options, serve},
+};

@@ -1,0 +1,95 @@
+//! The connection to the service: questions and their answers, and what it says by itself.
+
+use std::{
+    collections::HashMap,
+    io::BufReader,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    mailbox::Mailbox,
+    message::{Answer, Ask, MOST_TOLD, Refusal, Request, Tell, Why, read_line, write_line},
+};
+
+/// Questions that wait for an answer. A client that asks without end is refused before the service hears of it.
+const MOST_WAITING: usize = 64;
+
+/// What the main task waits for.
+pub(crate) enum News {
+    Tell(Tell),
+    /// The last state is to be compared again.
+    Look,
+    /// The service has ended, or sends what is not a message.
+    ServiceGone,
+    /// The bus has closed the connection.
+    BusGone,
+}
+
+#[derive(Default)]
+struct Waiting {
+    last: u64,
+    answers: HashMap<u64, Arc<Mailbox<Answer>>>,
+}
+
+/// See the module.
+pub(crate) struct Link {
+    to: Mutex<UnixStream>,
+    waiting: Mutex<Waiting>,
+    pub(crate) news: Mailbox<News>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    /// Starts the thread that reads what the service sends.
+    pub(crate) fn start(service: UnixStream) -> std::io::Result<Arc<Link>> {
+        let from = service.try_clone()?;
+        let link = Arc::new(Link {
+            to: Mutex::new(service),
+            waiting: Mutex::default(),
+            news: Mailbox::default(),
+        });
+        let reader = Arc::clone(&link);
+        std::thread::Builder::new().name("service".to_owned()).spawn(move || reader.read(from))?;
+        Ok(link)
+    }
+
+    fn read(&self, from: UnixStream) {
+        let mut from = BufReader::new(from);
+        while let Ok(Some(tell)) = read_line::<Tell>(&mut from, MOST_TOLD) {
+            match tell {
+                Tell::Answer { id, answer } => {
+                    if let Some(mailbox) = lock(&self.waiting).answers.remove(&id) {
+                        mailbox.put(answer);
+                    }
+                }
+                other => self.news.put(News::Tell(other)),
+            }
+        }
+        self.news.put(News::ServiceGone);
+    }
+
+    /// Asks the service, and waits for its answer.
+    pub(crate) async fn ask(&self, ask: Ask) -> Answer {
+        let mailbox = Arc::new(Mailbox::default());
+        let id = {
+            let mut waiting = lock(&self.waiting);
+            if waiting.answers.len() >= MOST_WAITING {
+                return Err(Refusal::new(Why::TooMany, "too many calls wait for an answer"));
+            }
+            waiting.last += 1;
+            let id = waiting.last;
+            waiting.answers.insert(id, Arc::clone(&mailbox));
+            id
+        };
+        // The service reads all the time in a thread of its own, so this does not wait.
+        if let Err(error) = write_line(&mut *lock(&self.to), &Request { id, ask }) {
+            lock(&self.waiting).answers.remove(&id);
+            return Err(Refusal::new(Why::Failed, format!("the service is gone: {error}")));
+        }
+        mailbox.take().await
+    }
+}

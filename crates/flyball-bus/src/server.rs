@@ -1,0 +1,187 @@
+//! Serving the interfaces until the bus or the service is gone.
+
+use std::{future::poll_fn, os::unix::net::UnixStream, pin::Pin, sync::Arc};
+
+use zbus::{
+    Connection, MatchRule, MessageStream,
+    conn::Builder,
+    export::futures_core::Stream as _,
+    fdo::{RequestNameFlags, RequestNameReply},
+    message::Type,
+    object_server::SignalEmitter,
+    runtime::traits::TaskHandle as _,
+};
+
+use crate::{
+    control::{Control, ReadProfile},
+    desktop::{Desktop, Face, Hadess, Held, UPower},
+    link::{Link, News},
+    message::{State, Tell},
+};
+
+const CONTROL: (&str, &str) = ("org.flyball.Control1", "/org/flyball/Control1");
+const UPOWER: (&str, &str) =
+    ("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles");
+const HADESS: (&str, &str) = ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles");
+
+/// What is served, and how a client's profile is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Whether the desktop's names are taken too.
+    pub desktop: bool,
+    /// Reads a profile's text; the answer is its settings, as the service reads them.
+    pub read: ReadProfile,
+}
+
+/// Serves the interfaces on a connected bus. Returns when the service has ended.
+///
+/// # Errors
+/// In one sentence: the bus refuses or is gone, or another program has a name.
+pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(), String> {
+    let link = Link::start(service).map_err(|error| format!("cannot start a thread: {error}"))?;
+    zbus::block_on(run(bus, link, options))
+}
+
+async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), String> {
+    let desktop = Desktop::new(Arc::clone(&link));
+    // The first state: a name is taken only when its properties can be read.
+    match link.news.take().await {
+        News::Tell(Tell::State(state)) => _ = desktop.take(state),
+        _ => return Ok(()),
+    }
+    let failed = |error: zbus::Error| format!("D-Bus: {error}");
+    let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
+    let mut builder = Builder::unix_stream(bus).serve_at(CONTROL.1, control);
+    if options.desktop {
+        builder = builder.serve_at(UPOWER.1, UPower(Arc::clone(&desktop)));
+        builder = builder.serve_at(HADESS.1, Hadess(Arc::clone(&desktop)));
+    }
+    let connection = builder.build().await.map_err(failed)?;
+    let mut names = vec![CONTROL.0.to_owned()];
+    if options.desktop {
+        names.extend([UPOWER.0.to_owned(), HADESS.0.to_owned()]);
+    }
+    for name in &names {
+        let flags = RequestNameFlags::DO_NOT_QUEUE;
+        let reply = connection.request_name_with_flags(name.as_str(), flags).await;
+        match reply {
+            Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner) => {}
+            Ok(_) | Err(zbus::Error::NameTaken) => {
+                return Err(format!("another program has the name {name}; stop it first"));
+            }
+            Err(error) => return Err(format!("the bus does not give the name {name}: {error}")),
+        }
+    }
+    desktop.serving(names).await.map_err(|refusal| refusal.sentence)?;
+    let (closes, closed) = (connection.clone(), Arc::clone(&link));
+    let gone = async move {
+        closes.closed().await;
+        closed.news.put(News::BusGone);
+    };
+    connection.spawn("bus", gone).detach();
+    loop {
+        let state = match link.news.take().await {
+            News::Tell(Tell::State(state)) => state,
+            News::Look => desktop.state(),
+            News::Tell(Tell::Drifted(drifted)) => {
+                // A signal that is lost with the bus: the next news is that it is gone.
+                let _ = emit_drift(&connection, &drifted).await;
+                continue;
+            }
+            // Answers are taken by the link.
+            News::Tell(Tell::Answer { .. }) => continue,
+            News::ServiceGone => return Ok(()),
+            News::BusGone => return Err("the bus is gone".to_owned()),
+        };
+        let (before, gone) = desktop.take(state);
+        if options.desktop {
+            for (cookie, held) in &gone {
+                let _ = emit_released(&connection, *cookie, held).await;
+            }
+            let _ = emit_desktop(&connection, &desktop, &before).await;
+        }
+        let _ = emit_control(&connection, &desktop, &before).await;
+    }
+}
+
+/// To the holder alone, on the interface that it used.
+async fn emit_released(connection: &Connection, cookie: u32, held: &Held) -> zbus::Result<()> {
+    let path = match held.face {
+        Face::UPower => UPOWER.1,
+        Face::Hadess => HADESS.1,
+    };
+    let emitter = SignalEmitter::new(connection, path)?.set_destination(held.sender.as_str().try_into()?);
+    match held.face {
+        Face::UPower => UPower::profile_released(&emitter, cookie).await,
+        Face::Hadess => Hadess::profile_released(&emitter, cookie).await,
+    }
+}
+
+/// The properties that differ, on both faces.
+async fn emit_desktop(connection: &Connection, desktop: &Desktop, before: &State) -> zbus::Result<()> {
+    let now = desktop.state();
+    let holds = desktop.holds_changed();
+    let server = connection.object_server();
+    macro_rules! emit {
+        ($face:ident, $path:expr) => {
+            let face = server.interface::<_, $face>($path).await?;
+            let (emitter, object) = (face.signal_emitter(), face.get().await);
+            if now.active != before.active {
+                object.active_profile_changed(emitter).await?;
+            }
+            if now.degraded != before.degraded {
+                object.performance_degraded_changed(emitter).await?;
+            }
+            if now.profiles != before.profiles {
+                object.profiles_changed(emitter).await?;
+            }
+            if holds {
+                object.active_profile_holds_changed(emitter).await?;
+            }
+        };
+    }
+    emit!(UPower, UPOWER.1);
+    emit!(Hadess, HADESS.1);
+    Ok(())
+}
+
+async fn emit_control(connection: &Connection, desktop: &Desktop, before: &State) -> zbus::Result<()> {
+    let now = desktop.state();
+    let control = connection.object_server().interface::<_, Control>(CONTROL.1).await?;
+    let (emitter, object) = (control.signal_emitter(), control.get().await);
+    if now.holds != before.holds {
+        object.holds_changed(emitter).await?;
+    }
+    if now.drifted != before.drifted {
+        object.drifted_changed(emitter).await?;
+    }
+    Ok(())
+}
+
+async fn emit_drift(connection: &Connection, drifted: &crate::Drifted) -> zbus::Result<()> {
+    let crate::Drifted { knob, cpus, was, is, by, pid, action } = drifted;
+    let emitter = SignalEmitter::new(connection, CONTROL.1)?;
+    Control::changed(&emitter, knob, cpus, was, is, by, *pid, action).await
+}
+
+/// Waits until no program has this unique name any more.
+pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<()> {
+    let bus = "org.freedesktop.DBus";
+    let rule = MatchRule::builder()
+        .msg_type(Type::Signal)
+        .sender(bus)
+        .interface(bus)
+        .member("NameOwnerChanged")
+        .arg(0, name)
+        .arg(2, "")
+        .build()?;
+    let mut stream = MessageStream::for_match_rule(rule, connection, None).await?;
+    // It may have ended before the subscription.
+    let reply =
+        connection.call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,)).await?;
+    if reply.body().deserialize::<bool>()? {
+        // A unique name is never used again: the first signal is the end. Without a bus everything ends.
+        let _ = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
+    }
+    Ok(())
+}

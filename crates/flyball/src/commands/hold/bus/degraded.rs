@@ -1,0 +1,59 @@
+//! What keeps a machine from the performance that was chosen, as the kernel counts it. Not `no_turbo`, which a user may set: that is a
+//! setting, not a reason.
+
+use std::time::{Duration, Instant};
+
+use flyball_bus::Degraded;
+use flyball_host::Host;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// On a lap, the firmware of a ThinkPad lowers the limits (thinkpad_acpi.c, dytc_lapmode).
+const LAP: &str = "/sys/devices/platform/thinkpad_acpi/dytc_lapmode";
+
+/// How long heat counts after the kernel has counted it. The service looks at least once a minute, so two looks without heat end it.
+const LASTS: Duration = Duration::from_secs(90);
+
+/// The counters of the packages (therm_throt.c), and when one last rose.
+pub(super) struct Heat {
+    counters: Vec<(String, u64)>,
+    last: Option<Instant>,
+}
+
+impl Heat {
+    /// One CPU of each package is asked: the counter is that of the package.
+    pub(super) fn of(host: &dyn Host) -> Heat {
+        let mut packages = std::collections::BTreeSet::new();
+        let mut counters = Vec::new();
+        for name in host.list(CPUS).unwrap_or_default() {
+            let package = host.read(&format!("{CPUS}/{name}/topology/physical_package_id"));
+            let counter = format!("{CPUS}/{name}/thermal_throttle/package_throttle_count");
+            if package.is_ok_and(|package| packages.insert(package))
+                && let Some(count) = read(host, &counter)
+            {
+                counters.push((counter, count));
+            }
+        }
+        Heat { counters, last: None }
+    }
+
+    pub(super) fn degraded(&mut self, host: &dyn Host) -> Degraded {
+        if host.read(LAP).is_ok_and(|lap| lap == "1") {
+            return Degraded::LapDetected;
+        }
+        for (counter, last) in &mut self.counters {
+            if let Some(now) = read(host, counter) {
+                if now > *last {
+                    self.last = Some(Instant::now());
+                }
+                *last = now;
+            }
+        }
+        let is_hot = self.last.is_some_and(|last| last.elapsed() < LASTS);
+        if is_hot { Degraded::HighOperatingTemperature } else { Degraded::No }
+    }
+}
+
+fn read(host: &dyn Host, counter: &str) -> Option<u64> {
+    host.read(counter).ok()?.parse().ok()
+}

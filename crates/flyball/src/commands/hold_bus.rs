@@ -1,0 +1,44 @@
+//! `flyball hold-bus`: the process that speaks D-Bus for `flyball hold run`. Started only by flyball itself. Stdin is the socket to the
+//! service, stdout the connected bus.
+
+use std::os::{
+    fd::{AsFd as _, BorrowedFd},
+    unix::net::UnixStream,
+};
+
+use flyball_bus::{Options, serve};
+use flyball_control::profile::Profile;
+use flyball_host::confine::Confinement;
+
+use crate::exit::{Exit, Failure};
+
+/// Arguments of `hold-bus`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Serve the desktop's power profiles too.
+    #[arg(long)]
+    desktop: bool,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let socket = |descriptor: BorrowedFd<'_>| {
+        descriptor
+            .try_clone_to_owned()
+            .map(UnixStream::from)
+            .map_err(|error| Failure::failed(format!("cannot use the service's socket: {error}")))
+    };
+    let (service, bus) = (socket(std::io::stdin().as_fd())?, socket(std::io::stdout().as_fd())?);
+    // Before anything is read, and before there is a second thread.
+    let confined = Confinement::without_files().enter();
+    if !confined.calls {
+        // The filter alone keeps root's files from a process of root's.
+        return Err(Failure::failed("D-Bus is not served: this kernel has no filters of system calls"));
+    }
+    serve(bus, service, Options { desktop: args.desktop, read }).map_err(Failure::failed)?;
+    Ok(Exit::Done)
+}
+
+fn read(text: &str) -> Result<serde_json::Value, String> {
+    let profile = Profile::parse(text.as_bytes(), "profile").map_err(|error| error.to_string())?;
+    serde_json::to_value(profile.intent.settings).map_err(|error| error.to_string())
+}

@@ -1,0 +1,244 @@
+#!/usr/bin/python3
+"""Clients of the power-profiles interface, as desktops make their calls. usage: clients.py SCENARIO (bus: DBUS_SYSTEM_BUS_ADDRESS)
+
+Each scenario connects by itself and ends with an assertion error, or prints a line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from gi.repository import Gio, GLib
+
+UPOWER = ("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles")
+HADESS = ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles")
+FACES = (UPOWER, HADESS)
+
+
+def connect():
+    """A connection of its own: `Gio.bus_get_sync` shares one."""
+    flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
+    address = os.environ["DBUS_SYSTEM_BUS_ADDRESS"]
+    return Gio.DBusConnection.new_for_address_sync(address, flags, None, None)
+
+
+class Client:
+    """One face of the service, on a connection; notes the signals that it gets."""
+
+    def __init__(self, face=UPOWER, bus=None):
+        self.name, self.path = face
+        self.bus = bus or connect()
+        self.released, self.changed = [], {}
+        self.bus.signal_subscribe(
+            self.name, self.name, "ProfileReleased", self.path, None, 0,
+            lambda *a: self.released.append(a[5].unpack()[0]))
+        self.bus.signal_subscribe(
+            self.name, "org.freedesktop.DBus.Properties", "PropertiesChanged", self.path, self.name, 0,
+            lambda *a: self.changed.update(a[5].unpack()[1]))
+
+    def call(self, interface, method, arguments, answer=None):
+        answer = GLib.VariantType(answer) if answer else None
+        flags = Gio.DBusCallFlags.NONE
+        return self.bus.call_sync(self.name, self.path, interface, method, arguments, answer, flags, 10000, None)
+
+    def get(self, name):
+        answer = self.call("org.freedesktop.DBus.Properties", "Get", GLib.Variant("(ss)", (self.name, name)))
+        return answer.unpack()[0]
+
+    def all(self):
+        return self.call("org.freedesktop.DBus.Properties", "GetAll", GLib.Variant("(s)", (self.name,)), "(a{sv})")
+
+    def set(self, name, value):
+        arguments = GLib.Variant("(ssv)", (self.name, name, value))
+        self.call("org.freedesktop.DBus.Properties", "Set", arguments)
+
+    def choose(self, profile):
+        self.set("ActiveProfile", GLib.Variant("s", profile))
+
+    def hold(self, profile, reason="a game", application="org.example.Game"):
+        arguments = GLib.Variant("(sss)", (profile, reason, application))
+        return self.call(self.name, "HoldProfile", arguments, "(u)").unpack()[0]
+
+    def release(self, cookie):
+        self.call(self.name, "ReleaseProfile", GLib.Variant("(u)", (cookie,)))
+
+
+def wait(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        GLib.MainContext.default().iteration(False)
+        time.sleep(0.001)
+
+
+def refused(error, call):
+    try:
+        call()
+    except GLib.Error as found:
+        got = Gio.DBusError.get_remote_error(found)
+        assert got == "org.freedesktop.DBus.Error." + error, f"{got}, not {error}: {found.message}"
+    else:
+        raise AssertionError(f"not refused with {error}")
+
+
+def properties():
+    """All of them have the type that the interface gives them, on both faces."""
+    types = {
+        "ActiveProfile": "s", "PerformanceInhibited": "s", "PerformanceDegraded": "s", "Profiles": "aa{sv}",
+        "Actions": "as", "ActiveProfileHolds": "aa{sv}", "Version": "s",
+    }
+    more = {"ActionsInfo": "aa{sv}", "BatteryAware": "b"}
+    for face in FACES:
+        found = Client(face).all().get_child_value(0)
+        got = {}
+        for index in range(found.n_children()):
+            entry = found.get_child_value(index)
+            value = entry.get_child_value(1).get_variant()
+            got[entry.get_child_value(0).get_string()] = value.get_type_string()
+        assert got == (types | more if face is UPOWER else types), got
+        profiles = Client(face).get("Profiles")
+        assert [one["Profile"] for one in profiles] == ["power-saver", "balanced", "performance"], profiles
+        assert all(one["Driver"] and one["CpuDriver"] for one in profiles), profiles
+
+
+def gnome():
+    """GNOME Shell's quick settings: a proxy with cached properties, and the property set through it."""
+    for face in FACES:
+        client = Client(face)
+        proxy = Gio.DBusProxy.new_sync(client.bus, 0, None, face[0], face[1], face[0], None)
+        assert proxy.get_name_owner(), "the tile is shown while the name has an owner"
+        names = [one["Profile"] for one in proxy.get_cached_property("Profiles").unpack()]
+        for name in ["performance", "power-saver", "balanced"]:
+            assert name in names
+            client.choose(name)
+            current = lambda: proxy.get_cached_property("ActiveProfile").unpack() == name
+            wait(current, f"the proxy does not show {name}")
+
+
+def kde():
+    """powerdevil: GetAll at the start, PropertiesChanged and ProfileReleased after it, holds of its own."""
+    client = Client()
+    start = client.all().unpack()[0]
+    assert start["PerformanceInhibited"] == "" and start["PerformanceDegraded"] == "", start
+    client.choose("balanced")
+    cookie = client.hold("performance", "compiling", "org.kde.kdevelop")
+    held = [{"ApplicationId": "org.kde.kdevelop", "Profile": "performance", "Reason": "compiling"}]
+    wait(lambda: client.changed.get("ActiveProfileHolds") == held, f"holds: {client.changed}")
+    wait(lambda: client.changed.get("ActiveProfile") == "performance", f"profile: {client.changed}")
+    client.release(cookie)
+    wait(lambda: client.changed.get("ActiveProfileHolds") == [], f"holds: {client.changed}")
+    wait(lambda: client.changed.get("ActiveProfile") == "balanced", f"profile: {client.changed}")
+    assert client.released == [], "one's own release is not reported"
+
+
+def holds():
+    """A user's choice ends all holds, and each holder is told of its own, where it asked."""
+    one, other = Client(), Client(HADESS)
+    one.choose("balanced")
+    first, second = one.hold("performance"), other.hold("power-saver", "low battery", "org.example.Battery")
+    assert first != second
+    assert one.get("ActiveProfile") == "power-saver", "it beats performance"
+    assert len(other.get("ActiveProfileHolds")) == 2
+    other.release(second)
+    assert one.get("ActiveProfile") == "performance"
+    second = other.hold("power-saver")
+    one.choose("balanced")
+    wait(lambda: one.released == [first] and other.released == [second], f"{one.released} {other.released}")
+    assert one.get("ActiveProfileHolds") == [] and one.get("ActiveProfile") == "balanced"
+    refused("InvalidArgs", lambda: one.release(first))
+
+
+def vanishing():
+    """A client that is killed holds nothing any more. Prints how long that took, in milliseconds."""
+    client = Client()
+    client.choose("balanced")
+    took = []
+    for _ in range(5):
+        script = f"import sys; sys.path[:0] = [{os.path.dirname(os.path.abspath(__file__))!r}]; import clients, time; " \
+            "clients.Client().hold('performance'); print('held', flush=True); time.sleep(100)"
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        assert child.stdout.readline() == b"held\n"
+        assert client.get("ActiveProfile") == "performance"
+        client.changed.clear()
+        child.send_signal(signal.SIGKILL)
+        start = time.monotonic()
+        wait(lambda: client.changed.get("ActiveProfile") == "balanced", "the hold stays")
+        took.append((time.monotonic() - start) * 1000)
+        child.wait()
+        assert client.get("ActiveProfileHolds") == []
+    print("released after ms:", " ".join(f"{one:.1f}" for one in sorted(took)))
+
+
+def bad():
+    """What is wrong is refused with InvalidArgs, and nothing is done."""
+    for face in FACES:
+        client, other = Client(face), Client(face)
+        client.choose("balanced")
+        before = client.all().unpack()
+        for profile in ["balanced", "custom", "", "Performance", "performance ", "x" * 100000]:
+            refused("InvalidArgs", lambda: client.hold(profile))
+        for profile in ["custom", "", "unknown", "balanced\n"]:
+            refused("InvalidArgs", lambda: client.choose(profile))
+        refused("InvalidArgs", lambda: client.set("ActiveProfile", GLib.Variant("u", 1)))
+        refused("InvalidArgs", lambda: client.hold("performance", "x" * 2000))
+        refused("InvalidArgs", lambda: client.release(4711))
+        cookie = client.hold("performance")
+        refused("InvalidArgs", lambda: other.release(cookie))
+        client.release(cookie)
+        assert client.all().unpack() == before
+        cookies = [client.hold("performance") for _ in range(16)]
+        refused("LimitsExceeded", lambda: client.hold("performance"))
+        for cookie in cookies:
+            client.release(cookie)
+        assert client.all().unpack() == before
+    client = Client()
+    arguments = GLib.Variant("(sb)", ("trickle_charge", True))
+    refused("NotSupported", lambda: client.call(client.name, "SetActionEnabled", arguments))
+
+
+def denied():
+    """Another user whom polkit does not allow it, or who cannot be asked about."""
+    client = Client()
+    refused("AccessDenied", lambda: client.choose("performance"))
+    refused("AccessDenied", lambda: client.hold("performance"))
+    assert client.get("ActiveProfile"), "anyone may read it"
+
+
+def allowed():
+    """Another user whom polkit allows it."""
+    client = Client()
+    client.choose("performance")
+    client.release(client.hold("power-saver"))
+    assert client.get("ActiveProfile") == "performance"
+
+
+def control():
+    """flyball's own interface."""
+    import json
+
+    name, path = "org.flyball.Control1", "/org/flyball/Control1"
+    client = Client((name, path))
+    ask = lambda method, *texts: json.loads(
+        client.call(name, method, GLib.Variant("(" + "s" * len(texts) + ")", texts), "(s)").unpack()[0])
+    profile = 'governor = "performance"\n'
+    plan = ask("Plan", profile)
+    assert plan["changes"], plan
+    assert ask("Status")["holds"] == []
+    applied = ask("Apply", profile, "mine")
+    assert applied["hold"]["name"] == "mine" and applied["applied"]["made"], applied
+    assert [one["Name"] for one in client.get("Holds")] == ["mine"]
+    assert ask("Plan", profile)["changes"] == [] and ask("Verify")["drifted"] == []
+    assert ask("Status")["knobs"][0]["holds"] is True
+    for wrong in ["governor = 3", "govenor = \"x\"", "[", "x" * 300000, "governor = \"fast\""]:
+        refused("InvalidArgs", lambda: ask("Plan", wrong))
+        refused("InvalidArgs", lambda: ask("Apply", wrong, "other"))
+    for hold in ["a b", "", "desktop", "desktop:1", "x" * 65]:
+        refused("InvalidArgs", lambda: ask("Apply", profile, hold))
+    refused("InvalidArgs", lambda: ask("Release", "other"))
+    assert ask("Release", "mine")["released"] == ["mine"]
+    assert client.get("Holds") == [] and ask("Plan", profile)["changes"]
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

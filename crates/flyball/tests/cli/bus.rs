@@ -1,0 +1,336 @@
+//! The service on a private bus: the unmodified `powerprofilesctl`, and clients that make the calls of desktops. What is not there
+//! (dbus-daemon, python3-gi, power-profiles-daemon for its tool) is skipped with a count.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flyball_testing::{Ran, skip};
+
+use crate::change::Machine;
+
+const DESKTOP: [(&str, &str); 2] = [
+    ("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles"),
+    ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles"),
+];
+
+const CONTROL: (&str, &str) = ("org.flyball.Control1", "/org/flyball/Control1");
+
+/// Debian's: another Python in the path lacks its modules.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A machine, its service and a bus.
+struct Bus {
+    // The service first: it ends before its bus.
+    service: Option<Process>,
+    daemon: Option<Process>,
+    machine: Machine,
+    folder: tempfile::TempDir,
+}
+
+fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn eventually(is: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        if is() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+impl Bus {
+    /// `None` where a program is missing.
+    fn start(programs: &[&str]) -> Option<Bus> {
+        let needed = [&["dbus-daemon", "gdbus"], programs].concat();
+        if let Some(missing) = needed.iter().find(|program| !has(program)) {
+            skip(1, "bus", &format!("there is no {missing}"));
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        // Other users connect too.
+        open(folder.path());
+        let mut bus = Bus { service: None, daemon: None, machine: Machine::new(2), folder };
+        bus.start_daemon();
+        bus.start_service();
+        Some(bus)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("bus")
+    }
+
+    fn address(&self) -> String {
+        format!("unix:path={}", self.socket().display())
+    }
+
+    fn start_daemon(&mut self) {
+        let config = self.folder.path().join("bus.conf");
+        let text = format!(
+            "<busconfig><type>system</type><listen>{}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
+             <allow user=\"*\"/><allow own=\"*\"/>{}{}</policy></busconfig>",
+            self.address(),
+            ["method_call", "signal"].map(|kind| format!("<allow send_type=\"{kind}\"/>")).concat(),
+            ["method_return", "error"]
+                .map(|kind| format!("<allow send_requested_reply=\"true\" send_type=\"{kind}\"/>"))
+                .concat()
+                + &["method_call", "method_return", "error", "signal"]
+                    .map(|kind| format!("<allow receive_type=\"{kind}\"/>"))
+                    .concat(),
+        );
+        std::fs::write(&config, text).unwrap();
+        let _ = std::fs::remove_file(self.socket());
+        let mut daemon = Command::new("dbus-daemon");
+        daemon.arg(format!("--config-file={}", config.display())).args(["--nofork", "--nopidfile"]);
+        self.daemon = Some(Process(daemon.stderr(Stdio::null()).spawn().unwrap()));
+        assert!(eventually(|| self.socket().exists()), "the bus does not listen");
+    }
+
+    fn start_service(&mut self) {
+        let socket = self.socket();
+        let words = ["hold", "run", "--bus", socket.to_str().unwrap(), "--desktop"];
+        let mut command = self.machine.command(&words);
+        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
+        command.env("STATE_DIRECTORY", self.folder.path());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        self.service = Some(Process(command.spawn().unwrap()));
+        assert!(eventually(|| self.is_served()), "the names are not served: {}", self.log());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn is_served(&self) -> bool {
+        let mut ask = self.client("gdbus");
+        let method = "org.freedesktop.DBus.NameHasOwner";
+        let bus = ["--dest", "org.freedesktop.DBus", "--object-path", "/org/freedesktop/DBus"];
+        ask.args(["call", "--address", &self.address()]).args(bus).args(["--method", method, DESKTOP[1].0]);
+        Ran::of(&mut ask).out.contains("true")
+    }
+
+    fn client(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", self.address()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a program against this bus; its standard output.
+    #[track_caller]
+    fn expect(&self, command: &mut Command) -> String {
+        let ran = Ran::of(command);
+        assert_eq!(ran.code, 0, "{command:?}: {}\n{}", ran.text(), self.log());
+        ran.out
+    }
+
+    #[track_caller]
+    fn tool(&self, words: &[&str]) -> String {
+        self.expect(self.client("powerprofilesctl").args(words))
+    }
+
+    /// Runs a scenario of clients.py.
+    #[track_caller]
+    fn scenario(&self, name: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py");
+        print!("{}", self.expect(self.client(PYTHON).arg(script).arg(name)));
+    }
+
+    fn epp(&self) -> String {
+        self.machine.read("cpufreq/policy0/energy_performance_preference")
+    }
+
+    fn names(&self) -> Vec<String> {
+        let holds = self.machine.json(0, &["hold", "list"]);
+        holds.as_array().unwrap().iter().map(|hold| hold["hold"]["name"].as_str().map_or_else(
+            || hold["name"].as_str().unwrap().to_owned(), str::to_owned)).collect()
+    }
+}
+
+/// Whether Python has the bindings that desktops' clients use.
+fn has_gi() -> bool {
+    let ran = Command::new(PYTHON).args(["-c", "from gi.repository import Gio"]).stderr(Stdio::null()).status();
+    let has = ran.is_ok_and(|status| status.success());
+    if !has {
+        skip(1, "bus", "there is no python3-gi");
+    }
+    has
+}
+
+#[test]
+fn powerprofilesctl_works_unmodified() {
+    let Some(bus) = Bus::start(&["powerprofilesctl"]) else { return };
+    let list = bus.tool(&["list"]);
+    assert!(list.contains("* balanced:") && list.contains("  performance:") && list.contains("  power-saver:"), "{list}");
+    assert_eq!(bus.tool(&["get"]), "balanced\n");
+    assert_eq!(bus.names(), [""; 0], "nothing is set before somebody chooses");
+    let before = bus.machine.dump();
+    bus.tool(&["set", "performance"]);
+    assert_eq!((bus.tool(&["get"]).as_str(), bus.epp().as_str()), ("performance\n", "performance"));
+    let inside = bus.tool(&["launch", "-p", "power-saver", "--", "powerprofilesctl", "get"]);
+    assert_eq!(inside, "power-saver\n");
+    let holds = bus.tool(&["launch", "-p", "power-saver", "-r", "low battery", "--", "powerprofilesctl", "list-holds"]);
+    assert!(holds.contains("low battery"), "{holds}");
+    assert!(eventually(|| bus.epp() == "performance"), "{}", bus.epp());
+    let wrong = Ran::of(bus.client("powerprofilesctl").args(["set", "custom"]));
+    assert_ne!(wrong.code, 0, "{}", wrong.text());
+    bus.machine.expect(0, &["hold", "release", "--all"]);
+    assert_eq!(bus.machine.dump(), before);
+}
+
+#[test]
+fn desktops_find_what_they_call() {
+    let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
+    for scenario in ["properties", "gnome", "kde", "holds", "bad"] {
+        bus.scenario(scenario);
+    }
+    assert_eq!(bus.names(), ["desktop"]);
+}
+
+#[test]
+fn a_client_that_dies_holds_nothing() {
+    let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
+    bus.scenario("vanishing");
+}
+
+#[test]
+fn own_interface() {
+    let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
+    bus.scenario("control");
+}
+
+#[test]
+fn other_users_are_polkits_to_judge() {
+    let Some(bus) = Bus::start(&[PYTHON, "setpriv"]).filter(|_| has_gi()) else { return };
+    if !flyball_host::process::is_root() {
+        skip(1, "bus", "it needs root to be another user");
+        return;
+    }
+    let script = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py")).unwrap();
+    // The checkout may lie where another user cannot read.
+    let copy = bus.folder.path().join("clients.py");
+    std::fs::write(&copy, script).unwrap();
+    let as_nobody = |scenario: &str| {
+        let mut command = bus.client("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", PYTHON]).arg(&copy).arg(scenario);
+        command.current_dir("/");
+        bus.expect(&mut command)
+    };
+    as_nobody("denied");
+    let has_mock = Ran::of(Command::new(PYTHON).args(["-c", "import dbusmock"])).code == 0;
+    if !has_mock {
+        skip(1, "bus", "there is no python3-dbusmock");
+        return;
+    }
+    let mut polkit = bus.client(PYTHON);
+    polkit.args(["-m", "dbusmock", "--system", "--template", "polkitd"]).stdout(Stdio::null());
+    let _polkit = Process(polkit.spawn().unwrap());
+    let call = |method: &str, value: &str| {
+        let mut call = bus.client("gdbus");
+        call.args(["call", "--address", &bus.address(), "--dest", "org.freedesktop.PolicyKit1"]);
+        call.args(["--object-path", "/org/freedesktop/PolicyKit1/Authority", "--method"]);
+        Ran::of(call.args([&format!("org.freedesktop.DBus.Mock.{method}"), value]))
+    };
+    assert!(eventually(|| call("AllowUnknown", "false").code == 0));
+    as_nobody("denied");
+    let face = DESKTOP[0].0;
+    call("SetAllowed", &format!("['{face}.switch-profile', '{face}.hold-profile']"));
+    as_nobody("allowed");
+}
+
+#[test]
+fn without_its_bus_the_service_goes_on() {
+    let Some(mut bus) = Bus::start(&["powerprofilesctl"]) else { return };
+    bus.tool(&["set", "performance"]);
+    bus.daemon = None;
+    assert!(eventually(|| bus.log().contains("everything else goes on")), "{}", bus.log());
+    bus.machine.expect(0, &["hold", "add", "mine", "max-freq=2GHz"]);
+    assert_eq!((bus.epp().as_str(), bus.names().len()), ("performance", 2));
+    bus.start_daemon();
+    assert!(eventually(|| bus.is_served()), "{}", bus.log());
+    assert_eq!(bus.tool(&["get"]), "performance\n");
+    // The next boot has the choice of the last one.
+    bus.machine.expect(0, &["restore"]);
+    bus.service = None;
+    bus.start_service();
+    assert_eq!((bus.tool(&["get"]).as_str(), bus.names()), ("performance\n", vec!["desktop".to_owned()]));
+    // Killed, it left a hold of nobody's: the next service releases it.
+    let mut launch = bus.client("powerprofilesctl");
+    launch.args(["launch", "-p", "power-saver", "--", "sleep", "60"]);
+    let launched = Process(launch.stdout(Stdio::null()).spawn().unwrap());
+    assert!(eventually(|| bus.names().len() == 2));
+    bus.service = None;
+    drop(launched);
+    bus.start_service();
+    assert!(eventually(|| bus.names() == ["desktop"]), "{:?}", bus.names());
+}
+
+/// The members of an interface: element, name, and what belongs to it.
+fn members(xml: &str, interface: &str) -> BTreeSet<String> {
+    let start = xml.find(&format!("<interface name=\"{interface}\"")).unwrap_or_else(|| panic!("{interface}: {xml}"));
+    let body = &xml[start..];
+    let body = &body[..body.find("</interface>").unwrap()];
+    let attribute = |tag: &str, name: &str| {
+        let at = tag.find(&format!("{name}=\""))? + name.len() + 2;
+        tag[at..].split('"').next().map(str::to_owned)
+    };
+    let (mut found, mut member, mut number) = (BTreeSet::new(), String::new(), 0);
+    for tag in body.split('<').skip(2) {
+        let element = tag.split([' ', '>', '/']).next().unwrap_or_default();
+        let name = attribute(tag, "name").unwrap_or_default();
+        let kind = attribute(tag, "type").unwrap_or_default();
+        match element {
+            "method" | "signal" => {
+                (member, number) = (format!("{element} {name}"), 0);
+                found.insert(member.clone());
+            }
+            "property" => {
+                let access = attribute(tag, "access").unwrap_or_default();
+                found.insert(format!("property {name} {kind} {access}"));
+            }
+            "arg" => {
+                number += 1;
+                let default = if member.starts_with("signal") { "out" } else { "in" };
+                let direction = attribute(tag, "direction").unwrap_or_else(|| default.to_owned());
+                found.insert(format!("{member}: {number} {direction} {kind} {name}"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn introspection_is_what_is_published() {
+    let Some(bus) = Bus::start(&[]) else { return };
+    for (name, path) in DESKTOP.into_iter().chain([CONTROL]) {
+        let mut ask = bus.client("gdbus");
+        ask.args(["introspect", "--xml", "--address", &bus.address(), "--dest", name, "--object-path", path]);
+        let served = members(&bus.expect(&mut ask), name);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../dist/dbus/{name}.xml"));
+        assert_eq!(served, members(&std::fs::read_to_string(file).unwrap(), name), "{name}");
+    }
+}
