@@ -1,10 +1,11 @@
-//! Who may do what: polkit decides, as for every service of a desktop.
+//! Callers: who may do what, which polkit decides as for every service of a desktop, and when one is gone.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, future::poll_fn, pin::Pin};
 
 use zbus::{
-    Connection, Variant,
-    message::{Flags, Header},
+    Connection, MatchRule, MessageStream, Variant,
+    export::futures_core::Stream as _,
+    message::{Flags, Header, Type},
 };
 
 use crate::message::{Refusal, Why};
@@ -69,8 +70,7 @@ pub(crate) async fn check(
             &(subject, action.id(), details, u32::from(interactive), ""),
         )
         .await;
-    let allowed =
-        reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
+    let allowed = reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
     match allowed {
         Ok((true, ..)) => Ok(user),
         Ok(_) => Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id()))),
@@ -94,4 +94,27 @@ pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
         Why::TooMany => zbus::fdo::Error::LimitsExceeded(sentence),
         Why::Failed => zbus::fdo::Error::Failed(sentence),
     }
+}
+
+/// Waits until no program has this unique name any more.
+pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<()> {
+    let bus = "org.freedesktop.DBus";
+    let rule = MatchRule::builder()
+        .msg_type(Type::Signal)
+        .sender(bus)
+        .interface(bus)
+        .member("NameOwnerChanged")
+        .arg(0, name)
+        .arg(2, "")
+        .build()?;
+    let mut stream = MessageStream::for_match_rule(rule, connection, None).await?;
+    // It may have ended before the subscription.
+    let reply = connection
+        .call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,))
+        .await?;
+    if reply.body().deserialize::<bool>()? {
+        // A unique name is never used again: the first signal is the end. Without a bus everything ends.
+        let _ = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
+    }
+    Ok(())
 }

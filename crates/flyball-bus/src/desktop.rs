@@ -17,7 +17,7 @@ use zbus::{
 };
 
 use crate::{
-    access::{Action, check, refused, sender_of},
+    access::{Action, check, name_vanishes, refused, sender_of},
     link::{Link, News},
     message::{Ask, Profile, Refusal, State, Why},
 };
@@ -192,8 +192,7 @@ impl Desktop {
             inner.held.insert(cookie, held);
             cookie
         };
-        let answer =
-            self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned() }).await;
+        let answer = self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned() }).await;
         if let Err(refusal) = answer {
             self.inner().held.remove(&cookie);
             return Err(refusal);
@@ -226,8 +225,7 @@ impl Desktop {
     async fn forget(&self, sender: &str) {
         let gone: Vec<u32> = {
             let mut inner = self.inner();
-            let gone =
-                inner.held.iter().filter(|(_, held)| held.sender == sender).map(|(cookie, _)| *cookie);
+            let gone = inner.held.iter().filter(|(_, held)| held.sender == sender).map(|(cookie, _)| *cookie);
             let gone: Vec<u32> = gone.collect();
             inner.held.retain(|_, held| held.sender != sender);
             gone
@@ -255,7 +253,7 @@ impl Desktop {
 /// Ends a caller's holds when its name vanishes from the bus.
 async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
     // Subscribed for this name alone: a subscription to all names would wake this process for every program that ends.
-    let gone = crate::server::name_vanishes(&connection, &sender).await;
+    let gone = name_vanishes(&connection, &sender).await;
     if gone.is_ok() || !desktop.has(&sender) {
         desktop.forget(&sender).await;
     }

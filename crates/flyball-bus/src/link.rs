@@ -47,11 +47,8 @@ impl Link {
     /// Starts the thread that reads what the service sends.
     pub(crate) fn start(service: UnixStream) -> std::io::Result<Arc<Link>> {
         let from = service.try_clone()?;
-        let link = Arc::new(Link {
-            to: Mutex::new(service),
-            waiting: Mutex::default(),
-            news: Mailbox::default(),
-        });
+        let link =
+            Arc::new(Link { to: Mutex::new(service), waiting: Mutex::default(), news: Mailbox::default() });
         let reader = Arc::clone(&link);
         std::thread::Builder::new().name("service".to_owned()).spawn(move || reader.read(from))?;
         Ok(link)

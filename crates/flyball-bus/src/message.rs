@@ -56,18 +56,36 @@ impl fmt::Display for Profile {
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
     /// Nothing: these names are served from now on.
-    Serving { names: Vec<String> },
+    Serving {
+        names: Vec<String>,
+    },
     /// A user has chosen this profile: all holds of programs end.
-    Choose { profile: Profile },
+    Choose {
+        profile: Profile,
+    },
     /// A program holds a profile.
-    Hold { cookie: u32, profile: Profile, application: String },
+    Hold {
+        cookie: u32,
+        profile: Profile,
+        application: String,
+    },
     /// It does not any more.
-    Release { cookie: u32 },
+    Release {
+        cookie: u32,
+    },
     /// What these settings would change.
-    Plan { settings: Value },
+    Plan {
+        settings: Value,
+    },
     /// A hold of this name with these settings.
-    Apply { name: String, settings: Value, user: u32 },
-    ReleaseNamed { name: String },
+    Apply {
+        name: String,
+        settings: Value,
+        user: u32,
+    },
+    ReleaseNamed {
+        name: String,
+    },
     Verify,
     Status,
 }

@@ -1,13 +1,11 @@
 //! Serving the interfaces until the bus or the service is gone.
 
-use std::{future::poll_fn, os::unix::net::UnixStream, pin::Pin, sync::Arc};
+use std::{os::unix::net::UnixStream, sync::Arc};
 
 use zbus::{
-    Connection, MatchRule, MessageStream,
+    Connection,
     conn::Builder,
-    export::futures_core::Stream as _,
     fdo::{RequestNameFlags, RequestNameReply},
-    message::Type,
     object_server::SignalEmitter,
     runtime::traits::TaskHandle as _,
 };
@@ -162,26 +160,4 @@ async fn emit_drift(connection: &Connection, drifted: &crate::Drifted) -> zbus::
     let crate::Drifted { knob, cpus, was, is, by, pid, action } = drifted;
     let emitter = SignalEmitter::new(connection, CONTROL.1)?;
     Control::changed(&emitter, knob, cpus, was, is, by, *pid, action).await
-}
-
-/// Waits until no program has this unique name any more.
-pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<()> {
-    let bus = "org.freedesktop.DBus";
-    let rule = MatchRule::builder()
-        .msg_type(Type::Signal)
-        .sender(bus)
-        .interface(bus)
-        .member("NameOwnerChanged")
-        .arg(0, name)
-        .arg(2, "")
-        .build()?;
-    let mut stream = MessageStream::for_match_rule(rule, connection, None).await?;
-    // It may have ended before the subscription.
-    let reply =
-        connection.call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,)).await?;
-    if reply.body().deserialize::<bool>()? {
-        // A unique name is never used again: the first signal is the end. Without a bus everything ends.
-        let _ = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
-    }
-    Ok(())
 }

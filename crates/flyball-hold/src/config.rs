@@ -118,10 +118,7 @@ impl Config {
     }
 }
 
-fn desktop(
-    table: &DeTable<'_>,
-    wrong: &dyn Fn(usize, &str) -> ConfigError,
-) -> Result<Desktop, ConfigError> {
+fn desktop(table: &DeTable<'_>, wrong: &dyn Fn(usize, &str) -> ConfigError) -> Result<Desktop, ConfigError> {
     let mut desktop = Desktop::default();
     for (key, value) in table {
         let DeValue::String(text) = value.get_ref() else {

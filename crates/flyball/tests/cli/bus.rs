@@ -165,14 +165,23 @@ impl Bus {
 
     fn names(&self) -> Vec<String> {
         let holds = self.machine.json(0, &["hold", "list"]);
-        holds.as_array().unwrap().iter().map(|hold| hold["hold"]["name"].as_str().map_or_else(
-            || hold["name"].as_str().unwrap().to_owned(), str::to_owned)).collect()
+        holds
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|hold| {
+                hold["hold"]["name"]
+                    .as_str()
+                    .map_or_else(|| hold["name"].as_str().unwrap().to_owned(), str::to_owned)
+            })
+            .collect()
     }
 }
 
 /// Whether Python has the bindings that desktops' clients use.
 fn has_gi() -> bool {
-    let ran = Command::new(PYTHON).args(["-c", "from gi.repository import Gio"]).stderr(Stdio::null()).status();
+    let ran =
+        Command::new(PYTHON).args(["-c", "from gi.repository import Gio"]).stderr(Stdio::null()).status();
     let has = ran.is_ok_and(|status| status.success());
     if !has {
         skip(1, "bus", "there is no python3-gi");
@@ -184,7 +193,10 @@ fn has_gi() -> bool {
 fn powerprofilesctl_works_unmodified() {
     let Some(bus) = Bus::start(&["powerprofilesctl"]) else { return };
     let list = bus.tool(&["list"]);
-    assert!(list.contains("* balanced:") && list.contains("  performance:") && list.contains("  power-saver:"), "{list}");
+    assert!(
+        list.contains("* balanced:") && list.contains("  performance:") && list.contains("  power-saver:"),
+        "{list}"
+    );
     assert_eq!(bus.tool(&["get"]), "balanced\n");
     assert_eq!(bus.names(), [""; 0], "nothing is set before somebody chooses");
     let before = bus.machine.dump();
@@ -192,7 +204,16 @@ fn powerprofilesctl_works_unmodified() {
     assert_eq!((bus.tool(&["get"]).as_str(), bus.epp().as_str()), ("performance\n", "performance"));
     let inside = bus.tool(&["launch", "-p", "power-saver", "--", "powerprofilesctl", "get"]);
     assert_eq!(inside, "power-saver\n");
-    let holds = bus.tool(&["launch", "-p", "power-saver", "-r", "low battery", "--", "powerprofilesctl", "list-holds"]);
+    let holds = bus.tool(&[
+        "launch",
+        "-p",
+        "power-saver",
+        "-r",
+        "low battery",
+        "--",
+        "powerprofilesctl",
+        "list-holds",
+    ]);
     assert!(holds.contains("low battery"), "{holds}");
     assert!(eventually(|| bus.epp() == "performance"), "{}", bus.epp());
     let wrong = Ran::of(bus.client("powerprofilesctl").args(["set", "custom"]));
@@ -235,7 +256,10 @@ fn other_users_are_polkits_to_judge() {
     std::fs::write(&copy, script).unwrap();
     let as_nobody = |scenario: &str| {
         let mut command = bus.client("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", PYTHON]).arg(&copy).arg(scenario);
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", PYTHON])
+            .arg(&copy)
+            .arg(scenario);
         command.current_dir("/");
         bus.expect(&mut command)
     };
@@ -290,7 +314,8 @@ fn without_its_bus_the_service_goes_on() {
 
 /// The members of an interface: element, name, and what belongs to it.
 fn members(xml: &str, interface: &str) -> BTreeSet<String> {
-    let start = xml.find(&format!("<interface name=\"{interface}\"")).unwrap_or_else(|| panic!("{interface}: {xml}"));
+    let start =
+        xml.find(&format!("<interface name=\"{interface}\"")).unwrap_or_else(|| panic!("{interface}: {xml}"));
     let body = &xml[start..];
     let body = &body[..body.find("</interface>").unwrap()];
     let attribute = |tag: &str, name: &str| {

@@ -12,6 +12,7 @@ mod compare;
 mod doctor;
 mod governors;
 mod guest;
+mod hold;
 mod recorded_speed_select;
 mod settings;
 mod speed_select;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ("compare", compare::suite()),
         ("doctor", doctor::suite()),
         ("governors", governors::suite()),
+        ("hold", hold::suite()),
         ("recorded_speed_select", recorded_speed_select::suite()),
         ("speed_select", speed_select::suite()),
         ("trace", trace::suite()),

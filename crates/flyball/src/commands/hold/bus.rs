@@ -232,7 +232,10 @@ impl<'a> Bus<'a> {
             Ok(request) => Some(request),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                self.lost("the process that speaks D-Bus has ended; its holds end, everything else goes on", moment);
+                self.lost(
+                    "the process that speaks D-Bus has ended; its holds end, everything else goes on",
+                    moment,
+                );
                 None
             }
         }
@@ -266,7 +269,8 @@ impl<'a> Bus<'a> {
                 self.send(&Tell::State(state));
             }
             Err(error) => {
-                let why = format!("D-Bus is not served: {}: {error}; everything else goes on", socket.display());
+                let why =
+                    format!("D-Bus is not served: {}: {error}; everything else goes on", socket.display());
                 self.lost(&why, moment);
             }
         }
@@ -277,7 +281,8 @@ impl<'a> Bus<'a> {
         let bus = UnixStream::connect(socket)?;
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(PATIENCE))?;
-        let mut command = Command::new(own_program().map_err(|error| std::io::Error::other(error.to_string()))?);
+        let mut command =
+            Command::new(own_program().map_err(|error| std::io::Error::other(error.to_string()))?);
         command.arg0("flyball").arg("hold-bus");
         if self.desktop {
             command.arg("--desktop");

@@ -20,7 +20,9 @@ impl Bus {
     ) -> Result<Bus, Failure> {
         match socket {
             None => Ok(Bus),
-            Some(_) => Err(Failure::usage("this flyball was built without D-Bus (cargo build --features bus)")),
+            Some(_) => {
+                Err(Failure::usage("this flyball was built without D-Bus (cargo build --features bus)"))
+            }
         }
     }
 

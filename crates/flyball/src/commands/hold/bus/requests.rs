@@ -3,8 +3,8 @@
 use flyball_bus::{Answer, Ask, Profile, Refusal, Why};
 use flyball_control::{Intent, Setting, Snapshot, owners::owners, plan::plan, verify::verify};
 use flyball_hold::{
-    BringError, ChangeError, Changed, Effective, End, Hold, HoldName, Moment, OnDrift, OnExit, Service, Store,
-    StoreError,
+    BringError, ChangeError, Changed, Effective, End, Hold, HoldName, Moment, OnDrift, OnExit, Service,
+    Store, StoreError,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -55,10 +55,7 @@ impl Bus<'_> {
         self.changed(change).map(|changed| changed.store)
     }
 
-    fn changed(
-        &self,
-        change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
-    ) -> Result<Changed, Refusal> {
+    fn changed(&self, change: impl FnOnce(&mut Store) -> Result<(), StoreError>) -> Result<Changed, Refusal> {
         let changed = change_holds(self.host, &self.state, "flyball hold run", Moment::here(), change);
         changed.map_err(|error| {
             let why = match &error {
@@ -113,10 +110,9 @@ impl Bus<'_> {
         profile: Profile,
         owner: &str,
     ) -> Result<Hold, Refusal> {
-        let (flyball, settings) = self
-            .profiles
-            .get(&profile)
-            .ok_or_else(|| Refusal::new(Why::Invalid, format!("{profile} is not available on this machine")))?;
+        let (flyball, settings) = self.profiles.get(&profile).ok_or_else(|| {
+            Refusal::new(Why::Invalid, format!("{profile} is not available on this machine"))
+        })?;
         Ok(Hold {
             name: name.parse().map_err(|error| Refusal::new(Why::Invalid, error))?,
             owner: owner.to_owned(),
@@ -181,7 +177,8 @@ impl Bus<'_> {
         match released() {
             Ok(changed) => {
                 let brought = &changed.brought;
-                let answer = json!({"released": [name], "restoration": brought.restored, "applied": brought.applied});
+                let answer =
+                    json!({"released": [name], "restoration": brought.restored, "applied": brought.applied});
                 (Ok(answer), Some(changed.store))
             }
             Err(refusal) => (Err(refusal), None),
@@ -193,8 +190,7 @@ impl Bus<'_> {
         let store = service.store();
         let effective = Effective::of(&store.holds, &facts(self.host, store));
         let failed = |error: &dyn std::fmt::Display| Refusal::new(Why::Failed, error);
-        let snapshot =
-            Snapshot::for_intent(self.host, &effective.intent).map_err(|error| failed(&error))?;
+        let snapshot = Snapshot::for_intent(self.host, &effective.intent).map_err(|error| failed(&error))?;
         let mut verdict = verify(&snapshot, &effective.intent).map_err(|error| failed(&error))?;
         if !verdict.holds() {
             verdict.set_owners(owners(self.host));
