@@ -198,7 +198,7 @@ fn powerprofilesctl_works_unmodified() {
         "{list}"
     );
     assert_eq!(bus.tool(&["get"]), "balanced\n");
-    assert_eq!(bus.names(), [""; 0], "nothing is set before somebody chooses");
+    assert_eq!(bus.names(), [""; 0], "nothing is set before a user chooses");
     let before = bus.machine.dump();
     bus.tool(&["set", "performance"]);
     assert_eq!((bus.tool(&["get"]).as_str(), bus.epp().as_str()), ("performance\n", "performance"));
@@ -301,7 +301,7 @@ fn without_its_bus_the_service_goes_on() {
     bus.service = None;
     bus.start_service();
     assert_eq!((bus.tool(&["get"]).as_str(), bus.names()), ("performance\n", vec!["desktop".to_owned()]));
-    // Killed, it left a hold of nobody's: the next service releases it.
+    // Killed, it left a hold of no program: the next service releases it.
     let mut launch = bus.client("powerprofilesctl");
     launch.args(["launch", "-p", "power-saver", "--", "sleep", "60"]);
     let launched = Process(launch.stdout(Stdio::null()).spawn().unwrap());

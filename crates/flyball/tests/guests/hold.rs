@@ -1,4 +1,4 @@
-//! The service under real kernels: a hold through hotplug, changes of the driver's mode, sleep as far as `pm_test` goes, other writers and
+//! The service under real kernels: a hold through hotplug, changes of the driver's mode, sleep by `pm_test`, other writers and
 //! `kill -9`.
 //!
 //! One boot per kernel and driver runs `hold.sh`, which looks at the files itself. By default one guest is booted;

@@ -150,7 +150,7 @@ impl<'a> Bus<'a> {
             }
         }
         let holds = &service.store().holds;
-        // Cookies are of one connection to the bus: nobody can release these any more.
+        // Cookies are of one connection to the bus: no program can release these any more.
         let clients = holds.iter().filter_map(|hold| hold.name.as_str().strip_prefix(PREFIX)?.parse().ok());
         self.ending = clients.filter(|cookie| !self.clients.contains_key(cookie)).collect();
         let chosen = holds.iter().find(|hold| hold.name.as_str() == CHOSEN.0);
@@ -292,7 +292,7 @@ impl<'a> Bus<'a> {
         let child = command.spawn()?;
         let (sender, from) = channel();
         let (reader, wake) = (ours.try_clone()?, self.wake.try_clone()?);
-        std::thread::Builder::new().name("bus".to_owned()).spawn(move || read(reader, &sender, &wake))?;
+        std::thread::Builder::new().name("bus".to_owned()).spawn(move || read(reader, sender, &wake))?;
         Ok(Running { child, to: ours, from, serves: false })
     }
 
@@ -407,7 +407,7 @@ fn client_name(cookie: u32) -> String {
 }
 
 /// Reads what the process asks, until it ends.
-fn read(from: UnixStream, to: &Sender<Request>, mut wake: &UnixStream) {
+fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
     let mut from = BufReader::new(from);
     loop {
         // A line that is too long or is not a request ends the process: it is broken, or not ours any more.
@@ -419,6 +419,9 @@ fn read(from: UnixStream, to: &Sender<Request>, mut wake: &UnixStream) {
         let _ = wake.write(&[0]);
     }
     let _ = from.get_ref().shutdown(std::net::Shutdown::Both);
+    // The service finds the other end of the channel closed, which it must not learn from the next comparison.
+    drop(to);
+    let _ = wake.write(&[0]);
 }
 
 fn drifted(drift: &Drift) -> Drifted {
