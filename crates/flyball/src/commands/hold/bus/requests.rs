@@ -40,8 +40,7 @@ impl Bus<'_> {
             Ask::ReleaseNamed { name } => self.release(&name),
             Ask::Verify => (self.verify(service), None),
             Ask::Status => {
-                let status =
-                    flyball_hold::status(self.host, service.store(), &facts(self.host, service.store()));
+                let status = super::super::status_of(self.host, service.store());
                 (json(&status), None)
             }
         }
