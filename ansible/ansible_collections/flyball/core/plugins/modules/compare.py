@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# (c) The flyball project
+# SPDX-License-Identifier: MIT OR Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: compare
+short_description: Compare settings under a workload on a node
+description:
+  - Runs C(flyball compare). The settings of the node are restored at the end.
+  - Nothing is run if O(directory) has a report already.
+options:
+  arms:
+    description: Names of the arms with the settings of each; the first is what the others are compared with.
+    type: dict
+    required: true
+  command:
+    description: The workload, as a command.
+    type: list
+    elements: str
+  workload:
+    description: A built-in workload instead of a command.
+    type: str
+  directory:
+    description: The run directory on the node.
+    type: path
+    required: true
+  rounds:
+    description: Number of rounds of each arm.
+    type: int
+    default: 15
+  seed:
+    description: Random seed of the order; if not given, a random one, which the run directory has.
+    type: int
+  options:
+    description: Further options of C(flyball compare).
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - flyball.core.flyball
+attributes:
+  check_mode:
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Does turbo pay here
+  flyball.core.compare:
+    arms:
+      now: {}
+      turbo-off: {turbo: off}
+    workload: sched-pipe
+    directory: /var/tmp/turbo
+"""
+
+RETURN = r"""
+comparisons:
+  description: Each arm compared with the first in each quantity; the fields are those of the schema report/1.
+  returned: when the comparison was run, or had been run before
+  type: list
+  elements: dict
+plan:
+  description: What would be run, in check mode.
+  returned: in check mode
+  type: dict
+directory:
+  description: The run directory.
+  returned: success
+  type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.flyball.core.plugins.module_utils.flyball import COMMON, Program, setting
+
+
+def arm(name, settings):
+    words = [setting(knob, value) for knob, value in (settings or {}).items()]
+    # The program splits an arm at its first colon and at blanks.
+    if ":" in name or any(len(word.split()) != 1 for word in words):
+        raise ValueError("arm %r: a name has no colon, and a setting no blank" % name)
+    return "--arm=%s: %s" % (name, " ".join(words))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            COMMON,
+            arms=dict(type="dict", required=True),
+            command=dict(type="list", elements="str"),
+            workload=dict(type="str"),
+            directory=dict(type="path", required=True),
+            rounds=dict(type="int", default=15),
+            seed=dict(type="int"),
+            options=dict(type="list", elements="str", default=[]),
+        ),
+        required_one_of=[("command", "workload")],
+        mutually_exclusive=[("command", "workload")],
+        supports_check_mode=True,
+    )
+    params = module.params
+    program = Program(module)
+    directory = params["directory"]
+    if os.path.exists(os.path.join(directory, "report.json")):
+        code, data, err = program.run(["report", directory], keep_state=False)
+        module.exit_json(changed=False, exit_code=code, directory=directory, comparisons=data["comparisons"])
+    try:
+        line = ["compare"] + [arm(name, settings) for name, settings in params["arms"].items()]
+    except ValueError as why:
+        module.fail_json(msg=str(why), error="not_accepted")
+    line += ["--rounds=%d" % params["rounds"], "-o", directory] + params["options"]
+    if params["seed"] is not None:
+        line.append("--seed=%d" % params["seed"])
+    if module.check_mode:
+        line.append("-n")
+    line += ["--workload", params["workload"]] if params["workload"] else ["--"] + params["command"]
+    code, data, err = program.run(line, keep_state=False)
+    found = dict(plan=data) if module.check_mode else dict(comparisons=data["comparisons"])
+    module.exit_json(changed=True, exit_code=code, directory=directory, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+# (c) The flyball project
+# SPDX-License-Identifier: MIT OR Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flyball.core.plugins.filter.types import types
+from ansible_collections.flyball.core.plugins.module_utils.flyball import arguments, diff, message, setting
+
+
+@pytest.mark.parametrize(
+    "knob, value, expected",
+    [
+        ("turbo", True, "turbo=on"),
+        ("turbo", False, "turbo=off"),
+        ("turbo", "off", "turbo=off"),
+        ("max-freq", "2.6GHz", "max-freq=2.6GHz"),
+        ("max-perf-pct", 80, "max-perf-pct=80"),
+        ("governor@0-3", "performance", "governor@0-3=performance"),
+    ],
+)
+def test_values_of_yaml(knob, value, expected):
+    assert setting(knob, value) == expected
+
+
+@pytest.mark.parametrize("value", [None, [1], {"a": 1}])
+def test_values_that_are_not_settings(value):
+    with pytest.raises(ValueError):
+        setting("turbo", value)
+
+
+def test_knobs_come_after_the_profile():
+    params = dict(profile="latency", settings={"turbo": False}, cpus="0-3")
+    assert arguments(params) == ["-c", "0-3", "latency", "turbo=off"]
+
+
+def test_the_message_is_the_last_one_with_its_lines():
+    stderr = "flyball: simulated: sim:x, kernel 6.12\nnote: a note\nflyball: cannot write: EIO\n  see dmesg\nrestored 1 setting\n"
+    text, before = message(stderr)
+    assert text == "cannot write: EIO\n  see dmesg\nrestored 1 setting"
+    assert before[-1] == "note: a note"
+    assert message("") == ("", [])
+
+
+def test_the_diff_has_both_values_of_each_place():
+    change = dict(knob="governor", place="policy 0", was="powersave", value="performance")
+    assert diff([change])["before"] == "governor on policy 0: powersave\n"
+    assert diff([change])["after"] == "governor on policy 0: performance\n"
+
+
+def test_types_have_their_hosts():
+    def facts(model):
+        return dict(machine=dict(model_name=model, microcode="0x1", kernel="6.12", present="0-3"))
+
+    found = types({"b": facts("x"), "a": facts("x"), "c": facts("y"), "gone": None})
+    assert [(kind["model"], kind["hosts"]) for kind in found] == [("x", ["a", "b"]), ("y", ["c"])]
