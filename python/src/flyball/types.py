@@ -8,6 +8,27 @@ from __future__ import annotations
 from typing import Any, Dict, List, Literal, TypedDict, Union
 
 
+class AtBootOutputSnippetsItem(TypedDict):
+    file: str
+    why: str
+    lines: List[str]
+
+
+class AtBootOutputRequired(TypedDict):
+    schema: Literal["at-boot/1"]
+    profile: str
+    unit: str
+    made: List[str]
+    snippets: List[AtBootOutputSnippetsItem]
+
+
+class AtBootOutput(AtBootOutputRequired, total=False):
+    """What `flyball apply --at-boot` prints."""
+
+    simulated: bool
+    emulated: str
+
+
 class WorkloadNoteRequired(TypedDict):
     name: str
     metric: Metric
@@ -878,23 +899,10 @@ class HoldListOutputItem(HoldListOutputItemRequired, total=False):
     profile: str
     condition: Dict[str, Any]
     because: str
+    not_reported: str
 
 
 HoldListOutput = List["HoldListOutputItem"]
-
-
-class HoldReleaseOutputRequired(TypedDict):
-    schema: Literal["hold-release/1"]
-    released: List[str]
-    applied: Union[Dict[str, Any], None]
-    restoration: Union[Dict[str, Any], None]
-
-
-class HoldReleaseOutput(HoldReleaseOutputRequired, total=False):
-    """What `flyball hold release` prints."""
-
-    simulated: bool
-    emulated: str
 
 
 class HoldRequired(TypedDict):
@@ -913,6 +921,7 @@ class Hold(HoldRequired, total=False):
     profile: str
     condition: Dict[str, Any]
     because: str
+    not_reported: str
 
 
 class KnobOverItem(TypedDict):
@@ -933,6 +942,71 @@ class Knob(KnobRequired, total=False):
     instance: str
     over: List[KnobOverItem]
     left: Any
+    cause: Any
+
+
+class HoldRehearseDriftRequired(TypedDict):
+    at: int
+    hold: str
+    knob: str
+    cpus: str
+    wanted: str
+    found: Union[str, None]
+    cause: Any
+    action: Any
+
+
+class HoldRehearseDrift(HoldRehearseDriftRequired, total=False):
+    instance: str
+    took_us: int
+
+
+class HoldRehearseOutputStepsItem(TypedDict):
+    at_s: float
+    event: Union[str, None]
+    did: List[str]
+
+
+class HoldRehearseOutputStatusRequired(TypedDict):
+    service: Union[Dict[str, Any], None]
+    holds: List[Hold]
+    knobs: List[Knob]
+    drifts: List[HoldRehearseDrift]
+
+
+class HoldRehearseOutputStatus(HoldRehearseOutputStatusRequired, total=False):
+    """What is held at the end, as hold-status has it."""
+
+    failure: str
+    config_error: str
+
+
+class HoldRehearseOutputRequired(TypedDict):
+    schema: Literal["hold-rehearse/1"]
+    steps: List[HoldRehearseOutputStepsItem]
+    status: HoldRehearseOutputStatus
+
+
+class HoldRehearseOutput(HoldRehearseOutputRequired, total=False):
+    """What `flyball hold rehearse` prints: what the service did at each event, and the end."""
+
+    simulated: bool
+    emulated: str
+
+
+class HoldReleaseOutputRequired(TypedDict):
+    schema: Literal["hold-release/1"]
+    released: List[str]
+    applied: Union[Dict[str, Any], None]
+    restoration: Union[Dict[str, Any], None]
+    stays: List[Dict[str, Any]]
+
+
+class HoldReleaseOutput(HoldReleaseOutputRequired, total=False):
+    """What `flyball hold release` prints."""
+
+    simulated: bool
+    emulated: str
 
 
 class HoldStatusDriftRequired(TypedDict):
