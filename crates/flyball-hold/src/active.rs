@@ -107,6 +107,7 @@ impl Active {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
+        // The whole file at once: a line that was torn by a crash would be refused at the next boot, and all others with it.
         let lines: String =
             all.iter().map(|one| format!("{} {} {}\n", one.name, one.priority, one.profile)).collect();
         flyball_files::replace(&path, format!("# NAME PRIORITY PROFILE\n{lines}").as_bytes())

@@ -31,7 +31,7 @@ impl Brought {
     pub fn clamped(&self, effective: &Effective) -> Vec<Left> {
         let made = self.applied.iter().flat_map(Applied::clamped);
         let left = made.filter_map(|made| {
-            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs): it is no place to be left.
+            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs): it is not a place to be left.
             let change = &made.change;
             Some(Left {
                 hold: effective.hold_of(&change.from)?.clone(),
@@ -91,6 +91,7 @@ pub fn bring_about(
         let restored = restore_locked(host, state, Scope::Holds)?;
         return Ok(Brought { applied: None, restored: restored.restoration });
     }
+    // One look for what holds want, what is kept and what differs: between two looks another program may write.
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     // Places that are left to others too: to restore them would be a write against the other writer.
     let targets = targets(&snapshot, &effective.intent)?;

@@ -149,6 +149,7 @@ impl Condition {
         if facts.lasting.contains(&self.to_string()) {
             return None;
         }
+        // A part that a look shows to be unmet is the better reason; otherwise it is a matter of time, or of what the kernel reports.
         Some(self.unmet_now(facts).unwrap_or_else(|| match (&self.pressure, self.limit) {
             (Some(pressure), _) => format!("the pressure {pressure} is not reported"),
             (_, Some(limit)) => format!("the {limit} limit is not reached all the time"),

@@ -60,6 +60,7 @@ impl Config {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             wrong(file, &String::from_utf8_lossy(&bytes[..error.valid_up_to()]), usize::MAX, "not UTF-8")
         })?;
+        // As a table with spans, not into a structure: each value that is refused has its line and column.
         let table = DeTable::parse(text)
             .map_err(|error| wrong(file, text, error.span().map_or(0, |span| span.start), error.message()))?;
         let wrong = |at: usize, what: &str| wrong(file, text, at, what);

@@ -96,6 +96,7 @@ pub struct Drift {
 impl Drift {
     /// Joins another one that differs in its CPUs only.
     pub(crate) fn join(&mut self, other: &Drift) -> bool {
+        // Their times differ by microseconds and say nothing about the one cause.
         let same = Drift { cpus: self.cpus.clone(), took_us: self.took_us, ..other.clone() } == *self;
         if same {
             self.cpus = self.cpus.union(&other.cpus);

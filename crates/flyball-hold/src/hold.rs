@@ -163,6 +163,7 @@ impl Hold {
 
     /// The settings, each with the hold's name in what it is from.
     pub fn intent(&self) -> Intent {
+        // Two holds may have the same line of one profile: without the name a change could not be led to its hold.
         let named = |setting: &Setting| Setting {
             from: format!("hold {}: {}", self.name, setting.from),
             ..setting.clone()

@@ -83,6 +83,7 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
             continue;
         }
         let wrong = |what: String| ConfigError { file: file.to_owned(), line: number + 1, column: 1, what };
+        // A line with a time alone is an unknown event, and says what there is.
         let (time, event) = line_text.split_once(char::is_whitespace).unwrap_or((line_text, ""));
         let at = span(time).ok_or_else(|| wrong(format!("'{time}' is not a time; write 30s, 5min or 2h")))?;
         if found.last().is_some_and(|last| last.at > at) {
@@ -289,6 +290,7 @@ impl<'h> Rehearsal<'h> {
             }
             Act::Clock(minutes) => {
                 // Only the wall clock is set: time since boot goes on as it was.
+                // The day of the rehearsal began that much before the time that is set.
                 let passed = (self.now.as_secs() / 60 % (24 * 60)) as u32;
                 self.began = (minutes + 24 * 60 - passed) % (24 * 60);
                 Some(Event::ClockSet)

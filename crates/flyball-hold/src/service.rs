@@ -2,8 +2,10 @@
 //! passes them in with the time, so that a rehearsal and a test play them.
 
 mod correct;
+mod notice;
+mod watched;
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use flyball_control::{
     Setting,
@@ -14,11 +16,12 @@ use flyball_host::{
     watch::{DeviceAction, Event, LocalTime, Writer, local_time, since_boot},
 };
 
+pub use self::{notice::Notice, watched::Watched};
 use crate::{
-    BringError, Condition, Config, ConfigError, Drift, Effective, Facts, HoldName, OnExit, ProcessId,
-    ServiceState, Store, StoreError,
+    BringError, Condition, Config, ConfigError, Effective, Facts, HoldName, OnExit, ProcessId, ServiceState,
+    Store, StoreError,
     apply::bring_about,
-    condition::{Lasting, Pressure, groups, next_edge},
+    condition::{Lasting, next_edge},
     drift::Corrections,
 };
 
@@ -45,6 +48,7 @@ pub struct Moment {
 impl Moment {
     /// Now, on this machine.
     pub fn here() -> Moment {
+        // A clock before 1970 is one that was not set yet; the record then says 0.
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Moment { now: since_boot(), unix: since_1970.map_or(0, |time| time.as_secs()), local: local_time() }
     }
@@ -52,36 +56,6 @@ impl Moment {
 
 /// Finds the settings of a profile by its name; an error is the sentence to show.
 pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
-
-/// Something that is worth a line in the log.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Notice {
-    Drift(Box<Drift>),
-    /// The holds that count now, the strongest last.
-    InForce(Vec<HoldName>),
-    /// A hold has ended by itself.
-    Ended(HoldName),
-    /// The holds cannot be brought about, or the configuration cannot be used.
-    Failed(String),
-    /// Another flyball has the machine; what is to be done is done when it ends.
-    Waiting(String),
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Notice::Drift(drift) => drift.fmt(f),
-            Notice::InForce(holds) if holds.is_empty() => f.write_str("no hold is in force"),
-            Notice::InForce(holds) => {
-                let names: Vec<&str> = holds.iter().map(HoldName::as_str).collect();
-                write!(f, "in force: {}", names.join(", "))
-            }
-            Notice::Ended(hold) => write!(f, "the hold {hold} has ended"),
-            Notice::Failed(error) => f.write_str(error),
-            Notice::Waiting(holder) => write!(f, "waiting: {holder}"),
-        }
-    }
-}
 
 /// The service of one machine.
 pub struct Service<'h> {
@@ -107,17 +81,6 @@ pub struct Service<'h> {
     /// When conditions were judged last.
     looked: Duration,
     notices: Vec<Notice>,
-}
-
-/// What a service's caller has to watch for it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Watched {
-    /// The processes with which holds end, or of which a condition names the program.
-    pub processes: BTreeSet<u32>,
-    pub programs: BTreeSet<PathBuf>,
-    /// Control groups, as paths of the machine.
-    pub groups: BTreeSet<String>,
-    pub pressures: Vec<Pressure>,
 }
 
 /// What a batch of events amounts to.
@@ -254,35 +217,6 @@ impl<'h> Service<'h> {
         &self.facts
     }
 
-    /// What to watch for the holds that there are.
-    pub fn watched(&self) -> Watched {
-        let mut processes: BTreeSet<u32> =
-            self.store.holds.iter().filter_map(|hold| hold.end.process).map(|process| process.pid).collect();
-        // One process of each program is enough: when it ends, the others are looked for.
-        processes.extend(self.facts.running.values().filter_map(|processes| processes.first()));
-        let paths =
-            self.conditions().flat_map(Condition::groups).flat_map(|(_, paths)| groups(self.host, &paths));
-        Watched {
-            processes,
-            programs: self.conditions().filter_map(|condition| condition.program.clone()).collect(),
-            groups: paths.collect(),
-            pressures: self.conditions().filter_map(|condition| condition.pressure.clone()).collect(),
-        }
-    }
-
-    /// Notes something that is not noticed here, for the status.
-    pub fn cannot_notice(&mut self, what: String) {
-        let Some(service) = self.store.service.as_mut().filter(|service| !service.blind.contains(&what))
-        else {
-            return;
-        };
-        service.blind.push(what);
-        // Without the lock the next change of the store saves it.
-        if let Ok(_lock) = self.lock() {
-            self.save();
-        }
-    }
-
     fn conditions(&self) -> impl Iterator<Item = &Condition> + Clone {
         self.store.holds.iter().filter_map(|hold| hold.condition.as_ref())
     }
@@ -417,6 +351,7 @@ impl<'h> Service<'h> {
             Some(facts) => facts.clone(),
             None => Facts::look(self.host, moment.local, self.conditions()),
         };
+        // A rehearsal's facts have no clock of their own.
         self.facts.minutes = moment.local.minutes;
         let conditions = self.store.holds.iter().filter_map(|hold| hold.condition.as_ref());
         self.facts.lasting = self.lasting.judge(conditions, &self.facts, moment.now);

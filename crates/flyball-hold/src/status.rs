@@ -111,6 +111,7 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     let drifted: BTreeSet<Location> =
         verify(&snapshot, &effective.intent)?.drifted.into_iter().map(|change| change.location).collect();
+    // Each hold alone, to show what it would set: the overlay only has what came out of all.
     let mut asked: BTreeMap<Location, Vec<Asked>> = BTreeMap::new();
     for name in &effective.holds {
         let Some(hold) = store.holds.iter().find(|hold| hold.name == *name) else { continue };

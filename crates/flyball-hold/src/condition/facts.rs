@@ -56,6 +56,7 @@ impl Facts {
                     facts.populated.insert(called);
                 }
             }
+            // Once for all conditions: a sensor may be behind a slow bus.
             if condition.temperature.is_some() && facts.temperature.is_none() {
                 facts.temperature = temperature(host);
             }

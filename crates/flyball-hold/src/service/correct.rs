@@ -216,6 +216,7 @@ impl Service<'_> {
                 action,
                 took_us: None,
             };
+            // With its place: whether the correction has failed there is known after the transaction.
             found.drifts.push((change.location, drift));
         }
         found

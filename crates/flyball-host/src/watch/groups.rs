@@ -78,7 +78,7 @@ impl Groups {
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
             match reader.next() {
-                // Which one it is does not matter: all are read again, and they are few. A full queue is no loss either. What
+                // Which one it is does not matter: all are read again, and they are few. A full queue loses nothing either. What
                 // is not watched any more is ignored.
                 Ok(event)
                     if event.events().contains(ReadFlags::IGNORED) || events.contains(&Event::Group) => {}
