@@ -74,7 +74,7 @@ pub(crate) async fn check(
     match allowed {
         Ok((true, ..)) => Ok(user),
         Ok(_) => Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id()))),
-        // Without polkit nobody else may: it says no, and says why.
+        // Without polkit no other user may: it says no, and says why.
         Err(error) => Err(Refusal::new(Why::Denied, format!("polkit does not answer: {error}"))),
     }
 }

@@ -36,7 +36,7 @@ Examples:
   flyball apply quiet.toml
   flyball apply quiet.toml turbo=on      a setting in addition to the profile; later ones win
   flyball apply quiet.toml -n            print the writes and their reasons
-  flyball apply storage --at-boot
+  flyball apply storage --at-boot -n     print what would be made; without -n, make it
 
 Exit codes are those of 'flyball set'.")]
 pub struct Args {

@@ -43,7 +43,6 @@ later. When a hold is released, the next one counts; after the last one everythi
 Examples:
   flyball hold add steady latency
   flyball hold add game governor=performance -c 0-7 --priority 200 --for 2h
-  flyball hold add steady latency --at-boot
   flyball hold add night powersave --when time=22:00-06:00 --on-drift report
   flyball hold status --why
   flyball hold release --all        everything is as it was before the first hold

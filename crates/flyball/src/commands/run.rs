@@ -29,7 +29,7 @@ Examples:
   flyball run governor=performance -- make -j8
   flyball run --profile benchmark --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
-  flyball run --hold latency -- ./game       other settings and holds can change meanwhile
+  flyball run --hold latency -- make -j8     other settings and holds can change meanwhile
   flyball run --quiet=fixed --pin 3 latency-limit=2us -- ./bench    a quiet machine with another setting on top
 
 Under sudo the command runs as the user who called sudo, with that user's groups and home; --as-root keeps it root, --user \

@@ -287,7 +287,7 @@ impl<'a> Bus<'a> {
         if self.desktop {
             command.arg("--desktop");
         }
-        // What systemd tells the service is not for this process.
+        // What systemd says to the service is not for this process.
         command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(OwnedFd::from(bus)));
         let child = command.spawn()?;
         let (sender, from) = channel();
