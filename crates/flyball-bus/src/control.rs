@@ -1,5 +1,7 @@
 //! flyball's own interface. What it answers is the JSON of the command line, so there is one schema.
 
+#![allow(clippy::too_many_arguments, reason = "those of the signal, also in the trait that the macro makes")]
+
 use std::{collections::HashMap, sync::Arc};
 
 use serde_json::Value;
@@ -123,7 +125,6 @@ impl Control {
 
     /// Something else changed a setting; `action` says what was done about it.
     #[zbus(signal)]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the signal")]
     pub(crate) async fn changed(
         emitter: &SignalEmitter<'_>,
         knob: &str,

@@ -346,7 +346,7 @@ macro_rules! face {
 face!(Hadess, "net.hadess.PowerProfiles", Face::Hadess, {});
 
 face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
-    async fn set_action_enabled(&self, action: &str, enabled: bool) -> Result<()> {
+    fn set_action_enabled(&self, action: &str, enabled: bool) -> Result<()> {
         // There is nothing to enable.
         let _ = enabled;
         Err(Error::NotSupported(format!("there is no action '{}'", shown(action))))
