@@ -74,7 +74,7 @@ pub(crate) async fn check(
     match allowed {
         Ok((true, ..)) => Ok(user),
         Ok(_) => Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id()))),
-        // Without polkit no other user may: it says no, and says why.
+        // Without polkit no other user may, and the caller is given the reason.
         Err(error) => Err(Refusal::new(Why::Denied, format!("polkit does not answer: {error}"))),
     }
 }

@@ -386,7 +386,7 @@ mod tests {
         let mut watch = Watch::new();
         let groups = BTreeSet::from([group.clone()]);
         assert!(watch.groups(&groups).unwrap() && !watch.groups(&groups).unwrap());
-        let mut is_reported = |watch: &mut Watch| {
+        let is_reported = |watch: &mut Watch| {
             let reported = watch.wait(Some(Duration::from_millis(20))).unwrap() == [Event::Group];
             (reported, watch.groups(&groups).unwrap())
         };
