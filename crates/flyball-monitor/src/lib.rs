@@ -22,5 +22,5 @@ pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use sample::{ABSENT, Cost, Sample};
-pub use sampler::{Options, Sampler, Touch};
+pub use sampler::{KeptAttribute, Options, Sampler, Touch};
 pub use why::{Explanation, Step, explain};

@@ -7,6 +7,7 @@
 mod counters;
 mod discover;
 mod file;
+mod meter;
 mod stat;
 
 use std::time::Duration;
@@ -16,8 +17,9 @@ use flyball_host::{Host, process};
 use self::{
     counters::{Counters, Source},
     discover::{Discovered, Places},
-    file::KeptAttribute,
+    meter::Meter,
 };
+pub use self::file::KeptAttribute;
 use crate::{ABSENT, Cost, Layout, Quantity, Sample};
 
 /// Which CPUs may be interrupted for a sample.
@@ -68,7 +70,8 @@ pub(crate) struct CpuFiles {
 pub(crate) struct PolicyFiles {
     /// Indices of its CPUs in the layout.
     cpus: Vec<usize>,
-    folder: String,
+    /// Those of [`REQUESTS`], in their order.
+    files: Vec<KeptAttribute>,
 }
 
 /// Energy and limits of one package, or of the machine.
@@ -76,7 +79,7 @@ pub(crate) struct PowerFiles {
     quantity: Quantity,
     /// The index of the package.
     index: usize,
-    file: KeptAttribute,
+    meter: Meter,
     /// Where its counter starts again, uJ; 0 for a value that does not count.
     range: u64,
     last: Option<u64>,
@@ -298,13 +301,16 @@ impl<'h> Sampler<'h> {
         });
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
         for _ in 0..count {
-            let policy = &self.policies[self.next_policy % all];
+            let policy = &mut self.policies[self.next_policy % all];
             self.next_policy = (self.next_policy + 1) % all;
-            for (name, quantity) in REQUESTS {
-                let value = match self.host.read(&format!("{}/{name}", policy.folder)) {
-                    Ok(text) => request(*quantity, &text, &self.layout.machine.governors),
-                    Err(_) => None,
-                };
+            for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
+                let is_read = file.read_into(self.host, &mut self.buffer);
+                let text = std::str::from_utf8(&self.buffer).ok().filter(|_| is_read).map(str::trim_end);
+                let value = text.and_then(|text| request(*quantity, text, &self.layout.machine.governors));
+                if !is_read {
+                    // A policy goes with its last CPU and comes back as another file.
+                    file.reopen();
+                }
                 for &cpu in &policy.cpus {
                     self.places.put(sample, *quantity, cpu, value.unwrap_or(ABSENT));
                 }
@@ -319,18 +325,22 @@ impl<'h> Sampler<'h> {
             if power.is_slow && known.is_some() && self.next_policy != 0 {
                 continue;
             }
-            let Some(value) = power.file.number(self.host, &mut self.buffer) else { continue };
+            let Some(value) = power.read(self.host, &mut self.buffer) else { continue };
             sample.cost.interrupts += u32::from(!power.is_slow);
-            let value = if power.range == 0 {
-                value
-            } else {
-                // Summed up here, so that the counter's width is this file's business alone.
-                let last = power.last.replace(value).unwrap_or(value);
-                power.sum +=
-                    if value >= last { value - last } else { power.range - last.min(power.range) + value };
-                power.sum
-            };
             self.places.put(sample, power.quantity, power.index, value);
+        }
+    }
+
+    /// Where the first of the energy counters starts again, uJ; `None` where none does.
+    pub fn shortest_range(&self) -> Option<u64> {
+        self.power.iter().map(|power| power.range).filter(|range| *range > 0).min()
+    }
+
+    /// Reads the energy counters that start again, so that no turn of theirs is missed between two samples that are far apart.
+    /// No CPU that sleeps is asked but the one in each package that the kernel reads the counter on.
+    pub fn follow_energy(&mut self) {
+        for power in self.power.iter_mut().filter(|power| power.range > 0) {
+            power.read(self.host, &mut self.buffer);
         }
     }
 
@@ -400,6 +410,20 @@ fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> 
         },
         Quantity::Governor => governors.iter().position(|name| name == text).map(|index| index as u64),
         _ => text.parse().ok(),
+    }
+}
+
+impl PowerFiles {
+    /// The value; of a counter the sum since the first reading.
+    fn read(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
+        let value = self.meter.read(host, buffer)?;
+        if self.range == 0 {
+            return Some(value);
+        }
+        // Summed up here, so that the counter's width is this file's business alone.
+        let last = self.last.replace(value).unwrap_or(value);
+        self.sum += if value >= last { value - last } else { self.range - last.min(self.range) + value };
+        Some(self.sum)
     }
 }
 

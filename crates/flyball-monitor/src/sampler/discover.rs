@@ -12,6 +12,7 @@ use super::{
     CpuFiles, PolicyFiles, PowerFiles, REQUESTS,
     counters::{self, Counters, Source},
     file::KeptAttribute,
+    meter::{self, Meter},
 };
 use crate::{
     ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit,
@@ -308,7 +309,10 @@ fn policies(layout: &Layout, topology: &Topology) -> Vec<PolicyFiles> {
         .iter()
         .map(|policy| PolicyFiles {
             cpus: policy.cpus.iter().filter_map(|cpu| layout.index_of(cpu)).collect(),
-            folder: format!("{POLICIES}/policy{}", policy.number),
+            files: REQUESTS
+                .iter()
+                .map(|(name, _)| KeptAttribute::new(format!("{POLICIES}/policy{}/{name}", policy.number)))
+                .collect(),
         })
         .collect()
 }
@@ -331,7 +335,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                 found.push(PowerFiles {
                     quantity,
                     index,
-                    file: KeptAttribute::new(path),
+                    meter: Meter::File(KeptAttribute::new(path)),
                     range,
                     last: None,
                     sum: 0,
@@ -348,8 +352,9 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                     "short_term" => Quantity::ShortPowerLimit,
                     _ => continue,
                 };
-                let file = KeptAttribute::new(format!("{folder}/constraint_{number}_power_limit_uw"));
-                found.push(PowerFiles { quantity, index, file, range: 0, last: None, sum: 0, is_slow: true });
+                let path = format!("{folder}/constraint_{number}_power_limit_uw");
+                let meter = Meter::File(KeptAttribute::new(path));
+                found.push(PowerFiles { quantity, index, meter, range: 0, last: None, sum: 0, is_slow: true });
             }
         }
     };
@@ -382,6 +387,11 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
             &HostError::new(Op::Read, format!("{POWERCAP}/intel-rapl:0"), Errno::NOENT),
         ));
     }
+    let has_energy = found.iter().any(|file| file.quantity == Quantity::PackageEnergy && file.range > 0);
+    if !has_energy && let Some(counters) = meter::counters(host, layout) {
+        found.extend(counters);
+        missing = None;
+    }
     found.extend(temperatures(host, layout));
     (found, missing)
 }
@@ -400,7 +410,7 @@ fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
         .map(|(name, index)| PowerFiles {
             quantity: Quantity::PackageTemperature,
             index,
-            file: KeptAttribute::new(format!("{HWMON}/{name}/temp1_input")),
+            meter: Meter::File(KeptAttribute::new(format!("{HWMON}/{name}/temp1_input"))),
             range: 0,
             last: None,
             sum: 0,

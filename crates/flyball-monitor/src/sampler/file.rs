@@ -2,7 +2,9 @@
 
 use flyball_host::{Host, KeptFile};
 
-pub(super) struct KeptAttribute {
+/// A file of the machine that is read again and again.
+#[allow(missing_debug_implementations, reason = "an open file has nothing to show")]
+pub struct KeptAttribute {
     path: String,
     state: State,
 }
@@ -18,17 +20,18 @@ enum State {
 }
 
 impl KeptAttribute {
-    pub(super) fn new(path: String) -> KeptAttribute {
+    /// Nothing is opened before the first reading.
+    pub fn new(path: String) -> KeptAttribute {
         KeptAttribute { path, state: State::New }
     }
 
     /// Looks again at the next reading: its CPU was offline, and what is open may be the file of before.
-    pub(super) fn reopen(&mut self) {
+    pub fn reopen(&mut self) {
         self.state = State::New;
     }
 
     /// Reads all of it; `false` where it cannot be read.
-    pub(super) fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
+    pub fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
         buffer.clear();
         if matches!(self.state, State::New) {
             self.state = match host.keep_open(&self.path) {
@@ -63,7 +66,7 @@ impl KeptAttribute {
     }
 
     /// Reads the number that it holds.
-    pub(super) fn number(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
+    pub fn number(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
         if !self.read_into(host, buffer) {
             return None;
         }
