@@ -1,6 +1,7 @@
 //! Every parser of flyball as a function of bytes. A target must not panic, hang or take much memory, whatever the bytes
 //! say; what it returns only tells a driver without coverage whether an input led somewhere new.
 
+mod exporter;
 mod files;
 mod guests;
 mod holds;
@@ -44,6 +45,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lists", run: guests::lists },
     Target { name: "image", run: guests::image },
     Target { name: "results", run: guests::results },
+    Target { name: "http", run: exporter::http },
+    Target { name: "web-config", run: exporter::web_config },
+    Target { name: "readings", run: exporter::readings },
     Target { name: "isst", run: isst::answers },
     Target { name: "hold-config", run: holds::config },
     Target { name: "hold-lines", run: holds::lines },

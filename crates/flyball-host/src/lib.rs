@@ -30,6 +30,7 @@ mod msrfile;
 mod perf_event;
 mod plain;
 pub mod process;
+pub mod readings;
 mod recorded;
 pub mod recorder;
 pub mod spool;
@@ -181,6 +182,14 @@ pub trait Host: Send + Sync {
     fn keep_open(&self, path: &str) -> Result<Option<Box<dyn KeptFile>>, HostError> {
         let _ = path;
         Ok(None)
+    }
+
+    /// What the hold service of this machine shares with users who may not read it themselves.
+    ///
+    /// # Errors
+    /// The errno of connect(2); `EACCES` for a user who is not answered, `ENOSYS` for a machine that has no service.
+    fn shared_readings(&self) -> Result<readings::Readings, HostError> {
+        Err(HostError::new(Op::Read, "shared readings", Errno::NOSYS))
     }
 
     /// The machine's tracefs.

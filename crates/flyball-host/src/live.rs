@@ -362,6 +362,12 @@ impl Host for Live {
         Ok(file.map(|file| Box::new(file) as Box<dyn crate::KeptFile>))
     }
 
+    fn shared_readings(&self) -> Result<crate::readings::Readings, HostError> {
+        let socket = crate::readings::SOCKET;
+        crate::readings::Readings::ask(socket.as_ref())
+            .map_err(|error| HostError::new(Op::Read, socket, Errno::from(&error)))
+    }
+
     fn tracefs(&self) -> Result<crate::tracefs::Tracefs, HostError> {
         Ok(crate::tracefs::Tracefs::new(crate::tracefs::LiveFiles::open()?))
     }

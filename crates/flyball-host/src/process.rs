@@ -1,11 +1,11 @@
 //! System calls about files and processes that std does not offer and that are not about a machine's settings.
 
-#![allow(unsafe_code, reason = "getrusage(2), send(2), malloc_trim(3)")]
+#![allow(unsafe_code, reason = "getrusage(2), send(2), malloc_trim(3), descriptors of the service manager")]
 
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
 use rustix::fs::FlockOperation;
@@ -37,6 +37,34 @@ pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Makes reads of a pipe return at once.
+///
+/// # Errors
+/// What ioctl(2) answered.
+pub fn set_nonblocking(pipe: &impl AsFd) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(pipe, true)?)
+}
+
+/// Takes the sockets that the service manager opened for this process (sd_listen_fds(3)). A second call takes none.
+pub fn sockets_of_service() -> Vec<OwnedFd> {
+    static IS_TAKEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    // The variables of another process that are inherited by mistake have its number.
+    if number("LISTEN_PID") != Some(std::process::id())
+        || IS_TAKEN.swap(true, std::sync::atomic::Ordering::AcqRel)
+    {
+        return Vec::new();
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0).min(64) as i32;
+    // SD_LISTEN_FDS_START is 3.
+    let given = (3..3 + count).filter(|&descriptor| {
+        // SAFETY: F_GETFD only asks whether the number is an open descriptor.
+        unsafe { libc::fcntl(descriptor, libc::F_GETFD) >= 0 }
+    });
+    // SAFETY: it is open, the service manager gave it to this process, and no other call takes it: the flag above.
+    given.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }).collect()
 }
 
 /// The environment variable that marks a workload, and everything that it starts, with the process that measures it.

@@ -14,6 +14,7 @@ pub mod missing;
 pub mod sample;
 pub mod sampler;
 mod sentence;
+pub mod shared;
 pub mod why;
 
 pub use facts::{Cap, Facts};
@@ -22,5 +23,5 @@ pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use sample::{ABSENT, Cost, Sample};
-pub use sampler::{KeptAttribute, Options, Sampler, Touch};
+pub use sampler::{KeptAttribute, Options, Sampler, Touch, answers_at_once};
 pub use why::{Explanation, Step, explain};

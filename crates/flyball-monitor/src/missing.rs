@@ -54,6 +54,11 @@ impl Missing {
         Missing { what, why }
     }
 
+    /// Whether another user may see it.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.why, Why::Forbidden(..))
+    }
+
     /// The same where no setting of this kernel's would show it: in a virtual machine, or a recording.
     pub(crate) fn on(self, other: impl Fn(String) -> Why) -> Missing {
         match self.why {
@@ -69,6 +74,10 @@ impl Missing {
                 Some("run as root, or setcap cap_perfmon=ep flyball, or sysctl kernel.perf_event_paranoid=0")
             }
             (Why::Forbidden(..), What::Power) => Some("run as root, or setcap cap_perfmon=ep flyball"),
+            // Registers have no finer right than root's; the hold service shares some of them (flyball_host::readings).
+            (Why::Forbidden(..), What::Reasons) => {
+                Some("run as root, or while flyball-hold runs: usermod -aG flyball USER")
+            }
             (Why::Forbidden(..), _) => Some("run as root"),
             (Why::NotThere(path), _) if path.contains("MSR") || path.contains("/dev/cpu") => {
                 Some("load the msr module: modprobe msr")

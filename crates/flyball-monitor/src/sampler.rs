@@ -19,8 +19,8 @@ use self::{
     discover::{Discovered, Places},
     meter::Meter,
 };
-pub use self::file::KeptAttribute;
-use crate::{ABSENT, Cost, Layout, Quantity, Sample};
+pub use self::{discover::answers_at_once, file::KeptAttribute};
+use crate::{ABSENT, Cost, Layout, Quantity, Sample, shared};
 
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -94,6 +94,8 @@ pub struct Sampler<'h> {
     layout: Layout,
     places: Places,
     source: Source,
+    /// What the hold service reads for this user.
+    shared: Vec<Quantity>,
     /// Registers with reasons: quantity, number.
     reasons: Vec<(Quantity, u32)>,
     stat: KeptAttribute,
@@ -121,13 +123,15 @@ impl<'h> Sampler<'h> {
     /// # Errors
     /// Its CPUs cannot be listed.
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
-        let Discovered { layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
+        let Discovered { mut layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
+        let shared = shared::extend(host, &mut layout);
         let places = Places::of(&layout);
         Ok(Sampler {
             host,
             options,
             places,
             source,
+            shared,
             reasons,
             stat: KeptAttribute::new("/proc/stat".to_owned()),
             cpus,
@@ -162,6 +166,9 @@ impl<'h> Sampler<'h> {
         self.read_counters(&mut sample);
         self.read_requests(&mut sample);
         self.read_power(&mut sample);
+        if !self.shared.is_empty() {
+            shared::fill(self.host, &self.layout, &self.shared, &mut sample);
+        }
         self.ask_for_reasons(&mut sample);
         sample.cost.cpu = (process::thread_time() - started).as_nanos() as u64;
         self.last = Some(sample.clone());

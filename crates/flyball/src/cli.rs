@@ -136,6 +136,9 @@ pub enum Command {
     /// Show what each CPU is asked for and delivers, and why not more; record and replay it.
     Top(commands::top::Args),
 
+    /// Serve metrics of the processors to Prometheus, or write them to a file.
+    Exporter(commands::exporter::Args),
+
     /// Simulated machines: list them, run any program on one, compare them with published measurements.
     Sim(commands::sim::Args),
 

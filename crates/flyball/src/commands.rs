@@ -6,6 +6,7 @@ pub mod complete;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod exporter;
 pub mod get;
 pub mod guardian;
 #[cfg(feature = "guest")]

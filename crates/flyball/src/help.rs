@@ -8,7 +8,7 @@ use crate::paint::wrapped;
 
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Look", &["show", "top", "get", "explain", "why", "doctor"]),
+    ("Look", &["show", "top", "get", "explain", "why", "doctor", "exporter"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save"]),
     ("Measure", &["compare", "tune", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),

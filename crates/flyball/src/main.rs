@@ -47,7 +47,7 @@ use flyball_host::{Host, Live, bounds::NotingAllocator};
 use crate::{
     cli::{Cli, ColorWhen, Command},
     commands::{
-        apply, compare, complete, completions, doctor, explain, get, guardian, guest, hold,
+        apply, compare, complete, completions, doctor, explain, exporter, get, guardian, guest, hold,
         intel_speed_select, man, parse, plan, profiles as profiles_command, quiet as quiet_command, record,
         report, restore, run, save, set, show, sim, sst, task, top, trace, tracer_dropin, tune, verify, why,
     },
@@ -196,6 +196,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Parse(args) => parse::run(Cli::command(), args),
         Command::Explain(args) => explain::run(&context.output, args),
         Command::Top(args) => top::run(context, args),
+        Command::Exporter(args) => exporter::run(context, args),
         Command::Trace(args) => trace::run(context, args),
         Command::Doctor(args) => doctor::run(context, args),
         Command::Quiet(args) => quiet_command::run(context, args),

@@ -111,6 +111,8 @@ impl EnergySource {
 enum Access {
     File(String),
     Counter(Box<dyn EventCounter>),
+    /// Of the hold service: the quantity's name, and the package.
+    Shared(&'static str, u32),
 }
 
 /// The energy meters in use.
@@ -124,7 +126,7 @@ impl EnergyMeters {
         let mut reasons = Vec::new();
         // powercap first: it names its zones and their range. The PMU counts the same registers, for machines whose powercap
         // files only root may read. Meters are never mixed: the same package would count twice.
-        for find in [powercap, event, hwmon] {
+        for find in [powercap, event, hwmon, shared] {
             match find(host) {
                 Ok(mut meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
                     // The whole machine's power is another quantity than the packages' energy: of ACPI's power meter, in addition.
@@ -151,8 +153,17 @@ impl EnergyMeters {
     }
 
     pub(super) fn read(&self, host: &dyn Host, at: f64, into: &mut [Series]) {
+        let is_shared = self.meters.iter().any(|(_, access)| matches!(access, Access::Shared(..)));
+        // One answer for all meters: each is a sample of the service's.
+        let readings = is_shared.then(|| host.shared_readings().ok()).flatten();
         for ((_, access), series) in self.meters.iter().zip(into) {
             let value = match access {
+                Access::Shared(name, number) => readings.as_ref().and_then(|readings| {
+                    let mut values = readings.values.iter();
+                    values
+                        .find(|reading| reading.name == *name && reading.number == *number)
+                        .map(|reading| reading.value)
+                }),
                 Access::File(path) => read_number(host, path),
                 Access::Counter(counter) => counter.read().ok(),
             };
@@ -342,6 +353,33 @@ fn hwmon(host: &dyn Host) -> Found {
     }
     let found = if counters.is_empty() { powers } else { counters };
     if found.is_empty() { Err("no hwmon power meter".to_owned()) } else { Ok(found) }
+}
+
+/// The hold service's readings, for a user who may not read meters: sums of its own, at most one a second.
+fn shared(host: &dyn Host) -> Found {
+    let readings = host.shared_readings().map_err(|error| {
+        let why = if error.errno == flyball_host::Errno::ACCES { "" } else { " (does flyball-hold run?)" };
+        format!("{error}{why}: usermod -aG {} USER", flyball_host::readings::GROUP)
+    })?;
+    let mut meters = Vec::new();
+    for (name, domain) in [
+        ("package_energy", Domain::Package),
+        ("dram_energy", Domain::Dram),
+        ("platform_energy", Domain::Platform),
+    ] {
+        for reading in readings.values.iter().filter(|reading| reading.name == name) {
+            let source = EnergySource {
+                domain,
+                name: format!("hold service, {name}"),
+                place: flyball_host::readings::SOCKET.to_owned(),
+                unit: 1e-6,
+                wraps_after: None,
+                is_power: false,
+            };
+            meters.push((source, Access::Shared(name, reading.number)));
+        }
+    }
+    if meters.is_empty() { Err("the hold service has no energy meter".to_owned()) } else { Ok(meters) }
 }
 
 #[cfg(test)]

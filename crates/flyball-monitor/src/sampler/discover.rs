@@ -282,7 +282,7 @@ fn reasons(host: &dyn Host, vendor: Vendor, here: u32) -> Result<Vec<(Quantity, 
 
 /// Whether scaling_cur_freq answers without waiting: kernels 4.13 to 5.18 take two readings 10 ms apart of each CPU
 /// (arch/x86/kernel/cpu/aperfmperf.c of those), and wake it.
-fn answers_at_once(uname: &str) -> bool {
+pub fn answers_at_once(uname: &str) -> bool {
     let release = uname.split(' ').nth(2).unwrap_or_default();
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
@@ -354,7 +354,15 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                 };
                 let path = format!("{folder}/constraint_{number}_power_limit_uw");
                 let meter = Meter::File(KeptAttribute::new(path));
-                found.push(PowerFiles { quantity, index, meter, range: 0, last: None, sum: 0, is_slow: true });
+                found.push(PowerFiles {
+                    quantity,
+                    index,
+                    meter,
+                    range: 0,
+                    last: None,
+                    sum: 0,
+                    is_slow: true,
+                });
             }
         }
     };

@@ -34,9 +34,11 @@ pub(super) fn counters(host: &dyn Host, layout: &Layout) -> Option<Vec<PowerFile
         ("energy-psys", Quantity::PlatformEnergy),
     ] {
         let Ok(description) = host.read(&format!("{PMU}/events/{event}")) else { continue };
-        let config = description.trim().strip_prefix("event=0x").and_then(|text| u64::from_str_radix(text, 16).ok());
+        let config =
+            description.trim().strip_prefix("event=0x").and_then(|text| u64::from_str_radix(text, 16).ok());
         let Some(config) = config else { continue };
-        let scale = host.read(&format!("{PMU}/events/{event}.scale")).ok().and_then(|text| text.parse::<f64>().ok());
+        let scale =
+            host.read(&format!("{PMU}/events/{event}.scale")).ok().and_then(|text| text.parse::<f64>().ok());
         // 2^-32 J is what the driver gives out for every event (rapl.c, RAPL_EVENT_ATTR_STR).
         let unit = scale.unwrap_or(2.0_f64.powi(-32)) * 1e6;
         for cpu in cpus.iter() {

@@ -6,6 +6,7 @@ mod bus;
 #[cfg(not(feature = "bus"))]
 #[path = "hold/bus_unavailable.rs"]
 mod bus;
+mod readings;
 mod rehearse;
 mod run;
 mod show;

@@ -147,6 +147,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("trace.txt", "a trace of the reader"),
     ("selftest.", "a sheet of the reader"),
     ("flyball-compare-", "a run directory of the reader"),
+    ("flyball exporter", "serves until it is ended"),
     ("modprobe", "loads a module"),
     ("server7", "a recording of the reader"),
     ("man -l", "needs the program man"),

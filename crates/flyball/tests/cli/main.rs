@@ -10,6 +10,7 @@ mod confined;
 mod doctor;
 mod documents;
 mod examples;
+mod exporter;
 mod faults;
 #[cfg(feature = "guest")]
 mod guest;

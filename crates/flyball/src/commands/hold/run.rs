@@ -69,6 +69,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         wake_on(signal, &mut watch)?;
     }
     let mut bus = Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch)?;
+    let mut shares = false;
     loop {
         let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
         if let Some(other) =
@@ -76,6 +77,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         {
             let message = format!("the service runs already (pid {})", other.process.pid);
             return Err(Failure::new(Exit::Locked, message));
+        }
+        if !std::mem::replace(&mut shares, true)
+            && let Err(error) = super::readings::start(context.open()?, state.path())
+        {
+            eprintln!("note: energy and speed are not shared with users who may not read them: {error}");
         }
         // Before the first write, so that no change is missed.
         let blind = subscribe(&mut watch, &root, state.path());

@@ -1,0 +1,334 @@
+//! One machine as metrics. What cannot change is read once; files stay open; a scrape reads the rest in one pass.
+
+pub mod doctor;
+mod holds;
+mod node;
+mod select;
+mod settings;
+mod speed;
+mod totals;
+
+use std::{rc::Rc, time::Duration};
+
+use flyball_control::{ReadError, write::state::StateDir};
+use flyball_host::{Host, Kind, Live, process, watch};
+use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Sample, Sampler, missing};
+
+use self::{
+    doctor::Findings, holds::Holds, node::Node, select::Select, settings::Settings, speed::Groups,
+    totals::Totals,
+};
+use crate::{Exposition, Format, catalogue as names};
+
+/// What is exported.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub per_cpu: bool,
+    /// node_exporter's names too.
+    pub node: bool,
+    /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
+    pub most_values: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { per_cpu: false, node: false, most_values: 16 }
+    }
+}
+
+/// Scrapes that follow each other faster have the same numbers: nothing is gained by waking CPUs more often, and energy that is
+/// read more often than that says what code runs (CVE-2020-8694, Documentation/admin-guide/hw-vuln has the like).
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Clients whose last scrape is remembered. A pair of Prometheus servers is usual.
+const MOST_CLIENTS: usize = 8;
+
+/// The two samples that a client's last answer was about.
+struct Client {
+    name: String,
+    from: Rc<Sample>,
+    to: Rc<Sample>,
+}
+
+/// A machine and what is remembered of it.
+pub struct Collector<'h> {
+    host: &'h dyn Host,
+    options: Options,
+    state: Option<StateDir>,
+    sampler: Sampler<'h>,
+    groups: Groups,
+    settings: Settings,
+    select: Select,
+    node: Option<Node>,
+    totals: Totals,
+    holds: Option<Holds>,
+    mode: KeptAttribute,
+    findings: Option<Findings>,
+    last: Rc<Sample>,
+    /// The one before, from which a client that was not here yet gets its interval.
+    before: Rc<Sample>,
+    clients: Vec<Client>,
+    used: Duration,
+    room: usize,
+}
+
+impl std::fmt::Debug for Collector<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl<'h> Collector<'h> {
+    /// Learns what there is, and takes the first sample. `state` is where the holds are kept.
+    ///
+    /// # Errors
+    /// The machine's CPUs cannot be listed.
+    pub fn open(
+        host: &'h dyn Host,
+        options: Options,
+        state: Option<StateDir>,
+    ) -> Result<Collector<'h>, ReadError> {
+        let mut sampler = open_sampler(host)?;
+        // Before the first scrape: otherwise that one would have no interval, and Prometheus waits a whole period for the next.
+        let last = Rc::new(sample(host, &mut sampler));
+        let layout = sampler.layout();
+        let collector = Collector {
+            host,
+            options,
+            groups: Groups::of(layout),
+            settings: Settings::open(host, layout),
+            select: Select::open(host),
+            node: options.node.then(|| Node::open(host, layout)),
+            totals: Totals::of(layout),
+            holds: state.clone().map(Holds::new),
+            mode: KeptAttribute::new(mode_file(layout)),
+            state,
+            findings: None,
+            before: Rc::clone(&last),
+            last,
+            sampler,
+            clients: Vec::new(),
+            used: Duration::ZERO,
+            room: 0,
+        };
+        // /proc/cpuinfo of 512 CPUs alone is a megabyte, which would stay.
+        process::release_freed_memory();
+        Ok(collector)
+    }
+
+    /// The doctor's answers of another run.
+    pub fn set_findings(&mut self, findings: Findings) {
+        self.findings = Some(findings);
+    }
+
+    /// How long energy counters may go unread: until the fastest of them could have gone round.
+    pub fn meters_within(&self) -> Option<Duration> {
+        // More than a package takes: 500 W, or twice what its limit allows.
+        let layout = self.sampler.layout();
+        let limits =
+            (0..layout.packages.len()).filter_map(|index| self.last.get(layout, Quantity::PowerLimit, index));
+        let watts = limits.map(|limit| 2e-6 * limit as f64).fold(500.0, f64::max);
+        self.sampler.shortest_range().map(|range| Duration::from_secs_f64(0.8e-6 * range as f64 / watts))
+    }
+
+    /// Reads the energy counters only.
+    pub fn follow_meters(&mut self) {
+        self.sampler.follow_energy();
+    }
+
+    /// Answers a scrape of a client, who gets what happened since its own last one.
+    pub fn scrape(&mut self, client: &str, format: Format) -> String {
+        let started = process::thread_time();
+        // First of all: indices of CPUs mean the layout that the samples were taken with.
+        self.renew();
+        let (from, to) = self.interval_of(client);
+        let interval = Interval::between(self.sampler.layout(), &from, &to);
+        self.settings.look(self.host, to.at);
+        let mut out = Exposition::new(format, self.room);
+        self.write(&mut out, &interval, &to);
+        self.used += process::thread_time().saturating_sub(started);
+        self.write_own(&mut out);
+        let text = out.finish();
+        // The next text is about as long; growing a string to 500 kB copies it a dozen times.
+        self.room = text.len();
+        text
+    }
+
+    /// Looks at the whole machine again if a CPU has come that was never online: its package is not known.
+    fn renew(&mut self) {
+        let layout = self.sampler.layout();
+        let is_new = |(index, cpu): (usize, &flyball_monitor::Cpu)| {
+            cpu.package.is_none() && self.last.get(layout, Quantity::Online, index) == Some(1)
+        };
+        if layout.cpus.iter().enumerate().any(is_new)
+            && let Ok(renewed) = Collector::open(self.host, self.options, self.state.clone())
+        {
+            // Counters begin again, as after a restart of the exporter, which Prometheus knows how to read.
+            *self = Collector { findings: self.findings.take(), used: self.used, ..renewed };
+        }
+    }
+
+    /// A new sample, unless the last one is young, and the one that the client saw before.
+    fn interval_of(&mut self, client: &str) -> (Rc<Sample>, Rc<Sample>) {
+        let least = LEAST_INTERVAL.as_nanos() as u64;
+        // On the machine's clock, which is monotonic, so that a wall clock that is set back does not stop the sampling.
+        if (self.host.now().as_nanos() as u64).saturating_sub(self.last.at) >= least {
+            let next = Rc::new(sample(self.host, &mut self.sampler));
+            self.totals.add(self.sampler.layout(), &self.last, &next);
+            self.before = std::mem::replace(&mut self.last, next);
+        }
+        if let Some(known) = self.clients.iter_mut().find(|known| known.name == client) {
+            // Another client may have had the last sample taken moments ago; it serves this one too.
+            if self.last.at.saturating_sub(known.to.at) >= least {
+                known.from = std::mem::replace(&mut known.to, Rc::clone(&self.last));
+            }
+            return (Rc::clone(&known.from), Rc::clone(&known.to));
+        }
+        // The one that has been away for longest: behind an address that changes with each scrape (a container that is started
+        // again) no client comes back.
+        if self.clients.len() >= MOST_CLIENTS
+            && let Some(oldest) = (0..self.clients.len()).min_by_key(|&index| self.clients[index].to.at)
+        {
+            self.clients.swap_remove(oldest);
+        }
+        let (from, to) = (Rc::clone(&self.before), Rc::clone(&self.last));
+        self.clients.push(Client { name: client.to_owned(), from: Rc::clone(&from), to: Rc::clone(&to) });
+        (from, to)
+    }
+
+    fn write(&mut self, out: &mut Exposition, interval: &Interval, to: &Sample) {
+        out.add(names::BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        self.write_machine(out);
+        let layout = self.sampler.layout();
+        self.settings.write(out, layout, to, &self.groups, self.options.most_values);
+        self.groups.write(out, interval);
+        if self.options.per_cpu {
+            speed::write_each(out, layout, interval);
+        }
+        write_power(out, layout, to, interval);
+        self.totals.write(out, layout, &self.groups);
+        self.select.write(out, self.host, to.at);
+        if let Some(holds) = &mut self.holds {
+            holds.write(out, self.host);
+        }
+        if let Some(findings) = &self.findings {
+            findings.write(out);
+        }
+        for missing in &layout.missing {
+            // A container or virtual machine that has no such thing is not missing anything that a right would give.
+            if let missing::Why::Forbidden(_, errno) = &missing.why {
+                out.add(names::UNREADABLE, &[("what", what(missing.what)), ("why", errno)], 1.0);
+            }
+        }
+        if let Some(errno) = self.holds.as_ref().and_then(Holds::refused) {
+            out.add(names::UNREADABLE, &[("what", "holds"), ("why", errno)], 1.0);
+        }
+    }
+
+    /// After the rest, whose cost it states.
+    fn write_own(&mut self, out: &mut Exposition) {
+        out.add(names::SCRAPE_CPU, &[], self.used.as_secs_f64());
+        out.add(names::PROCESS_CPU, &[], process::usage(false).time.as_secs_f64());
+        // The second number is resident pages (proc_pid_statm(5)).
+        let pages = Live::new().read("/proc/self/statm").ok();
+        let resident = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+        if let Some(resident) = resident {
+            out.add(names::PROCESS_MEMORY, &[], (resident * rustix::param::page_size() as u64) as f64);
+        }
+        if let Some(node) = &mut self.node {
+            node.write(out, self.host, self.sampler.layout(), &self.last, self.options.per_cpu);
+        }
+    }
+
+    fn write_machine(&mut self, out: &mut Exposition) {
+        let machine = &self.sampler.layout().machine;
+        let mut mode = Vec::new();
+        if !self.mode.read_into(self.host, &mut mode) {
+            mode.clear();
+            // The driver may come later, or another one.
+            self.mode.reopen();
+        }
+        let labels = [
+            ("vendor", machine.vendor.to_string()),
+            ("model", machine.model_name.clone().unwrap_or_default()),
+            ("driver", machine.driver.clone().unwrap_or_default()),
+            ("driver_mode", String::from_utf8_lossy(&mode).trim_end().to_owned()),
+            ("kernel", machine.kernel.clone()),
+            ("simulated", flyball_host::simulated(self.host).to_string()),
+        ];
+        // A series of its own per kernel and driver: rules join it by `instance` and do not need these labels elsewhere.
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        out.add(names::MACHINE_INFO, &labels, 1.0);
+    }
+}
+
+fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
+    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix old and new ones.
+    Sampler::open(
+        host,
+        flyball_monitor::Options { slow: Duration::ZERO, ..flyball_monitor::Options::default() },
+    )
+}
+
+/// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that is set does not break an interval,
+/// as counters go on meanwhile, and a suspend does.
+fn sample(host: &dyn Host, sampler: &mut Sampler<'_>) -> Sample {
+    let asleep = if host.kind() == Kind::Live { watch::asleep() } else { Duration::ZERO };
+    let sample = sampler.sample();
+    Sample { wall: sample.at + asleep.as_nanos() as u64, ..sample }
+}
+
+fn mode_file(layout: &Layout) -> String {
+    // Both files stay where they are when the mode changes, and with it the driver's name (intel_pstate or intel_cpufreq,
+    // amd-pstate or amd-pstate-epp).
+    let driver = layout.machine.driver.as_deref().unwrap_or_default();
+    let folder = if driver.starts_with("amd") { "amd_pstate" } else { "intel_pstate" };
+    format!("/sys/devices/system/cpu/{folder}/status")
+}
+
+fn what(what: missing::What) -> &'static str {
+    match what {
+        missing::What::Speed => "speed",
+        missing::What::Reasons => "reasons",
+        missing::What::Power => "power",
+        missing::What::IdleStates => "idle-states",
+        missing::What::Requests => "requests",
+    }
+}
+
+fn write_power(out: &mut Exposition, layout: &Layout, to: &Sample, interval: &Interval) {
+    let zones = [
+        ("package", Quantity::PackageEnergy, layout.packages.len()),
+        ("dram", Quantity::DramEnergy, layout.packages.len()),
+        ("platform", Quantity::PlatformEnergy, 1),
+    ];
+    let number = |index: usize| {
+        layout.packages.get(index).map_or_else(String::new, |package| package.number.to_string())
+    };
+    for (zone, quantity, count) in zones {
+        for index in 0..count {
+            // Absent where no meter answers: a 0 would be a rate of 0 W, and a reset when the meter comes back.
+            if let Some(energy) = to.get(layout, quantity, index) {
+                let package = if zone == "platform" { String::new() } else { number(index) };
+                out.add(names::ENERGY, &[("zone", zone), ("package", &package)], energy as f64 / 1e6);
+            }
+        }
+    }
+    for (constraint, quantity) in
+        [("long_term", Quantity::PowerLimit), ("short_term", Quantity::ShortPowerLimit)]
+    {
+        for index in 0..layout.packages.len() {
+            if let Some(limit) = to.get(layout, quantity, index) {
+                let labels = [("package", number(index)), ("constraint", constraint.to_owned())];
+                let labels: Vec<(&str, &str)> =
+                    labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                out.add(names::POWER_LIMIT, &labels, limit as f64 * 1e-6);
+            }
+        }
+    }
+    for (index, package) in interval.packages.iter().enumerate() {
+        if let Some(celsius) = package.celsius {
+            out.add(names::TEMPERATURE, &[("package", &number(index))], celsius);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Holds and drift, from the file that the hold service keeps. The service compares and corrects; nothing is compared here.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::MetadataExt as _,
+};
+
+use flyball_control::write::state::StateDir;
+use flyball_hold::{Action, Cause, Drift, Facts, Store};
+use flyball_host::{Host, watch::local_time};
+
+use crate::{Exposition, catalogue as names};
+
+/// Writers that are named; later ones are counted as `other`.
+const MOST_WRITERS: usize = 32;
+
+/// The file as it was read last.
+pub(super) struct Holds {
+    state: StateDir,
+    /// Its change time, size and number, to read it only if it is another one.
+    stamp: Option<(i64, i64, u64, u64)>,
+    store: Option<Store>,
+    refused: Option<String>,
+    /// Drifts that were counted and are still in the file.
+    seen: BTreeSet<String>,
+    drifts: BTreeMap<(String, String), u64>,
+    reapplied: BTreeMap<&'static str, u64>,
+    writers: BTreeSet<String>,
+}
+
+impl Holds {
+    pub(super) fn new(state: StateDir) -> Holds {
+        Holds {
+            state,
+            stamp: None,
+            store: None,
+            refused: None,
+            seen: BTreeSet::new(),
+            drifts: BTreeMap::new(),
+            reapplied: BTreeMap::new(),
+            writers: BTreeSet::new(),
+        }
+    }
+
+    /// Why the file cannot be read, if it should be.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    fn look(&mut self, host: &dyn Host) {
+        let path = self.state.path().join(Store::NAME);
+        // One stat(2) per scrape; the file changes with holds and drifts only.
+        let stamp = match std::fs::metadata(&path) {
+            // It is replaced as a whole, so a change is another inode as a rule.
+            Ok(found) => Some((found.ctime(), found.ctime_nsec(), found.size(), found.ino())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let errno = flyball_host::Errno::from(&error);
+                self.refused = Some(errno.to_string());
+                self.store = None;
+                return;
+            }
+        };
+        if stamp.is_some() && stamp == self.stamp {
+            return;
+        }
+        self.stamp = stamp;
+        (self.store, self.refused) = match stamp.map(|_| Store::load(&self.state, host)) {
+            None => (None, None),
+            Some(Ok(store)) => (Some(store), None),
+            Some(Err(flyball_hold::StoreError::Io { error, .. })) => {
+                (None, Some(flyball_host::Errno::from(&error).to_string()))
+            }
+            Some(Err(_)) => (None, Some("content".to_owned())),
+        };
+        let is_first = self.seen.is_empty() && self.drifts.is_empty();
+        let drifts = self.store.as_ref().map(|store| store.drifts.clone()).unwrap_or_default();
+        let keys: BTreeSet<String> = drifts.iter().map(key).collect();
+        for drift in &drifts {
+            // What was there at the start is counted too: the counter begins with the file, not with the exporter.
+            if is_first || !self.seen.contains(&key(drift)) {
+                self.count(drift);
+            }
+        }
+        self.seen = keys;
+    }
+
+    fn count(&mut self, drift: &Drift) {
+        // The name alone: a number of a process would make a series of each run of a program.
+        let mut by = match &drift.cause {
+            Cause::Written(writer) | Cause::After { by: writer, .. } => {
+                writer.name.clone().unwrap_or_else(|| "ended".to_owned())
+            }
+            _ => "unseen".to_owned(),
+        };
+        if !self.writers.contains(&by) {
+            if self.writers.len() >= MOST_WRITERS {
+                "other".clone_into(&mut by);
+            }
+            self.writers.insert(by.clone());
+        }
+        *self.drifts.entry((drift.knob.to_string(), by)).or_default() += 1;
+        if drift.action == Action::Corrected {
+            let why = match &drift.cause {
+                Cause::Written(_) => "drift",
+                Cause::After { .. } => "after-another-setting",
+                Cause::Resume => "resume",
+                Cause::Device(_) => "hotplug",
+                Cause::NotSeen { .. } => "unseen",
+            };
+            *self.reapplied.entry(why).or_default() += drift.cpus.iter().count() as u64;
+        }
+    }
+
+    pub(super) fn write(&mut self, out: &mut Exposition, host: &dyn Host) {
+        self.look(host);
+        let Some(store) = &self.store else { return };
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        // 0 for what is held and in order, so that an alert can distinguish it from what is not held.
+        for setting in store.holds.iter().flat_map(|hold| &hold.settings) {
+            places.entry(setting.knob().to_string()).or_default();
+        }
+        for left in &store.left {
+            *places.entry(left.knob.to_string()).or_default() += left.cpus.iter().count();
+        }
+        for (knob, count) in places {
+            out.add(names::DRIFT_PLACES, &[("knob", &knob)], count as f64);
+        }
+        for ((knob, by), count) in &self.drifts {
+            out.add(names::DRIFT, &[("knob", knob), ("by", by)], *count as f64);
+        }
+        for (why, count) in &self.reapplied {
+            out.add(names::REAPPLIED, &[("why", why)], *count as f64);
+        }
+        let conditions = store.holds.iter().filter_map(|hold| hold.condition.as_ref());
+        let facts = Facts::look(host, local_time(), conditions);
+        for hold in &store.holds {
+            let is_met = hold.condition.as_ref().is_none_or(|condition| condition.is_met(&facts));
+            let labels = [("hold", hold.name.as_str()), ("owner", &hold.owner)];
+            out.add(names::HOLD_ACTIVE, &labels, f64::from(u8::from(is_met)));
+        }
+        out.add(names::HOLD_SERVICE, &[], f64::from(u8::from(store.running().is_some())));
+    }
+}
+
+/// What makes a drift another one: its CPUs may still grow.
+fn key(drift: &Drift) -> String {
+    let Drift { at, hold, knob, instance, wanted, found, cause, .. } = drift;
+    format!("{at} {hold} {knob} {instance} {wanted} {found:?} {cause}")
+}

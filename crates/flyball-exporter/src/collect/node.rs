@@ -1,0 +1,250 @@
+//! node_exporter's own names, for machines without it: its collectors cpu, cpufreq and rapl. Its values, but for energy, where a
+//! counter that starts again goes on here. thermal_zone is left out: reading x86_pkg_temp wakes a CPU (x86_pkg_temp_thermal.c).
+
+use flyball_host::{
+    CpuList, Host,
+    topology::{CPUS, POLICIES},
+};
+use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample};
+
+use crate::{
+    Exposition,
+    catalogue::{self as names, Family},
+};
+
+/// Files of a policy that node_exporter reads besides those that the sampler has.
+struct Policy {
+    /// Indices of its CPUs in the layout.
+    cpus: Vec<usize>,
+    max: KeptAttribute,
+    min: KeptAttribute,
+    current: Option<KeptAttribute>,
+    available: Vec<String>,
+    values: [Option<u64>; 3],
+}
+
+pub(super) struct Node {
+    stat: KeptAttribute,
+    policies: Vec<Policy>,
+    isolated: CpuList,
+    /// Of each CPU: throttle counts of core and package when the exporter started. A CPU that sleeps is not throttled.
+    throttles: Vec<[Option<u64>; 2]>,
+    /// Zone of a package, and of its memory.
+    zones: Vec<(Quantity, usize, String, String)>,
+    buffer: Vec<u8>,
+}
+
+/// The columns of /proc/stat with node_exporter's names; two more are guests' (fs/proc/stat.c).
+const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
+
+impl Node {
+    pub(super) fn open(host: &dyn Host, layout: &Layout) -> Node {
+        let mut policies: Vec<(u32, Vec<usize>)> = Vec::new();
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            let Some(policy) = cpu.policy else { continue };
+            match policies.iter_mut().find(|(number, _)| *number == policy) {
+                Some((_, cpus)) => cpus.push(index),
+                None => policies.push((policy, vec![index])),
+            }
+        }
+        let answers_at_once = flyball_monitor::answers_at_once(&host.uname());
+        let policies = policies.into_iter().map(|(number, cpus)| {
+            let folder = format!("{POLICIES}/policy{number}");
+            let file = |name: &str| KeptAttribute::new(format!("{folder}/{name}"));
+            let available = host.read(&format!("{folder}/scaling_available_governors")).unwrap_or_default();
+            Policy {
+                cpus,
+                max: file("cpuinfo_max_freq"),
+                min: file("cpuinfo_min_freq"),
+                // Older kernels wake the CPU to answer.
+                current: answers_at_once.then(|| file("scaling_cur_freq")),
+                available: available.split_whitespace().map(str::to_owned).collect(),
+                values: [None; 3],
+            }
+        });
+        let count = |cpu: u32, name: &str| {
+            host.read(&format!("{CPUS}/cpu{cpu}/thermal_throttle/{name}")).ok()?.parse().ok()
+        };
+        Node {
+            stat: KeptAttribute::new("/proc/stat".to_owned()),
+            policies: policies.collect(),
+            isolated: host
+                .read(&format!("{CPUS}/isolated"))
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default(),
+            throttles: layout
+                .cpus
+                .iter()
+                .map(|cpu| {
+                    [count(cpu.number, "core_throttle_count"), count(cpu.number, "package_throttle_count")]
+                })
+                .collect(),
+            zones: zones(host, layout),
+            buffer: Vec::with_capacity(4096 + 128 * layout.cpus.len()),
+        }
+    }
+
+    pub(super) fn write(
+        &mut self,
+        out: &mut Exposition,
+        host: &dyn Host,
+        layout: &Layout,
+        last: &Sample,
+        per_cpu: bool,
+    ) {
+        if per_cpu {
+            self.write_frequencies(out, host, layout, last);
+            self.write_times(out, host);
+            for cpu in self.isolated.iter() {
+                out.add_of(names::NODE_ISOLATED, "cpu", cpu, 1.0);
+            }
+            for (index, cpu) in layout.cpus.iter().enumerate() {
+                if let Some(online) = last.get(layout, Quantity::Online, index) {
+                    out.add_of(names::NODE_ONLINE, "cpu", cpu.number, online as f64);
+                }
+            }
+            self.write_core_throttles(out, layout, last);
+        }
+        for package in &layout.packages {
+            let indices = package.cpus.iter().filter_map(|cpu| layout.index_of(cpu));
+            let counts = indices.filter_map(|index| self.throttle(layout, last, index, 1));
+            if let Some(most) = counts.max() {
+                out.add_of(names::NODE_PACKAGE_THROTTLES, "package", package.number, most as f64);
+            }
+        }
+        for (family, quantity) in [
+            (names::NODE_RAPL_DRAM, Quantity::DramEnergy),
+            (names::NODE_RAPL_PACKAGE, Quantity::PackageEnergy),
+        ] {
+            for (_, index, number, path) in self.zones.iter().filter(|zone| zone.0 == quantity) {
+                if let Some(energy) = last.get(layout, quantity, *index) {
+                    out.add(family, &[("index", number), ("path", path)], energy as f64 / 1e6);
+                }
+            }
+        }
+    }
+
+    fn write_frequencies(&mut self, out: &mut Exposition, host: &dyn Host, layout: &Layout, last: &Sample) {
+        for policy in &mut self.policies {
+            let Policy { max, min, current, values, .. } = policy;
+            for (value, file) in values.iter_mut().zip([Some(max), Some(min), current.as_mut()]) {
+                let Some(file) = file else { continue };
+                *value = file.number(host, &mut self.buffer);
+                if value.is_none() {
+                    file.reopen();
+                }
+            }
+        }
+        // Family by family, as the formats require, though a policy's files were read together.
+        let of_policy = |out: &mut Exposition, family: &'static Family, value: usize| {
+            for policy in &self.policies {
+                let Some(khz) = policy.values[value] else { continue };
+                for &index in &policy.cpus {
+                    out.add_of(family, "cpu", layout.cpus[index].number, khz as f64 * 1e3);
+                }
+            }
+        };
+        of_policy(out, names::NODE_HERTZ_MAX, 0);
+        of_policy(out, names::NODE_HERTZ_MIN, 1);
+        of_policy(out, names::NODE_SCALING, 2);
+        for (family, quantity) in
+            [(names::NODE_SCALING_MAX, Quantity::RequestMax), (names::NODE_SCALING_MIN, Quantity::RequestMin)]
+        {
+            for (index, cpu) in layout.cpus.iter().enumerate() {
+                if let Some(khz) = last.get(layout, quantity, index) {
+                    out.add_of(family, "cpu", cpu.number, khz as f64 * 1e3);
+                }
+            }
+        }
+        let mut digits = itoa::Buffer::new();
+        for policy in &self.policies {
+            for &index in &policy.cpus {
+                let Some(now) = last.get(layout, Quantity::Governor, index) else { continue };
+                let now = layout.machine.governors.get(now as usize);
+                let cpu = digits.format(layout.cpus[index].number);
+                // A series for each governor that could be, as node_exporter has it: rules count on the zeros.
+                for governor in &policy.available {
+                    let is_now = f64::from(u8::from(now == Some(governor)));
+                    out.add(names::NODE_GOVERNOR, &[("cpu", cpu), ("governor", governor)], is_now);
+                }
+            }
+        }
+    }
+
+    fn write_times(&mut self, out: &mut Exposition, host: &dyn Host) {
+        if !self.stat.read_into(host, &mut self.buffer) {
+            return;
+        }
+        let lines = || {
+            let lines = self.buffer.split(|byte| *byte == b'\n').skip(1);
+            // The CPUs' lines come first and together (show_stat); what follows is long and not needed.
+            lines.map_while(|line| std::str::from_utf8(line.strip_prefix(b"cpu")?).ok())
+        };
+        for (family, modes, skipped) in
+            [(names::NODE_SECONDS, &MODES[..], 0), (names::NODE_GUEST, &["user", "nice"][..], MODES.len())]
+        {
+            for line in lines() {
+                let mut words = line.split(' ');
+                let Some(cpu) = words.next() else { continue };
+                for (mode, ticks) in modes.iter().zip(words.skip(skipped)) {
+                    // Hundredths of a second: USER_HZ is 100 on x86 whatever the kernel's own HZ is.
+                    if let Ok(ticks) = ticks.parse::<u64>() {
+                        out.add(family, &[("cpu", cpu), ("mode", mode)], ticks as f64 / 100.0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A throttle count: of the sample, if the CPU has run, otherwise as at the start. `which` is 0 for the core's.
+    fn throttle(&self, layout: &Layout, last: &Sample, index: usize, which: usize) -> Option<u64> {
+        let quantity = [Quantity::CoreThrottles, Quantity::PackageThrottles][which];
+        last.get(layout, quantity, index).or(self.throttles[index][which])
+    }
+
+    fn write_core_throttles(&self, out: &mut Exposition, layout: &Layout, last: &Sample) {
+        let mut cores: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            // Without the die, as node_exporter has it: cores of two dies with one number are one series.
+            if let (Some(package), Some(core), Some(count)) =
+                (cpu.package, cpu.core, self.throttle(layout, last, index, 0))
+            {
+                let most = cores.entry((package, core)).or_default();
+                *most = count.max(*most);
+            }
+        }
+        for ((package, core), count) in cores {
+            let labels = [("package", package.to_string()), ("core", core.to_string())];
+            let labels: Vec<(&str, &str)> =
+                labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            out.add(names::NODE_CORE_THROTTLES, &labels, count as f64);
+        }
+    }
+}
+
+/// The powercap zones of packages and memory: quantity, index of the package, index in the path, path.
+fn zones(host: &dyn Host, layout: &Layout) -> Vec<(Quantity, usize, String, String)> {
+    const CLASS: &str = "/sys/class/powercap";
+    let name_of = |zone: &str| host.read(&format!("{CLASS}/{zone}/name")).unwrap_or_default();
+    let package = |name: &str| {
+        let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
+        layout.packages.iter().position(|package| package.number == number)
+    };
+    let mut found = Vec::new();
+    for zone in host.list(CLASS).unwrap_or_default() {
+        let Some(rest) = zone.strip_prefix("intel-rapl:") else { continue };
+        let number = rest.split(':').next().unwrap_or_default().to_owned();
+        let name = name_of(&zone);
+        let of = match name.as_str() {
+            "dram" => {
+                package(&name_of(&format!("intel-rapl:{number}"))).map(|index| (Quantity::DramEnergy, index))
+            }
+            name => package(name).map(|index| (Quantity::PackageEnergy, index)),
+        };
+        if let Some((quantity, index)) = of {
+            found.push((quantity, index, number, format!("{CLASS}/{zone}")));
+        }
+    }
+    found
+}

@@ -1,0 +1,314 @@
+//! Settings as counts of CPUs by value, and the lowest and highest of those that are numbers. What the sampler reads at each scrape is
+//! taken from its sample; the rest, thousands of files on a large machine, is read in turn.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use flyball_host::{
+    Host,
+    topology::{CPUS, POLICIES},
+};
+use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample};
+
+use super::speed::Groups;
+use crate::{
+    Exposition,
+    catalogue::{self as names, Family},
+};
+
+/// Within this time every file was read again.
+const TURN: Duration = Duration::from_secs(60);
+
+/// How a file's number is to be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Switch,
+    /// 0 is on: `no_turbo`, `disable`.
+    Inverted,
+    Number,
+    KiloHertz,
+    Percent,
+}
+
+/// A file that is read in turn.
+struct Item {
+    /// An index into [`Settings::knobs`].
+    knob: usize,
+    form: Form,
+    /// An index into the layout's packages; `None` for the whole machine.
+    package: Option<usize>,
+    /// CPUs that it is about.
+    cpus: u64,
+    file: KeptAttribute,
+    value: Option<u64>,
+}
+
+/// The settings of a machine.
+pub(super) struct Settings {
+    knobs: Vec<String>,
+    items: Vec<Item>,
+    next: usize,
+    looked: Option<u64>,
+    buffer: Vec<u8>,
+}
+
+impl Settings {
+    pub(super) fn open(host: &dyn Host, layout: &Layout) -> Settings {
+        let mut settings =
+            Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
+        let first = layout.cpus.iter().find(|cpu| cpu.package.is_some()).map_or(0, |cpu| cpu.number);
+        let mut whole = |knob: &str, form: Form, path: &str| {
+            let path = format!("{CPUS}/{path}");
+            // Looked for once: these come and go with the driver's mode, after which an exporter is best started again.
+            if host.exists(&path) {
+                settings.add(knob, form, None, layout.cpus.len() as u64, path);
+            }
+        };
+        whole("turbo", Form::Inverted, "intel_pstate/no_turbo");
+        whole("max-perf-pct", Form::Percent, "intel_pstate/max_perf_pct");
+        whole("min-perf-pct", Form::Percent, "intel_pstate/min_perf_pct");
+        whole("boost", Form::Switch, "cpufreq/boost");
+        let has_epb = host.exists(&format!("{CPUS}/cpu{first}/power/energy_perf_bias"));
+        let mut policies = std::collections::BTreeSet::new();
+        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all policies have it or none.
+        let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
+        let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
+        for cpu in &layout.cpus {
+            let Some(package) = layout.package_of(cpu) else { continue };
+            if let Some(policy) = cpu.policy.filter(|policy| has_boost && policies.insert(*policy)) {
+                let count = layout.cpus.iter().filter(|other| other.policy == Some(policy)).count() as u64;
+                settings.add(
+                    "boost",
+                    Form::Switch,
+                    Some(package),
+                    count,
+                    format!("{POLICIES}/policy{policy}/boost"),
+                );
+            }
+            let folder = format!("{CPUS}/cpu{}", cpu.number);
+            if has_epb {
+                settings.add(
+                    "epb",
+                    Form::Number,
+                    Some(package),
+                    1,
+                    format!("{folder}/power/energy_perf_bias"),
+                );
+            }
+            for (number, state) in layout.machine.idle_states.iter().enumerate() {
+                let path = format!("{folder}/cpuidle/state{number}/disable");
+                settings.add(&format!("idle-state:{state}"), Form::Inverted, Some(package), 1, path);
+            }
+        }
+        settings.add_uncore(host, layout);
+        settings
+    }
+
+    fn add(&mut self, knob: &str, form: Form, package: Option<usize>, cpus: u64, path: String) {
+        let known = self.knobs.iter().position(|known| known == knob);
+        let knob = known.unwrap_or_else(|| {
+            self.knobs.push(knob.to_owned());
+            self.knobs.len() - 1
+        });
+        self.items.push(Item { knob, form, package, cpus, file: KeptAttribute::new(path), value: None });
+    }
+
+    /// Domains of the uncore: package_00_die_00, or uncore00 with a file that names the package
+    /// (drivers/platform/x86/intel/uncore-frequency).
+    fn add_uncore(&mut self, host: &dyn Host, layout: &Layout) {
+        let folder = format!("{CPUS}/intel_uncore_frequency");
+        for name in host.list(&folder).unwrap_or_default() {
+            let of_name = name.strip_prefix("package_").and_then(|rest| rest.split('_').next()?.parse().ok());
+            let package: Option<u32> =
+                of_name.or_else(|| host.read(&format!("{folder}/{name}/package_id")).ok()?.parse().ok());
+            let index = layout.packages.iter().position(|known| Some(known.number) == package);
+            // On newer parts package_* repeats what the domains have.
+            for (knob, file) in [("uncore-min-freq", "min_freq_khz"), ("uncore-max-freq", "max_freq_khz")] {
+                let path = format!("{folder}/{name}/{file}");
+                if host.exists(&path) {
+                    self.add(knob, Form::KiloHertz, index, 0, path);
+                }
+            }
+        }
+    }
+
+    /// Reads the files whose turn it is: all at first, then as many as the time since the last look asks for.
+    pub(super) fn look(&mut self, host: &dyn Host, at: u64) {
+        let all = self.items.len();
+        // In proportion to the time, so that frequent scrapes read little each and rare ones are not minutes behind.
+        let count = match self.looked.replace(at) {
+            None => all,
+            Some(before) => {
+                let share = at.saturating_sub(before) as f64 / TURN.as_nanos() as f64;
+                ((all as f64 * share).ceil() as usize).min(all)
+            }
+        };
+        for _ in 0..count {
+            let item = &mut self.items[self.next % all];
+            self.next = (self.next + 1) % all;
+            item.value = item.file.number(host, &mut self.buffer);
+            if item.value.is_none() {
+                // The CPU is offline; its file is another one when it comes back.
+                item.file.reopen();
+            }
+        }
+    }
+
+    pub(super) fn write(
+        &self,
+        out: &mut Exposition,
+        layout: &Layout,
+        to: &Sample,
+        groups: &Groups,
+        most_values: usize,
+    ) {
+        let mut counts: BTreeMap<(&str, usize), BTreeMap<String, u64>> = BTreeMap::new();
+        let mut ranges: BTreeMap<(&str, Option<usize>), (bool, f64, f64)> = BTreeMap::new();
+        for (index, package) in groups.package_of.iter().enumerate() {
+            let Some(package) = *package else { continue };
+            let get = |quantity| to.get(layout, quantity, index);
+            let online = if get(Quantity::Online) == Some(1) { "on" } else { "off" };
+            count(&mut counts, "online", package, online, 1);
+            let governor =
+                get(Quantity::Governor).and_then(|number| layout.machine.governors.get(number as usize));
+            if let Some(governor) = governor {
+                count(&mut counts, "governor", package, governor, 1);
+            }
+            // The sample has numbers for the kernel's words; back to words here, because people set words.
+            if let Some(epp) = get(Quantity::Epp) {
+                count(&mut counts, "epp", package, &preference(epp), 1);
+            }
+            for (knob, quantity) in [("min-freq", Quantity::RequestMin), ("max-freq", Quantity::RequestMax)] {
+                if let Some(khz) = get(quantity) {
+                    widen(&mut ranges, knob, Some(package), true, khz as f64 * 1e3);
+                }
+            }
+        }
+        for item in &self.items {
+            let Some(value) = item.value else { continue };
+            let knob = self.knobs[item.knob].as_str();
+            match item.form {
+                Form::KiloHertz => widen(&mut ranges, knob, item.package, true, value as f64 * 1e3),
+                Form::Percent => widen(&mut ranges, knob, item.package, false, value as f64 / 100.0),
+                form => {
+                    let text = spelled(form, value);
+                    match item.package {
+                        Some(package) => count(&mut counts, knob, package, &text, item.cpus),
+                        None => {
+                            for (package, cpus) in
+                                layout.packages.iter().map(|package| package.cpus.iter().count()).enumerate()
+                            {
+                                count(&mut counts, knob, package, &text, cpus as u64);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for ((knob, package), values) in counts {
+            write_counts(out, knob, &groups.packages[package], values, most_values);
+        }
+        write_ranges(out, names::SETTING_RATIO, &ranges, groups);
+        write_ranges(out, names::SETTING_HERTZ, &ranges, groups);
+    }
+}
+
+type Counts<'a> = BTreeMap<(&'a str, usize), BTreeMap<String, u64>>;
+type Ranges<'a> = BTreeMap<(&'a str, Option<usize>), (bool, f64, f64)>;
+
+fn count<'a>(counts: &mut Counts<'a>, knob: &'a str, package: usize, value: &str, cpus: u64) {
+    let values = counts.entry((knob, package)).or_default();
+    match values.get_mut(value) {
+        Some(known) => *known += cpus,
+        None => {
+            values.insert(value.to_owned(), cpus);
+        }
+    }
+}
+
+fn widen<'a>(ranges: &mut Ranges<'a>, knob: &'a str, package: Option<usize>, is_hertz: bool, value: f64) {
+    let range = ranges.entry((knob, package)).or_insert((is_hertz, value, value));
+    (range.1, range.2) = (range.1.min(value), range.2.max(value));
+}
+
+/// The commonest values by name, the CPUs with others together: raw preferences alone have 256 values.
+fn write_counts(out: &mut Exposition, knob: &str, package: &str, values: BTreeMap<String, u64>, most: usize) {
+    let mut values: Vec<(String, u64)> = values.into_iter().collect();
+    if values.len() > most {
+        // Of equal counts the first by name: the sort is stable, so a series does not come and go between scrapes.
+        values.sort_by_key(|(_, cpus)| std::cmp::Reverse(*cpus));
+        let others = values.split_off(most.saturating_sub(1)).iter().map(|(_, cpus)| cpus).sum();
+        values.push(("other".to_owned(), others));
+    }
+    for (value, cpus) in values {
+        out.add(names::CPUS, &[("knob", knob), ("value", &value), ("package", package)], cpus as f64);
+    }
+}
+
+fn write_ranges(out: &mut Exposition, family: &'static Family, ranges: &Ranges<'_>, groups: &Groups) {
+    for ((knob, package), (is_hertz, min, max)) in ranges {
+        if *is_hertz != (family.unit == "hertz") {
+            continue;
+        }
+        let package = package.map_or("", |package| groups.packages[package].as_str());
+        for (stat, value) in [("min", *min), ("max", *max)] {
+            out.add(family, &[("knob", knob), ("package", package), ("stat", stat)], value);
+        }
+    }
+}
+
+fn spelled(form: Form, value: u64) -> String {
+    match form {
+        Form::Switch => if value == 0 { "off" } else { "on" }.to_owned(),
+        Form::Inverted => if value == 0 { "on" } else { "off" }.to_owned(),
+        _ => value.to_string(),
+    }
+}
+
+/// The kernel's word for a preference, if it has one.
+fn preference(epp: u64) -> String {
+    match epp {
+        0 => "performance".to_owned(),
+        128 => "balance_performance".to_owned(),
+        192 => "balance_power".to_owned(),
+        255 => "power".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+
+    #[test]
+    fn rare_values_are_counted_together() {
+        let mut out = Exposition::new(Format::Text, 0);
+        let values = (0..20).map(|value| (value.to_string(), 100 - value)).collect();
+        write_counts(&mut out, "epp", "0", values, 4);
+        let text = out.finish();
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 4, "{text}");
+        let others: u64 = (3..20).map(|value| 100 - value).sum();
+        assert!(text.contains(&format!("value=\"other\",package=\"0\"}} {others}\n")), "{text}");
+    }
+
+    #[test]
+    fn every_knob_is_one_of_the_table() {
+        for knob in [
+            "turbo",
+            "boost",
+            "epb",
+            "idle-state",
+            "epp",
+            "governor",
+            "online",
+            "min-freq",
+            "max-freq",
+            "uncore-min-freq",
+            "uncore-max-freq",
+            "min-perf-pct",
+            "max-perf-pct",
+        ] {
+            assert!(flyball_control::Knob::named(knob).is_ok(), "{knob}");
+        }
+    }
+}

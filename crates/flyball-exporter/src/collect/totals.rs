@@ -1,0 +1,128 @@
+//! Counters that the kernel has per CPU, or that it has not: throttling of packages, and how long a limit was seen.
+
+use std::collections::BTreeMap;
+
+use flyball_monitor::{Layout, Quantity, Sample};
+
+use super::speed::Groups;
+use crate::{Exposition, catalogue as names};
+
+/// Limits as registers show them: the name, the register, and the bit (Intel SDM volume 4, MSR_CORE_PERF_LIMIT_REASONS of
+/// Skylake, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason may have several bits.
+const REASONS: &[(&str, Quantity, u32)] = &[
+    ("prochot", Quantity::LimitReasons, 0),
+    ("prochot", Quantity::ThermStatus, 2),
+    ("thermal", Quantity::LimitReasons, 1),
+    ("thermal", Quantity::ThermStatus, 0),
+    ("thermal", Quantity::PackageThermStatus, 0),
+    ("running-average-thermal", Quantity::LimitReasons, 5),
+    ("regulator-thermal", Quantity::LimitReasons, 6),
+    ("regulator-current", Quantity::LimitReasons, 7),
+    ("current", Quantity::LimitReasons, 8),
+    ("power-pl1", Quantity::LimitReasons, 10),
+    ("power-pl2", Quantity::LimitReasons, 11),
+    ("power", Quantity::PackageThermStatus, 10),
+    ("turbo-limit", Quantity::LimitReasons, 12),
+];
+
+/// What was added up since the exporter started.
+pub(super) struct Totals {
+    /// Of each CPU, in milliseconds: its core's throttling and its package's.
+    throttled: Vec<[u64; 2]>,
+    /// Of each package: whether a reason was seen in the last sample, and for how long so far, seconds.
+    reasons: Vec<BTreeMap<&'static str, (bool, f64)>>,
+    /// The reasons that this machine's registers can show.
+    known: Vec<&'static str>,
+    has_throttles: bool,
+}
+
+impl Totals {
+    pub(super) fn of(layout: &Layout) -> Totals {
+        let mut known: Vec<&'static str> =
+            REASONS.iter().filter(|reason| layout.field(reason.1).is_some()).map(|reason| reason.0).collect();
+        known.dedup();
+        Totals {
+            throttled: vec![[0; 2]; layout.cpus.len()],
+            reasons: vec![known.iter().map(|name| (*name, (false, 0.0))).collect(); layout.packages.len()],
+            known,
+            has_throttles: layout.field(Quantity::CoreThrottleTime).is_some(),
+        }
+    }
+
+    /// Adds what happened between two samples that follow each other.
+    pub(super) fn add(&mut self, layout: &Layout, from: &Sample, to: &Sample) {
+        let seconds = to.at.saturating_sub(from.at) as f64 * 1e-9;
+        // Registers were asked of CPUs that are busy and slow; where none was, nothing limits.
+        for reasons in &mut self.reasons {
+            for reason in reasons.values_mut() {
+                reason.0 = false;
+            }
+        }
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            for (sum, quantity) in self.throttled[index]
+                .iter_mut()
+                .zip([Quantity::CoreThrottleTime, Quantity::PackageThrottleTime])
+            {
+                // Of a CPU that never ran nothing was read: its first value is a beginning, not an increase.
+                if let (Some(before), Some(now)) =
+                    (from.get(layout, quantity, index), to.get(layout, quantity, index))
+                {
+                    // A CPU that was offline begins at 0 again (thermal_throttle_add_dev).
+                    *sum += now.saturating_sub(before);
+                }
+            }
+            // The bits stay in the sample until the CPU is asked again: only those of this interval count.
+            let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
+            let Some(package) = layout.package_of(cpu).filter(|_| at(to).is_some() && at(to) != at(from))
+            else {
+                continue;
+            };
+            for &(name, quantity, bit) in REASONS {
+                if to.get(layout, quantity, index).is_some_and(|value| value >> bit & 1 == 1)
+                    && let Some(reason) = self.reasons[package].get_mut(name)
+                {
+                    reason.0 = true;
+                }
+            }
+        }
+        for reason in self.reasons.iter_mut().flat_map(BTreeMap::values_mut).filter(|reason| reason.0) {
+            reason.1 += seconds;
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Exposition, layout: &Layout, groups: &Groups) {
+        if self.has_throttles {
+            self.write_throttles(out, layout, groups);
+        }
+        let of_each = |out: &mut Exposition, family, value: fn(&(bool, f64)) -> f64| {
+            for (package, reasons) in groups.packages.iter().zip(&self.reasons) {
+                for name in &self.known {
+                    if let Some(reason) = reasons.get(name) {
+                        out.add(family, &[("package", package), ("reason", name)], value(reason));
+                    }
+                }
+            }
+        };
+        of_each(out, names::LIMIT_ACTIVE, |reason| f64::from(u8::from(reason.0)));
+        of_each(out, names::LIMIT_SECONDS, |reason| reason.1);
+    }
+
+    fn write_throttles(&self, out: &mut Exposition, layout: &Layout, groups: &Groups) {
+        // Both threads of a core take the interrupt, as all CPUs of a package do (therm_throt.c): the most of them is what happened.
+        let mut cores: BTreeMap<(usize, Option<u32>, Option<u32>), u64> = BTreeMap::new();
+        let mut packages = vec![0u64; groups.packages.len()];
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            let Some(package) = groups.package_of[index] else { continue };
+            let [core, whole] = self.throttled[index];
+            let most = cores.entry((package, cpu.die, cpu.core)).or_default();
+            *most = core.max(*most);
+            packages[package] = packages[package].max(whole);
+        }
+        for (index, name) in groups.packages.iter().enumerate() {
+            let of_cores: u64 = cores.iter().filter(|(core, _)| core.0 == index).map(|(_, time)| time).sum();
+            for (scope, time) in [("core", of_cores), ("package", packages[index])] {
+                out.add(names::THROTTLE, &[("package", name), ("scope", scope)], time as f64 * 1e-3);
+            }
+        }
+    }
+}

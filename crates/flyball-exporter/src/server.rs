@@ -1,0 +1,233 @@
+//! Answers scrapes over HTTP: one thread, one poll(2), no work between scrapes.
+//!
+//! Every client has bounds: the head's length and time, the time to take the answer, and the number of connections. When a new
+//! client comes and all places are taken, the one that has kept a head unfinished for longest gives its place, then the one that
+//! has been idle for longest: so two hundred clients that send a byte now and then do not keep Prometheus out.
+
+mod connection;
+mod listen;
+mod socket;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "server/tls_unavailable.rs"]
+mod tls;
+
+use std::{
+    io::{self, Write as _},
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::connection::{Connection, Stage};
+pub use self::{
+    listen::{Address, AddressError, Listener},
+    tls::{Acceptor, TlsError},
+};
+use crate::{
+    Format,
+    http::{self, Head, Request},
+    web_config::Guard,
+};
+
+/// Connections at one time.
+pub const MOST_CONNECTIONS: usize = 8;
+/// For a request's head, from its first byte or the connection's begin.
+pub const HEAD_TIME: Duration = Duration::from_secs(5);
+/// For taking the answer.
+pub const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// What the server serves.
+pub trait Handler {
+    /// The metrics for a client.
+    fn metrics(&mut self, client: &str, format: Format) -> String;
+
+    /// Descriptors to wait for besides those of clients.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Does what is due, after each wait; how long the next one may take, if that matters, or `None` to end.
+    fn tick(&mut self) -> Option<Option<Duration>>;
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    connections: Vec<Connection>,
+    guard: Guard,
+    acceptor: Option<Acceptor>,
+    path: String,
+}
+
+impl Server {
+    /// `path` is where the metrics are; `/metrics` as a rule.
+    pub fn new(listeners: Vec<Listener>, guard: Guard, acceptor: Option<Acceptor>, path: String) -> Server {
+        Server { listeners, connections: Vec::new(), guard, acceptor, path }
+    }
+
+    /// Serves until the handler ends it.
+    ///
+    /// # Errors
+    /// poll(2) failed. What a client does wrong ends its connection only.
+    pub fn run(&mut self, handler: &mut dyn Handler) -> io::Result<()> {
+        while let Some(wait) = handler.tick() {
+            let ready = self.wait(handler, wait)?;
+            let now = Instant::now();
+            // Those that are here before those that come: a flood of new ones must not push out who has sent a request.
+            for (connection, _) in
+                self.connections.iter_mut().zip(&ready.connections).filter(|(_, ready)| **ready)
+            {
+                serve(connection, now, &mut self.guard, &self.path, handler);
+            }
+            for (index, _) in ready.listeners.iter().enumerate().filter(|(_, ready)| **ready) {
+                self.accept(index, now, handler);
+            }
+            for connection in &mut self.connections {
+                connection.expire(now);
+            }
+            self.connections.retain(|connection| connection.stage != Stage::Closed);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, handler: &dyn Handler, wait: Option<Duration>) -> io::Result<Ready> {
+        let deadline = self.connections.iter().filter_map(Connection::deadline).min();
+        let until = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let wait = wait.into_iter().chain(until).min();
+        let extra = handler.descriptors();
+        let mut polled: Vec<PollFd<'_>> = Vec::new();
+        polled.extend(
+            self.listeners.iter().map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)),
+        );
+        polled
+            .extend(self.connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.interest())));
+        // Their readiness is looked at by the handler itself, in `tick`.
+        polled.extend(extra.into_iter().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
+        // Rounded up: a wait that ends just before a deadline would be followed by others of no length.
+        let time =
+            wait.map(|wait| wait + Duration::from_millis(1)).and_then(|wait| Timespec::try_from(wait).ok());
+        match poll(&mut polled, time.as_ref()) {
+            // A signal: the handler's descriptor says which.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut ready = polled.iter().map(|one| !one.revents().is_empty());
+        Ok(Ready {
+            listeners: ready.by_ref().take(self.listeners.len()).collect(),
+            connections: ready.take(self.connections.len()).collect(),
+        })
+    }
+
+    fn accept(&mut self, index: usize, now: Instant, handler: &mut dyn Handler) {
+        // A few at a time: clients that are here must have their turn in between.
+        for _ in 0..MOST_CONNECTIONS / 2 {
+            let Ok(Some((socket, client))) = self.listeners[index].accept() else { return };
+            // A client whose connection cannot be set up has none.
+            let Ok(mut connection) = Connection::new(socket, client, self.acceptor.as_ref(), now) else {
+                continue;
+            };
+            if self.connections.len() >= MOST_CONNECTIONS {
+                match (0..self.connections.len())
+                    .filter_map(|at| Some((self.connections[at].rank()?, at)))
+                    .min()
+                {
+                    Some((_, at)) => drop(self.connections.swap_remove(at)),
+                    None => {
+                        refuse(&mut connection, 503, "text/plain", "");
+                        connection.write(now);
+                        continue;
+                    }
+                }
+            }
+            // Its request is mostly here already, and is answered before others come.
+            serve(&mut connection, now, &mut self.guard, &self.path, handler);
+            self.connections.push(connection);
+        }
+    }
+}
+
+struct Ready {
+    listeners: Vec<bool>,
+    connections: Vec<bool>,
+}
+
+/// Reads and answers requests of a connection until it would wait.
+fn serve(
+    connection: &mut Connection,
+    now: Instant,
+    guard: &mut Guard,
+    path: &str,
+    handler: &mut dyn Handler,
+) {
+    loop {
+        connection.write(now);
+        if !connection.read(now) {
+            return;
+        }
+        match http::parse(connection.input()) {
+            Head::Partial => return,
+            Head::Refused(status) => refuse(connection, status, "text/plain; charset=utf-8", ""),
+            Head::Request(request) => {
+                // Before the answer, which looks at what is left to decide whether another request waits.
+                connection.take(request.length);
+                // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
+                if guard.admits(request.user.as_ref()) {
+                    answer(connection, &request, path, handler);
+                } else {
+                    refuse(connection, 401, "text/plain; charset=utf-8", "WWW-Authenticate: Basic\r\n");
+                }
+            }
+        }
+    }
+}
+
+/// Answers with a status alone, and ends the connection.
+fn refuse(connection: &mut Connection, status: u16, content_type: &str, more: &str) {
+    let body = format!("{}\n", http::reason(status));
+    let head = http::answer(status, content_type, body.len(), false, more);
+    // Closed after it: what follows a head that was not understood cannot be found.
+    connection.send([head.into_bytes(), body.into_bytes()].concat(), false);
+}
+
+fn answer(connection: &mut Connection, request: &Request, path: &str, handler: &mut dyn Handler) {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let mut more = "";
+    let (status, content_type, body) = match request.path.as_str() {
+        found if found == path => {
+            let text = handler.metrics(connection.client(), request.format);
+            more = "Vary: Accept, Accept-Encoding\r\n";
+            (200, request.format.content_type(), text.into_bytes())
+        }
+        "/-/healthy" => (200, TEXT, b"OK\n".to_vec()),
+        "/" => (200, "text/html; charset=utf-8", page(path).into_bytes()),
+        _ => (404, TEXT, b"Not Found\n".to_vec()),
+    };
+    // The other pages are shorter than gzip's own head is worth.
+    let packed = (request.gzip && request.path == path).then(|| pack(&body)).flatten();
+    let (body, more) = match packed {
+        Some(packed) => (packed, "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n"),
+        None => (body, more),
+    };
+    let mut bytes = http::answer(status, content_type, body.len(), request.keep_alive, more).into_bytes();
+    if !request.is_head {
+        bytes.extend(body);
+    }
+    connection.send(bytes, request.keep_alive);
+}
+
+/// Level 1: the text shrinks to a tenth, and more effort takes more time than it saves.
+fn pack(body: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
+fn page(path: &str) -> String {
+    format!(
+        "<!doctype html><title>flyball exporter</title><h1>flyball exporter</h1><p>Version {}</p><p><a href=\"{path}\">Metrics</a></p>\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}

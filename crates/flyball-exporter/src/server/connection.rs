@@ -1,0 +1,217 @@
+//! One client's connection: bytes in, bytes out, and for how long.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use rustix::event::PollFlags;
+
+use super::{ANSWER_TIME, Acceptor, HEAD_TIME, socket::Socket, tls::Session};
+use crate::http::MOST_HEAD;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The rest of a head.
+    Head,
+    /// The next request, for as long as it takes.
+    Idle,
+    /// The client, to take the answer.
+    Answer,
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Socket,
+    session: Option<Session>,
+    client: String,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    pub(super) stage: Stage,
+    keep_alive: bool,
+    /// When the stage began.
+    since: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(
+        socket: Socket,
+        client: String,
+        acceptor: Option<&Acceptor>,
+        now: Instant,
+    ) -> io::Result<Connection> {
+        match &socket {
+            Socket::Tcp(tcp) => {
+                tcp.set_nonblocking(true)?;
+                // Head and body are sent at once; nothing more comes that would be worth waiting for.
+                tcp.set_nodelay(true)?;
+            }
+            Socket::Unix(unix) => unix.set_nonblocking(true)?,
+        }
+        // Who may open the file of a unix socket is decided by its mode.
+        let acceptor = acceptor.filter(|_| matches!(socket, Socket::Tcp(_)));
+        Ok(Connection {
+            session: acceptor.map(Session::new).transpose()?,
+            socket,
+            client,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            stage: Stage::Head,
+            keep_alive: true,
+            since: now,
+        })
+    }
+
+    pub(super) fn client(&self) -> &str {
+        &self.client
+    }
+
+    pub(super) fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// Takes the bytes of a request from the input.
+    pub(super) fn take(&mut self, length: usize) {
+        self.input.drain(..length);
+    }
+
+    fn enter(&mut self, stage: Stage, now: Instant) {
+        (self.stage, self.since) = (stage, now);
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        match self.stage {
+            // Also of one that has sent nothing: Prometheus sends its head with the connection.
+            Stage::Head => Some(HEAD_TIME),
+            Stage::Answer => Some(ANSWER_TIME),
+            // Without end, so that nothing wakes up between scrapes; it gives its place when another client needs it.
+            Stage::Idle | Stage::Closed => None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        Some(self.since + self.limit()?)
+    }
+
+    /// Which connection gives its place to a new one first; `None` for one that is being answered.
+    pub(super) fn rank(&self) -> Option<(bool, Instant)> {
+        match self.stage {
+            Stage::Head | Stage::Idle => Some((self.stage == Stage::Idle, self.since)),
+            Stage::Answer | Stage::Closed => None,
+        }
+    }
+
+    pub(super) fn interest(&self) -> PollFlags {
+        let waits_to_write =
+            self.stage == Stage::Answer || self.session.as_ref().is_some_and(Session::wants_write);
+        if waits_to_write { PollFlags::OUT } else { PollFlags::IN }
+    }
+
+    /// Ends it if its time is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            if self.stage == Stage::Head && !self.input.is_empty() {
+                super::refuse(self, 408, "text/plain; charset=utf-8", "");
+                self.write(now);
+            }
+            self.stage = Stage::Closed;
+        }
+    }
+
+    /// Reads what has come; whether there is something to look at.
+    pub(super) fn read(&mut self, now: Instant) -> bool {
+        if !matches!(self.stage, Stage::Head | Stage::Idle) {
+            return false;
+        }
+        let before = self.input.len();
+        let mut buffer = [0; 4096];
+        // A client that sends without end is read again when the others had their turn.
+        while self.input.len() < MOST_HEAD {
+            let room = buffer.len().min(MOST_HEAD - self.input.len());
+            let result = match &mut self.session {
+                Some(session) => session.read(&mut self.socket, &mut buffer[..room]),
+                None => self.socket.read(&mut buffer[..room]),
+            };
+            match result {
+                // The client has closed; one that only ended its own side and waits for an answer has none to wait for.
+                Ok(0) => {
+                    self.stage = Stage::Closed;
+                    return false;
+                }
+                Ok(count) => self.input.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.stage = Stage::Closed;
+                    return false;
+                }
+            }
+        }
+        if self.stage == Stage::Idle && !self.input.is_empty() {
+            self.enter(Stage::Head, now);
+        }
+        // Requests may have come together: what is left of the last reading is looked at too.
+        self.input.len() > before || !self.input.is_empty()
+    }
+
+    /// Takes an answer to be sent.
+    pub(super) fn send(&mut self, bytes: Vec<u8>, keep_alive: bool) {
+        (self.output, self.sent, self.keep_alive) = (bytes, 0, keep_alive);
+        self.enter(Stage::Answer, Instant::now());
+    }
+
+    /// Sends what the client takes.
+    pub(super) fn write(&mut self, now: Instant) {
+        while self.stage == Stage::Answer {
+            let rest = &self.output[self.sent..];
+            let result = match &mut self.session {
+                Some(session) => session.write(&mut self.socket, rest),
+                None => self.socket.write(rest),
+            };
+            match result {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return self.stage = Stage::Closed,
+            }
+            if self.sent >= self.output.len()
+                && self.session.as_ref().is_none_or(|session| !session.wants_write())
+            {
+                // Not only cleared: half a megabyte for each idle client would stay.
+                self.output = Vec::new();
+                self.sent = 0;
+                let next = match (self.keep_alive, self.input.is_empty()) {
+                    (false, _) => Stage::Closed,
+                    (true, true) => Stage::Idle,
+                    (true, false) => Stage::Head,
+                };
+                if next == Stage::Closed {
+                    self.finish();
+                }
+                self.enter(next, now);
+            }
+        }
+    }
+
+    /// Reads what is still there before the socket is closed: the kernel would answer with a reset, which may overtake the answer.
+    fn finish(&mut self) {
+        let mut buffer = [0; 4096];
+        // Bounded: a client that goes on sending is not waited for.
+        for _ in 0..4 {
+            if !matches!(self.socket.read(&mut buffer), Ok(count) if count > 0) {
+                break;
+            }
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,313 @@
+//! The file of `--web.config.file`, as exporter-toolkit has it (docs/web-configuration.md there): users with bcrypt hashes, and TLS.
+//! Of YAML only mappings and plain values are read; anchors and aliases are refused, by which a small file could become a large one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use saphyr_parser::{Event, Parser};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of the file.
+pub const MOST_BYTES: u64 = 64 << 10;
+/// Passwords that were found right and need not be hashed again: a hash takes tens of milliseconds, on purpose.
+const MOST_KNOWN: usize = 100;
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebConfig {
+    /// bcrypt hashes by user; empty: no password is asked for.
+    pub users: BTreeMap<String, String>,
+    pub tls: Option<Tls>,
+}
+
+/// `tls_server_config`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
+    pub client_ca_file: Option<PathBuf>,
+    pub client_auth: ClientAuth,
+    /// TLS 1.3 and nothing older.
+    pub only_1_3: bool,
+}
+
+/// What is asked of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    #[default]
+    Nothing,
+    /// `VerifyClientCertIfGiven`
+    IfGiven,
+    /// `RequireAndVerifyClientCert`
+    Required,
+}
+
+/// What is wrong with the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WebConfigError {
+    #[error("line {line}: {what}")]
+    Yaml { line: usize, what: String },
+    #[error("line {line}: '{key}' is not a key that is known here; known are {known}")]
+    Key { line: usize, key: String, known: &'static str },
+    #[error("line {line}: {key}: '{value}' is not accepted; {expected}")]
+    Value { line: usize, key: String, value: String, expected: &'static str },
+    #[error("tls_server_config needs {0}")]
+    Missing(&'static str),
+}
+
+const TOP: &str = "tls_server_config and basic_auth_users";
+const OF_TLS: &str = "cert_file, key_file, client_ca_file, client_auth_type, min_version";
+
+impl WebConfig {
+    /// Reads the file's text. Names of files in it are relative to `folder`.
+    ///
+    /// # Errors
+    /// Something is not YAML, not known, or not possible; nothing is ignored.
+    pub fn parse(text: &str, folder: &std::path::Path) -> Result<WebConfig, WebConfigError> {
+        let mut config = WebConfig::default();
+        let mut has_tls = false;
+        let mut tls = Tls::default();
+        for Entry { line, section, key, value } in entries(text)? {
+            match section.as_str() {
+                "basic_auth_users" => {
+                    // As bcrypt itself checks it, without the work of a hash.
+                    if value.parse::<bcrypt::HashParts>().is_err() {
+                        // The value is a secret or nearly one: it is not shown.
+                        let (value, expected) =
+                            ("...".to_owned(), "a bcrypt hash ($2y$10$...), as htpasswd -nBC 10 makes it");
+                        return Err(WebConfigError::Value { line, key, value, expected });
+                    }
+                    config.users.insert(key, value);
+                }
+                "tls_server_config" => {
+                    has_tls = true;
+                    let file = || folder.join(&value);
+                    match key.as_str() {
+                        "cert_file" => tls.cert_file = file(),
+                        "key_file" => tls.key_file = file(),
+                        "client_ca_file" => tls.client_ca_file = Some(file()),
+                        "client_auth_type" => tls.client_auth = client_auth(line, &value)?,
+                        "min_version" => {
+                            tls.only_1_3 = match value.as_str() {
+                                "TLS13" => true,
+                                "TLS12" => false,
+                                _ => {
+                                    let expected = "TLS12 or TLS13";
+                                    return Err(WebConfigError::Value { line, key, value, expected });
+                                }
+                            }
+                        }
+                        _ => return Err(WebConfigError::Key { line, key, known: OF_TLS }),
+                    }
+                }
+                _ => return Err(WebConfigError::Key { line, key: section, known: TOP }),
+            }
+        }
+        if has_tls {
+            for (file, name) in [(&tls.cert_file, "cert_file"), (&tls.key_file, "key_file")] {
+                if file.as_os_str().is_empty() {
+                    return Err(WebConfigError::Missing(name));
+                }
+            }
+            if tls.client_auth != ClientAuth::Nothing && tls.client_ca_file.is_none() {
+                return Err(WebConfigError::Missing("client_ca_file to verify clients with"));
+            }
+            config.tls = Some(tls);
+        }
+        Ok(config)
+    }
+}
+
+fn client_auth(line: usize, value: &str) -> Result<ClientAuth, WebConfigError> {
+    match value {
+        "NoClientCert" => Ok(ClientAuth::Nothing),
+        "VerifyClientCertIfGiven" => Ok(ClientAuth::IfGiven),
+        "RequireAndVerifyClientCert" => Ok(ClientAuth::Required),
+        other => Err(WebConfigError::Value {
+            line,
+            key: "client_auth_type".to_owned(),
+            value: other.to_owned(),
+            expected: "NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert",
+        }),
+    }
+}
+
+/// `key: value` of a section.
+struct Entry {
+    line: usize,
+    section: String,
+    key: String,
+    value: String,
+}
+
+/// The entries of a file of two levels.
+fn entries(text: &str) -> Result<Vec<Entry>, WebConfigError> {
+    let mut entries = Vec::new();
+    let (mut section, mut key): (Option<String>, Option<String>) = (None, None);
+    let mut depth = 0;
+    let mut seen = BTreeSet::new();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| WebConfigError::Yaml {
+            line: error.marker().line(),
+            what: error.info().to_owned(),
+        })?;
+        let line = span.start.line();
+        let fail = |what: &str| Err(WebConfigError::Yaml { line, what: what.to_owned() });
+        match event {
+            Event::Scalar(value, _, anchor, _) => {
+                let value = value.into_owned();
+                if anchor != 0 {
+                    return fail("anchors are not used here");
+                }
+                match (depth, &section, &key) {
+                    (1, None, _) => section = Some(value),
+                    // `section:` with nothing below it.
+                    (1, Some(_), _) if value.is_empty() || value == "~" => section = None,
+                    (2, Some(_), None) => key = Some(value),
+                    (2, Some(of), Some(name)) => {
+                        if !seen.insert((of.clone(), name.clone())) {
+                            return fail("the same key twice");
+                        }
+                        entries.push(Entry { line, section: of.clone(), key: name.clone(), value });
+                        key = None;
+                    }
+                    // An empty file is one empty value.
+                    (0, ..) if value.is_empty() || value == "~" => {}
+                    _ => return fail("expected 'section:' with lines 'key: value' below it"),
+                }
+            }
+            Event::MappingStart(0, _) if depth < 2 && (depth == 0 || section.is_some()) => depth += 1,
+            Event::MappingStart(..) | Event::SequenceStart(..) => {
+                return fail("expected 'section:' with lines 'key: value' below it");
+            }
+            Event::MappingEnd => {
+                depth -= 1;
+                if depth == 1 {
+                    section = None;
+                }
+            }
+            Event::Alias(_) => return fail("aliases are not used here"),
+            _ => {}
+        }
+    }
+    Ok(entries)
+}
+
+/// Decides whether a client may have an answer.
+#[derive(Debug, Default)]
+pub struct Guard {
+    users: BTreeMap<String, String>,
+    /// SHA-256 of user and password that were found right.
+    known: BTreeSet<[u8; 32]>,
+}
+
+/// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as a known one.
+const OF_NO_ONE: &str = "$2b$10$7EqJtq98hPqEX7fNZaFWoOhi5BXX4Z1M1kkYlv1SCgQ3yDfnIbV1S";
+
+impl Guard {
+    pub fn new(users: BTreeMap<String, String>) -> Guard {
+        Guard { users, known: BTreeSet::new() }
+    }
+
+    /// Whether the user may have an answer; without users everyone may.
+    pub fn admits(&mut self, given: Option<&(String, String)>) -> bool {
+        if self.users.is_empty() {
+            return true;
+        }
+        let Some((user, password)) = given else { return false };
+        let mut digest = Sha256::new();
+        // The length keeps `a` + `bc` apart from `ab` + `c`.
+        digest.update((user.len() as u64).to_le_bytes());
+        digest.update(user.as_bytes());
+        digest.update(password.as_bytes());
+        let digest: [u8; 32] = digest.finalize().into();
+        if self.known.contains(&digest) {
+            return true;
+        }
+        // One at a time, because there is one thread: guessing costs the guesser as much time, and scrapes wait a hash long.
+        let hash = self.users.get(user).map_or(OF_NO_ONE, String::as_str);
+        let is_right = bcrypt::verify(password, hash).unwrap_or(false) && self.users.contains_key(user);
+        if is_right {
+            // More right passwords than that are only those of before a change of users, which is a restart.
+            if self.known.len() >= MOST_KNOWN {
+                self.known.clear();
+            }
+            self.known.insert(digest);
+        }
+        is_right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<WebConfig, WebConfigError> {
+        WebConfig::parse(text, Path::new("/etc/flyball"))
+    }
+
+    /// Of the password `test`, cost 4.
+    const HASH: &str = "$2b$04$fXf7b8DJNVnBnKBJgZ0AvuS6ocBNhGuMr9VPyXC3C8zWT7ssIbsWW";
+
+    #[test]
+    fn users_and_tls() {
+        let text = format!(
+            "# as exporter-toolkit\ntls_server_config:\n  cert_file: web.crt\n  key_file: /k/web.key\n  min_version: TLS13\nbasic_auth_users:\n  prom: {HASH}\n"
+        );
+        let config = parse(&text).unwrap();
+        let tls = config.tls.unwrap();
+        assert_eq!(tls.cert_file, Path::new("/etc/flyball/web.crt"));
+        assert_eq!((tls.key_file.to_str(), tls.only_1_3), (Some("/k/web.key"), true));
+        assert_eq!(config.users["prom"], HASH);
+        for empty in ["", "# nothing\n", "basic_auth_users:\n", "{}"] {
+            assert_eq!(parse(empty), Ok(WebConfig::default()), "{empty}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_ignored() {
+        for (text, line) in [
+            ("basic_auth_user:\n  a: b\n", 2),
+            ("basic_auth_users:\n  prom: secret\n", 2),
+            ("tls_server_config:\n  cert: a\n", 2),
+            ("tls_server_config:\n  client_auth_type: Any\n", 2),
+            ("tls_server_config: [a]\n", 1),
+            ("basic_auth_users: &a\n  b: c\n", 2),
+            ("- a\n", 1),
+            ("a: *b\n", 1),
+            ("basic_auth_users:\n  a:\n    b: c\n", 3),
+        ] {
+            match parse(text) {
+                Err(
+                    WebConfigError::Yaml { line: at, .. }
+                    | WebConfigError::Key { line: at, .. }
+                    | WebConfigError::Value { line: at, .. },
+                ) => assert!(at.abs_diff(line) <= 1, "{text}: line {at}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert_eq!(parse("tls_server_config:\n  cert_file: a\n"), Err(WebConfigError::Missing("key_file")));
+        // What may be a password is not printed.
+        let error = parse("basic_auth_users:\n  prom: secret\n").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn passwords() {
+        let hash = bcrypt::hash_with_salt("test", 4, [7; 16]).unwrap().to_string();
+        let mut guard = Guard::new([("prom".to_owned(), hash)].into());
+        let of = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        for _ in 0..2 {
+            assert!(guard.admits(of("prom", "test").as_ref()));
+            assert!(!guard.admits(of("prom", "tes").as_ref()));
+            assert!(!guard.admits(of("other", "test").as_ref()));
+            assert!(!guard.admits(None));
+        }
+        assert_eq!(guard.known.len(), 1);
+        assert!(Guard::default().admits(None));
+    }
+}

@@ -1,0 +1,263 @@
+//! Metrics of simulated machines, whose silicon says what is true, and of files that change between scrapes.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::{collections::BTreeSet, time::Duration};
+
+use flyball_exporter::{Collector, Format, Options, catalogue};
+use flyball_host::{Host, Launch, Plain};
+use flyball_simhost::{SimHost, SimSetup};
+use flyball_testing::Tree;
+
+fn open(name: &str) -> SimHost {
+    SimHost::open(&SimSetup::parse(name).expect("a machine")).expect("it boots")
+}
+
+fn launch(words: &[&str]) -> Launch {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    Launch::new(&words[0], &words[1..])
+}
+
+/// The value of a series, whose labels are given as they are written.
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+fn names(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
+}
+
+const EACH: Options = Options { per_cpu: true, node: true, most_values: 16 };
+
+/// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also after the CPU was away.
+#[test]
+fn effective_frequency_is_that_of_the_silicon() {
+    for name in ["sst-guide", "ryzen-5750g"] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2-3"])).unwrap();
+        host.sleep(Duration::from_secs(2));
+        let mut collector = Collector::open(&host, EACH, None).unwrap();
+        collector.scrape("a", Format::Text);
+        let cycles = |host: &SimHost| host.with(|machine| machine.silicon().cycles(2));
+        for seconds in [1, 15, 60] {
+            let (before, began) = (cycles(&host), host.now());
+            host.sleep(Duration::from_secs(seconds));
+            let truth = (cycles(&host) - before) as f64 / (host.now() - began).as_secs_f64();
+            let text = collector.scrape("a", Format::Text);
+            let hertz = value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"2\"}").unwrap();
+            assert!((hertz / truth - 1.0).abs() < 0.01, "{name}, {seconds} s: {hertz} against {truth}");
+        }
+        let online = "/sys/devices/system/cpu/cpu2/online";
+        host.write(online, b"0").unwrap();
+        host.sleep(Duration::from_secs(2));
+        let text = collector.scrape("a", Format::Text);
+        assert_eq!(value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"2\"}"), None, "{name}");
+        assert_eq!(value(&text, "node_cpu_online{cpu=\"2\"}"), Some(0.0));
+        // The others are all there: the scrape is whole.
+        assert!(value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"3\"}").is_some(), "{name}");
+        host.write(online, b"1").unwrap();
+        host.sleep(Duration::from_secs(5));
+        collector.scrape("a", Format::Text);
+        let (before, began) = (cycles(&host), host.now());
+        host.sleep(Duration::from_secs(15));
+        let truth = (cycles(&host) - before) as f64 / (host.now() - began).as_secs_f64();
+        let text = collector.scrape("a", Format::Text);
+        let hertz = value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"2\"}").unwrap();
+        assert!((hertz / truth - 1.0).abs() < 0.01, "{name}, after hotplug: {hertz} against {truth}");
+    }
+}
+
+/// Two clients have intervals of their own, and one that asks again at once gets the same numbers.
+#[test]
+fn clients_do_not_halve_each_others_intervals() {
+    let host = open("sst-guide");
+    let load = host.spawn(launch(&["spin", "--endless", "--pin", "2"])).unwrap();
+    let mut collector = Collector::open(&host, Options::default(), None).unwrap();
+    let busy = |text: &str| value(text, "flyball_cpu_busy_ratio{package=\"0\",type=\"\",stat=\"max\"}");
+    host.sleep(Duration::from_secs(10));
+    for client in ["a", "b"] {
+        assert!(busy(&collector.scrape(client, Format::Text)).unwrap() > 0.99);
+    }
+    drop(load);
+    host.sleep(Duration::from_secs(10));
+    assert!(busy(&collector.scrape("a", Format::Text)).unwrap() < 0.1);
+    host.sleep(Duration::from_secs(10));
+    let of_b = busy(&collector.scrape("b", Format::Text)).unwrap();
+    assert!(of_b < 0.1, "{of_b}");
+    host.sleep(Duration::from_millis(100));
+    let series =
+        |text: &str| text.lines().find(|line| line.starts_with("flyball_cpu_busy_ratio")).map(str::to_owned);
+    let (first, second) = (collector.scrape("b", Format::Text), collector.scrape("b", Format::Text));
+    assert_eq!(series(&first), series(&second));
+    for client in 0..100 {
+        collector.scrape(&client.to_string(), Format::Text);
+    }
+}
+
+/// At most 400 series and 40 kB on the largest machine; every name is in the catalogue, and in one piece (an assertion of
+/// `Exposition`).
+#[test]
+fn the_largest_machine_has_few_series() {
+    let host = open("epyc-512");
+    let mut collector = Collector::open(&host, Options::default(), None).unwrap();
+    host.sleep(Duration::from_secs(2));
+    let text = collector.scrape("a", Format::Text);
+    let series = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(series <= 400 && text.len() <= 40_000, "{series} series, {} bytes\n{text}", text.len());
+    let known: BTreeSet<String> = catalogue::ALL.iter().map(|family| family.name.to_owned()).collect();
+    assert_eq!(names(&text).difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// The smallest tree with an energy meter that a sampler takes for a machine.
+fn metered(tree: &Tree, energy: u64) {
+    let cpu = "sys/devices/system/cpu";
+    for (file, text) in [("present", "0"), ("possible", "0"), ("online", "0")] {
+        tree.put(format!("{cpu}/{file}"), format!("{text}\n"));
+    }
+    for (file, text) in [("physical_package_id", "0"), ("core_id", "0"), ("die_id", "0")] {
+        tree.put(format!("{cpu}/cpu0/topology/{file}"), format!("{text}\n"));
+    }
+    tree.put("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nphysical id\t: 0\ncore id\t\t: 0\n\n");
+    tree.put("proc/stat", "cpu  1 0 0 1 0 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\nintr 0\n");
+    let zone = "sys/class/powercap/intel-rapl:0";
+    tree.put(format!("{zone}/name"), "package-0\n");
+    tree.put(format!("{zone}/max_energy_range_uj"), format!("{RANGE}\n"));
+    tree.put(format!("{zone}/energy_uj"), format!("{energy}\n"));
+}
+
+const RANGE: u64 = 65_532_610_987;
+
+/// A meter that goes round three times between two scrapes is followed by the reading in between.
+#[test]
+fn a_meter_that_wraps_goes_on() {
+    let tree = Tree::new();
+    metered(&tree, 60_000_000_000);
+    let host = Plain::open(tree.path()).unwrap();
+    let mut collector = Collector::open(&host, EACH, None).unwrap();
+    let within = collector.meters_within().expect("a meter");
+    // 65.5 kJ at 500 W is 131 s.
+    assert!((100.0..131.0).contains(&within.as_secs_f64()), "{within:?}");
+    let (mut counter, mut joules) = (60_000_000_000u64, 0.0);
+    // 480 W for 100 s each: three times round.
+    for _ in 0..5 {
+        counter = (counter + 48_000_000_000) % (RANGE + 1);
+        joules += 48_000.0;
+        tree.put("sys/class/powercap/intel-rapl:0/energy_uj", format!("{counter}\n"));
+        collector.follow_meters();
+    }
+    std::thread::sleep(Duration::from_millis(1100));
+    let text = collector.scrape("a", Format::Text);
+    let found = value(&text, "flyball_energy_joules_total{zone=\"package\",package=\"0\"}").unwrap();
+    assert!((found / joules - 1.0).abs() < 0.001, "{found} against {joules}");
+}
+
+/// What cannot be read is absent, never 0; the rest is served.
+#[test]
+fn what_goes_away_is_left_out() {
+    let tree = Tree::new();
+    metered(&tree, 5);
+    let host = Plain::open(tree.path()).unwrap();
+    let mut collector = Collector::open(&host, EACH, None).unwrap();
+    let governor = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+    assert!(!collector.scrape("a", Format::Text).contains("governor"));
+    std::fs::remove_dir_all(tree.path().join("sys/class/powercap")).unwrap();
+    tree.put(governor, "performance\n");
+    std::thread::sleep(Duration::from_millis(1100));
+    let text = collector.scrape("a", Format::OpenMetrics);
+    assert!(text.ends_with("# EOF\n") && text.contains("flyball_build_info"), "{text}");
+    std::fs::remove_dir_all(tree.path().join("sys")).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(collector.scrape("a", Format::Text).contains("flyball_build_info"));
+}
+
+/// docs/metrics.md has the catalogue. With `FLYBALL_BLESS` set it is written.
+#[test]
+fn the_page_has_the_metrics() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once("<!-- metrics -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let mut table = String::new();
+    for (title, sets) in [
+        ("By default", &[catalogue::Set::Default][..]),
+        ("With `--per-cpu`", &[catalogue::Set::PerCpu]),
+        ("With `--node`", &[catalogue::Set::Node]),
+        ("With `--node --per-cpu`", &[catalogue::Set::NodePerCpu]),
+    ] {
+        table += &format!("{title}:\n\n| metric | type | labels | series | |\n|---|---|---|---|---|\n");
+        for family in catalogue::ALL.iter().filter(|family| sets.contains(&family.set)) {
+            let labels: Vec<String> = family
+                .labels
+                .split(',')
+                .filter(|label| !label.is_empty())
+                .map(|label| format!("`{label}`"))
+                .collect();
+            table += &format!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                family.name,
+                family.kind.word(),
+                labels.join(", "),
+                family.most,
+                family.help
+            );
+        }
+        table += "\n";
+    }
+    let right = format!("{before}<!-- metrics -->\n{table}<!-- end -->{after}");
+    if std::env::var_os("FLYBALL_BLESS").is_some() {
+        std::fs::write(path, &right).unwrap();
+    }
+    assert_eq!(page, right, "run FLYBALL_BLESS=1 cargo test -p flyball-exporter --test truth page");
+}
+
+/// Labels of a series are those of the catalogue.
+#[test]
+fn labels_are_those_of_the_table() {
+    for name in ["sst-guide", "hybrid-laptop"] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless"])).unwrap();
+        let mut collector = Collector::open(&host, EACH, None).unwrap();
+        host.sleep(Duration::from_secs(3));
+        let text = collector.scrape("a", Format::Text);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (series, _) = line.rsplit_once(' ').unwrap();
+            let (family, labels) = series.split_once('{').unwrap_or((series, "}"));
+            let family = catalogue::ALL.iter().find(|known| known.name == family).expect(line);
+            let labels = labels.trim_end_matches('}').split("\",").filter(|label| !label.is_empty());
+            let labels: Vec<&str> = labels.map(|label| label.split('=').next().unwrap()).collect();
+            assert_eq!(labels.join(","), family.labels, "{line}");
+        }
+    }
+}
+
+/// Every metric of the dashboard and the rules is in the catalogue and exported by some machine; those of holds and the doctor,
+/// which a machine alone does not have, are tested with the command.
+#[test]
+fn dashboard_and_rules_name_what_there_is() {
+    let read = |path: &str| {
+        std::fs::read_to_string(format!("{}/../../dist/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let texts = [read("grafana/flyball.json"), read("prometheus/flyball.rules.yml")].concat();
+    let words = texts.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let named: BTreeSet<&str> =
+        words.filter(|word| word.starts_with("flyball_") || word.starts_with("process_")).collect();
+    assert!(named.len() > 20, "{named:?}");
+    let mut exported = BTreeSet::new();
+    for name in ["sst-guide", "ryzen-5750g", "hybrid-laptop", "gold-6138"] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless"])).unwrap();
+        let mut collector = Collector::open(&host, EACH, None).unwrap();
+        host.sleep(Duration::from_secs(3));
+        exported.extend(names(&collector.scrape("a", Format::Text)));
+    }
+    let of_others = |name: &str| {
+        ["flyball_drift", "flyball_hold", "flyball_reapplied", "flyball_doctor", "flyball_unreadable"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    for name in named {
+        assert!(catalogue::ALL.iter().any(|family| family.name == name), "{name} is not a metric");
+        assert!(exported.contains(name) || of_others(name), "{name} is exported by no simulated machine");
+    }
+}
