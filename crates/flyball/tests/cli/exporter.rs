@@ -166,7 +166,7 @@ fn an_unfinished_head_ends_after_five_seconds() {
 fn passwords_are_asked_for() {
     let tree = Tree::new();
     // Of 'secret', cost 4.
-    tree.put("web.yml", format!("basic_auth_users:\n  prom: {}\n", HASH));
+    tree.put("web.yml", format!("basic_auth_users:\n  prom: {HASH}\n"));
     let config = tree.path().join("web.yml");
     let exporter = Exporter::start(&["--no-doctor", "--web.config.file", config.to_str().unwrap()]);
     let without = exporter.get("/metrics", "");
