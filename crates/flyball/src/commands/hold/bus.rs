@@ -222,7 +222,7 @@ impl<'a> Bus<'a> {
         }
         (self.attempts, self.complaint) = (0, String::new());
         // A log that cannot be written is not a reason to stop.
-        let _ = output::line(&format!("D-Bus: {}", names.join(", ")));
+        let _ = output::line(format!("D-Bus: {}", names.join(", ")));
     }
 
     /// The next request; notes when the process has ended.
