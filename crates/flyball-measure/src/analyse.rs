@@ -4,7 +4,8 @@
 //! their values: what changed over the hours changed for both. The test is Wilcoxon's on the logarithms of these
 //! ratios, its probabilities exact, corrected after Holm for the number of arms; the estimate and its interval are
 //! those that belong to the test. Arms that ran in different boots have no common blocks; they are compared by the
-//! rank-sum test, and the report says so.
+//! rank-sum test, and the report says so. A comparison that ended when it knew enough (`--until`) has looked at its rounds
+//! again and again: its intervals and probabilities are those of `stats::always_interval`, which allow that.
 
 mod judge;
 mod notes;
@@ -20,10 +21,12 @@ use self::{
 pub use self::{
     quantity::Quantity,
     report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Steadiness, Summary, Verdict},
+    sift::disturbance,
 };
 use crate::{
     run_directory::{Manifest, Round},
-    stats::{self, Interval},
+    schedule::Length,
+    stats,
 };
 
 /// Makes the report.
@@ -65,25 +68,31 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<C
     compare(manifest, &arms, quantity)
 }
 
-/// The widest half-width of the performance intervals of a boot's arms against its first, as a fraction; `None`
-/// while there is none. What `--until` waits for.
-pub fn half_width(manifest: &Manifest, rounds: &[Round], boot: usize) -> Option<f64> {
+/// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.
+pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bool {
+    let Length::Until { half_width, decided, .. } = manifest.schedule.length else { return false };
     // Other boots share no blocks with this one, so more rounds here do not narrow those intervals.
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
-    let arms = &manifest.boots.get(boot)?.arms;
+    let Some(arms) = manifest.boots.get(boot).map(|boot| &boot.arms) else { return false };
     let reports: Vec<ArmReport> = arms.iter().map(|arm| report_points(manifest, &counted, *arm)).collect();
     let level = manifest.schedule.confidence;
-    let (base, others) = reports.split_first()?;
+    let Some((base, others)) = reports.split_first() else { return false };
+    let Some(base) = base.summary(Quantity::Performance) else { return false };
+    let is_narrow = |values: &[f64], level| {
+        stats::always_interval(values, level)
+            .is_some_and(|found| found.half_width() <= half_width || decided && !found.contains(0.0))
+    };
     if others.is_empty() {
-        // An arm alone in its boot: its own median's precision counts.
-        let values: Vec<f64> =
-            base.summary(Quantity::Performance)?.points.iter().map(|p| p.value.ln()).collect();
-        return stats::walsh_interval(&values, level).map(Interval::half_width);
+        // An arm alone in its boot: its own precision counts, around its mean because nothing is to be told apart from 0.
+        let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
+        let middle = stats::mean(&logs).unwrap_or_default();
+        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), level);
     }
-    others.iter().try_fold(0.0_f64, |widest, other| {
-        let ratios = log_ratios(base.summary(Quantity::Performance)?, other.summary(Quantity::Performance)?);
-        // One arm without an interval yet means that there is none for all.
-        Some(widest.max(stats::walsh_interval(&ratios, level)?.half_width()))
+    // As strict as Holm's correction is to the surest, because the report applies it to all of them.
+    let each = 1.0 - (1.0 - level) / if decided { others.len() as f64 } else { 1.0 };
+    others.iter().all(|other| {
+        let other = other.summary(Quantity::Performance);
+        other.is_some_and(|other| is_narrow(&log_ratios(base, other), each))
     })
 }
 

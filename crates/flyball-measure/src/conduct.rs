@@ -8,7 +8,7 @@ use flyball_host::Host;
 
 use self::background::Background;
 use crate::{
-    analyse::half_width,
+    analyse::is_known,
     arm::Arm,
     meter::{MeterList, Meters},
     run_directory::{Boot, Manifest, RecordError, Round, RunDirectory, TraceNote},
@@ -353,13 +353,12 @@ impl Conductor<'_> {
                 // Flushed here, between rounds: no meter runs, and a crash in the next round loses only that one.
                 directory.append(round)?;
             }
-            // Judged after whole blocks, so that arms keep equal numbers of rounds. The rule looks at the interval's width and never
-            // at the difference or its p: stopping when p is small would make false differences frequent.
-            if let Length::Until { half_width: wanted, least, .. } = schedule.length
+            // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample test at every look would find
+            // false differences in every fifth comparison; these intervals hold over all looks.
+            if let Length::Until { least, .. } = schedule.length
                 && !warm_up
                 && block + 1 >= least
-                && half_width(&directory.manifest, &directory.rounds, boot)
-                    .is_some_and(|width| width <= wanted)
+                && is_known(&directory.manifest, &directory.rounds, boot)
             {
                 break;
             }

@@ -24,7 +24,7 @@ mod workload;
 
 pub use analyse::{
     ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Steadiness, Summary, Verdict,
-    analyse, half_width, judge,
+    analyse, disturbance, judge,
 };
 pub use arm::{Arm, ArmError, ArmSetting};
 pub use conduct::{

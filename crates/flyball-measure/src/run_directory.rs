@@ -495,7 +495,7 @@ impl Manifest {
         match length {
             Length::Search { most } => within("the number of rounds", most as f64, 0.0, 1e6)?,
             Length::Rounds(rounds) => within("the number of rounds", rounds as f64, 0.0, 1e6)?,
-            Length::Until { half_width, least, most } => {
+            Length::Until { half_width, least, most, decided: _ } => {
                 within("the half-width", half_width, 0.0, 1.0)?;
                 within("the lowest number of rounds", least as f64, 0.0, 1e6)?;
                 within("the highest number of rounds", most as f64, 0.0, 1e6)?;

@@ -20,6 +20,9 @@ pub enum Length {
     Until {
         /// The half-width wanted.
         half_width: f64,
+        /// End earlier where each arm is known to differ: intervals are true however often one looks.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        decided: bool,
         /// Blocks at least.
         least: usize,
         /// Blocks at most.

@@ -4,6 +4,7 @@
 //! `statrs`; the tests themselves are ours, because small numbers of rounds need exact null distributions, ties
 //! included, and no kept crate has those. All of it is checked against SciPy in `tests/measure/scipy.rs`.
 
+mod always;
 mod bootstrap;
 mod effect;
 mod order;
@@ -12,6 +13,7 @@ mod power;
 mod trend;
 mod unpaired;
 
+pub use always::{always_interval, always_p};
 pub use bootstrap::{Interval, bootstrap};
 pub use effect::{cliffs_delta, holm};
 pub use order::{mean, median, midranks, quantile, standard_deviation};

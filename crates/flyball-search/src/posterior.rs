@@ -38,6 +38,16 @@ impl Posterior {
         Some(Posterior { mean, factored: Cholesky::new(covariance, size)? })
     }
 
+    /// By how much the second arm is expected to exceed the first, and the standard deviation of that.
+    pub(crate) fn difference(&self) -> (f64, f64) {
+        // The columns of the triangle: what each of two independent normal numbers contributes to the difference.
+        let by = |standard: [f64; 2]| {
+            let moved = self.factored.times(&standard);
+            moved[1] - moved[0]
+        };
+        (self.mean[1] - self.mean[0], by([1.0, 0.0]).hypot(by([0.0, 1.0])))
+    }
+
     /// One draw of all values.
     pub(crate) fn draw(&self, random: &mut impl Rng) -> Vec<f64> {
         let mut standard = Vec::with_capacity(self.mean.len() + 1);

@@ -3,6 +3,8 @@
 //! A block holds the base, the leader, and challengers drawn by how often each is the best in draws of the model
 //! (top-two Thompson sampling, Russo 2016): rounds go where they can still change the answer.
 
+use std::cell::OnceCell;
+
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
@@ -40,6 +42,8 @@ pub struct Round {
     pub objective: Option<f64>,
     /// The logarithm of the quantity with a bound.
     pub bounded: Option<f64>,
+    /// The logarithm of the quantity that decides between settings that are equal to the objective, the less the better.
+    pub preferred: Option<f64>,
     /// How long the round took with everything around it, in seconds.
     pub seconds: f64,
 }
@@ -74,8 +78,14 @@ pub struct Search {
     seed: u64,
     blocks: usize,
     rounds: Vec<(usize, Round)>,
+    /// Rounds of an earlier search.
+    earlier: Vec<(usize, Round)>,
+    /// With these: the same search without them, which must nearly agree at the end.
+    alone: Option<Box<Search>>,
     /// Of the objective and of the bounded quantity.
     fits: [Option<Fit>; 2],
+    /// Of the rounds so far; drawn once for the next block, the end and the progress.
+    odds: OnceCell<Option<Odds>>,
 }
 
 /// Up to this many arms, the first block runs all of them.
@@ -88,12 +98,21 @@ const BLOCK: usize = 6;
 const LEAST_ROUNDS: usize = 5;
 /// Draws of the model: 0.98 is then known to 0.004.
 const DRAWS: usize = 1000;
+/// In how many of these an arm must be the best to run again.
+const LEAST_CHANCE: usize = 10;
 /// The arms whose values are drawn together. Those left out are expected to be worse by more than two deviations.
 const CANDIDATES: usize = 256;
+/// The number of the first block of an earlier search: beyond any of this one.
+const EARLIER_BLOCKS: usize = 1 << 32;
+/// Rounds of an earlier search that are used. A fit takes the cube of their number.
+const MOST_EARLIER: usize = 150;
+/// How certain the rounds of this search alone must be of what they and an earlier search agree on.
+const CERTAINTY_ALONE: f64 = 0.6;
 /// An arm that has failed so often is not run again.
 const FAILURES: usize = 2;
 
 /// What the draws say.
+#[derive(Debug)]
 struct Odds {
     /// The arms that were drawn.
     arms: Vec<usize>,
@@ -109,7 +128,32 @@ struct Odds {
 
 impl Search {
     pub fn new(space: Space, goal: Goal, seed: u64) -> Search {
-        Search { space, goal, seed, blocks: 0, rounds: Vec::new(), fits: [None, None] }
+        Search {
+            space,
+            goal,
+            seed,
+            blocks: 0,
+            rounds: Vec::new(),
+            earlier: Vec::new(),
+            alone: None,
+            fits: [None, None],
+            odds: OnceCell::new(),
+        }
+    }
+
+    /// The same search with the rounds of an earlier one, block by block, as a prior. Its arms are those of this space. What
+    /// counts for the end of the search, its guards and its claims are the rounds of this search alone.
+    #[must_use]
+    pub fn starting_from(mut self, blocks: &[Vec<Round>]) -> Search {
+        let rounds = blocks.iter().enumerate().flat_map(|(block, rounds)| {
+            // Numbered apart from the blocks of this search, which share no drift with them.
+            rounds.iter().map(move |round| (EARLIER_BLOCKS + block, *round))
+        });
+        self.earlier = rounds.take(MOST_EARLIER).collect();
+        if !self.earlier.is_empty() {
+            self.alone = Some(Box::new(Search::new(self.space.clone(), self.goal, self.seed)));
+        }
+        self
     }
 
     pub fn space(&self) -> &Space {
@@ -130,31 +174,52 @@ impl Search {
     pub fn add(&mut self, block: &[Round]) {
         self.rounds.extend(block.iter().map(|round| (self.blocks, *round)));
         self.blocks += 1;
-        let of = |value: fn(&Round) -> Option<f64>| -> Vec<Observation> {
-            let values = self.rounds.iter().filter_map(|(block, round)| {
-                Some(Observation { block: *block, arm: round.arm, value: value(round)? })
-            });
-            values.collect()
-        };
-        let observed = [of(|round| round.objective), of(|round| round.bounded)];
+        if let Some(alone) = &mut self.alone {
+            alone.add(block);
+        }
+        self.fit();
+    }
+
+    fn fit(&mut self) {
+        let observed = [self.observed(|round| round.objective), self.observed(|round| round.bounded)];
         for (known, observed) in self.fits.iter_mut().zip(observed) {
             *known = fit(&self.space, observed, known.as_ref());
         }
+        self.odds = OnceCell::new();
+    }
+
+    /// What was measured of one quantity; the earlier search first, as a fit continues the one before it in this order.
+    fn observed(&self, value: fn(&Round) -> Option<f64>) -> Vec<Observation> {
+        let earlier = self.earlier.iter().map(|round| (true, round));
+        let rounds = earlier.chain(self.rounds.iter().map(|round| (false, round)));
+        let values = rounds.filter_map(|(earlier, (block, round))| {
+            Some(Observation { block: *block, arm: round.arm, value: value(round)?, earlier })
+        });
+        values.collect()
+    }
+
+    /// The generator of this block's draws (0) or of its members (1). Each block has its own, as in a comparison's
+    /// schedule, so that nothing depends on what was drawn before.
+    fn random(&self, stream: u8) -> Pcg64Mcg {
+        let seed = self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Pcg64Mcg::seed_from_u64(if stream == 0 { seed } else { !seed })
+    }
+
+    fn odds(&self) -> Option<&Odds> {
+        self.odds.get_or_init(|| self.draw_odds(&mut self.random(0))).as_ref()
     }
 
     /// What to do next.
     pub fn step(&self) -> Step {
-        // Each block has its own generator, as in a comparison's schedule: what was drawn before does not matter.
-        let mut random =
-            Pcg64Mcg::seed_from_u64(self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut next = match self.odds(&mut random) {
+        let mut random = self.random(1);
+        let mut next = match self.odds() {
             None => self.space.spread(if self.space.len() <= ALL_AT_ONCE { self.space.len() } else { FIRST }),
             Some(odds) => {
-                let again = self.second_looks(&odds);
-                if again.is_empty() && self.settled(&odds) {
-                    return Step::End(self.choice(&odds));
+                let again = self.second_looks(odds);
+                if again.is_empty() && self.settled(odds) {
+                    return Step::End(self.choice(odds));
                 }
-                self.block(&odds, &again, &mut random)
+                self.block(odds, &again, &mut random)
             }
         };
         next.shuffle(&mut random);
@@ -163,8 +228,7 @@ impl Search {
 
     /// The best arm by what is known now, for a search that must end. `None` before the first block.
     pub fn best(&self) -> Option<Choice> {
-        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
-        Some(self.choice(&self.odds(&mut random)?))
+        Some(self.choice(self.odds()?))
     }
 
     /// The expected logarithm of each arm's objective and its standard deviation. `None` before the first block.
@@ -173,13 +237,19 @@ impl Search {
         Some((0..self.space.len()).map(|arm| marginal(&self.space, fit, arm)).collect())
     }
 
+    /// By how much an arm's objective is expected to exceed the base's, in logarithms, and the standard deviation of that.
+    pub fn against_base(&self, arm: usize) -> Option<(f64, f64)> {
+        let fit = self.fits[0].as_ref()?;
+        Some(Posterior::new(&self.space, fit, &[self.space.base(), arm])?.difference())
+    }
+
     /// Of each factor, which share of the expected differences of the objective it explains alone.
     pub fn shares(&self) -> Option<Vec<f64>> {
         let expected: Vec<f64> = self.expected()?.into_iter().map(|(mean, _)| mean).collect();
         Some(self.space.shares(&expected))
     }
 
-    fn odds(&self, random: &mut Pcg64Mcg) -> Option<Odds> {
+    fn draw_odds(&self, random: &mut Pcg64Mcg) -> Option<Odds> {
         let objective = self.fits[0].as_ref()?;
         let arms = self.candidates(objective);
         let base = arms.iter().position(|arm| *arm == self.space.base())?;
@@ -266,6 +336,16 @@ impl Search {
             && enough(leader)
             // The bound is relative to it.
             && (self.goal.bound.is_none() || enough(self.space.base()))
+            // An earlier search of a machine that has changed may agree with itself against the first rounds of this one.
+            && self.alone.as_ref().is_none_or(|alone| alone.certainty(leader) >= CERTAINTY_ALONE)
+    }
+
+    /// The probability that an arm is a right answer.
+    fn certainty(&self, arm: usize) -> f64 {
+        let place = |odds: &&Odds| odds.arms.iter().position(|other| *other == arm);
+        let odds = self.odds();
+        odds.zip(odds.as_ref().and_then(place))
+            .map_or(0.0, |(odds, place)| odds.good[place] as f64 / DRAWS as f64)
     }
 
     /// Arms that all other rounds would make better than the leader, and that only one round of their own speaks against.
@@ -280,7 +360,8 @@ impl Search {
             _ => f64::INFINITY,
         };
         let by_others = |fit: &Fit, arm: usize| {
-            fit.observations.iter().zip(&fit.by_others).find(|(one, _)| one.arm == arm).map(|(_, by)| *by)
+            let mut all = fit.observations.iter().zip(&fit.by_others);
+            all.find(|(one, _)| one.arm == arm && !one.earlier).map(|(_, by)| *by)
         };
         let alone = |arm: &usize| {
             self.runs(*arm) == 1
@@ -308,7 +389,13 @@ impl Search {
             .arms
             .iter()
             .zip(&odds.best)
-            .map(|(arm, best)| if block.contains(arm) { 0.0 } else { *best as f64 / self.seconds(*arm) })
+            // Not filled up with arms that hardly ever are the best: a smaller block has more rounds of base and leader,
+            // on which limit and saving depend (fewer rounds for the same rate of right answers, in the tests).
+            .map(|(arm, best)| match *best {
+                best if best < LEAST_CHANCE || block.contains(arm) => 0.0,
+                // Seconds are the cost, not rounds.
+                best => best as f64 / self.seconds(*arm),
+            })
             .collect();
         while block.len() < BLOCK {
             let sum: f64 = weights.iter().sum();
@@ -357,7 +444,45 @@ impl Search {
             .map(|arm| (odds.arms[arm], share(odds.better[arm])))
             .collect();
         undecided.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Choice { arm: odds.arms[odds.leader], certainty: share(odds.good[odds.leader]), runner_up, undecided }
+        let choice = Choice {
+            arm: odds.arms[odds.leader],
+            certainty: share(odds.good[odds.leader]),
+            runner_up,
+            undecided,
+        };
+        self.preferred(odds, choice)
+    }
+
+    /// Of the settings that are as certainly good as an end asks for, the one with the least preferred quantity: energy is
+    /// often flat where time is not.
+    fn preferred(&self, odds: &Odds, choice: Choice) -> Choice {
+        let equal = |arm: &usize| {
+            odds.good[*arm] as f64 >= self.goal.certainty * DRAWS as f64
+                && self.runs(odds.arms[*arm]) >= LEAST_ROUNDS
+        };
+        let equals: Vec<usize> = (0..odds.arms.len()).filter(equal).collect();
+        if equals.len() < 2 {
+            return choice;
+        }
+        // Fitted here only: most blocks do not need it.
+        let Some(fit) = fit(&self.space, self.observed(|round| round.preferred), None) else { return choice };
+        let expected = |arm: usize| marginal(&self.space, &fit, arm).0;
+        let best =
+            equals.into_iter().map(|arm| (arm, expected(odds.arms[arm]))).min_by(|a, b| a.1.total_cmp(&b.1));
+        match best {
+            // A difference that does not matter does not change the choice.
+            Some((arm, value)) if value < expected(choice.arm) - self.goal.within / 2.0 => Choice {
+                arm: odds.arms[arm],
+                certainty: odds.good[arm] as f64 / DRAWS as f64,
+                runner_up: Some(choice.arm),
+                undecided: choice
+                    .undecided
+                    .into_iter()
+                    .filter(|(other, _)| *other != odds.arms[arm])
+                    .collect(),
+            },
+            _ => choice,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     metric::Better,
     run_directory::Manifest,
+    schedule::Length,
     stats::{self, Interval},
 };
 
@@ -85,6 +86,7 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
     let level = manifest.schedule.confidence;
     // The same level for interval and test, so that an interval that excludes 0 and a verdict agree before correction.
     let alpha = 1.0 - level;
+    let until = matches!(manifest.schedule.length, Length::Until { .. });
     let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
     let others: Vec<(usize, &Summary)> = arms
         .iter()
@@ -95,7 +97,7 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
         .collect();
     let mut found: Vec<Comparison> = others
         .iter()
-        .filter_map(|(index, other)| compare_two(base, other, *index, level, others.len()))
+        .filter_map(|(index, other)| compare_two(base, other, *index, level, others.len(), until))
         .collect();
     let corrected = stats::holm(&found.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
     // Only comparisons that can be made count as questions: an arm without energy readings costs the others nothing.
@@ -103,7 +105,10 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
     let better = quantity.metric(&manifest.workload.metric).better;
     for (comparison, p) in found.iter_mut().zip(corrected) {
         comparison.p_corrected = p;
-        let smallest = if comparison.paired {
+        let smallest = if comparison.paired && until {
+            // It had no fixed number of pairs: as many as were needed, or as many as were allowed.
+            0.0
+        } else if comparison.paired {
             // All ratios on one side: 2 / 2^n. Ties of zero make it larger; then the verdict is only less definite.
             2.0_f64.powi(1 - comparison.pairs as i32)
         } else {
@@ -133,6 +138,7 @@ fn compare_two(
     arm: usize,
     level: f64,
     questions: usize,
+    until: bool,
 ) -> Option<Comparison> {
     let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
     let logs = |summary: &Summary| {
@@ -160,6 +166,15 @@ fn compare_two(
             a.len().min(b.len()),
             false,
             Some(spread),
+        )
+    } else if let (true, Some(p)) = (until, stats::always_p(&ratios)) {
+        (
+            stats::mean(&ratios)?,
+            stats::always_interval(&ratios, level),
+            p,
+            ratios.len(),
+            true,
+            stats::standard_deviation(&ratios),
         )
     } else {
         (

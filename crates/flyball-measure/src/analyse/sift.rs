@@ -25,6 +25,16 @@ pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbanc
     watch::grade(conditions, own, &watch::Limits::default()).1
 }
 
+/// Why a round by itself is not one to rely on: it was throttled or, on a machine that was made quiet, disturbed. That an
+/// arm may bring this about itself is the caller's to judge.
+pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
+    if let Some(count) = round.readings.throttled.filter(|count| *count > 0) {
+        return Some(format!("throttled ({count} events)"));
+    }
+    let found = disturbances(round, manifest).into_iter().find(|found| found.grade == Grade::Bad);
+    found.filter(|_| manifest.quiet.is_some()).map(|found| found.what)
+}
+
 /// What sifting an arm's rounds gives: those that count, those that do not, and their conditions.
 pub(super) struct Sifted<'a> {
     kept: Vec<&'a Round>,

@@ -299,7 +299,7 @@ fn arms_of_another_boot_wait_for_it() {
 #[test]
 fn until_stops_when_precise() {
     let mut session = session(&["a", "b"], |manifest| {
-        manifest.schedule.length = Length::Until { half_width: 0.01, least: 8, most: 50 };
+        manifest.schedule.length = Length::Until { half_width: 0.01, decided: false, least: 8, most: 50 };
     });
     assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
     assert_eq!(session.directory.rounds.iter().filter(|round| !round.warm_up).count(), 16);

@@ -18,7 +18,9 @@ pub struct Machine {
     deviations: Vec<f64>,
     /// What every round is slower by, in the order of rounds.
     drift: Vec<f64>,
-    random: Pcg64Mcg,
+    seed: u64,
+    /// How often each setting has run.
+    runs: Vec<u64>,
     /// Rounds that have been run.
     pub done: usize,
 }
@@ -53,16 +55,49 @@ impl Machine {
             .collect::<Vec<_>>();
         let spread = Normal::new(0.0, 0.5).expect("a deviation");
         let deviations = truth.iter().map(|_| noise * f64::exp(spread.sample(&mut random))).collect();
-        Machine { deviations, truth, drift: drift(noise, &mut random), random, done: 0 }
+        let runs = vec![0; truth.len()];
+        Machine { deviations, truth, drift: drift(noise, &mut random), seed, runs, done: 0 }
+    }
+
+    /// The same machine, on which all settings are equal.
+    pub fn flat(mut self) -> Machine {
+        let first = self.truth[0];
+        self.truth.fill(first);
+        self
+    }
+
+    /// A machine like this one, as another kernel or a simulated copy of it: every setting has moved by some 0.5 %, and the
+    /// noise is another.
+    pub fn copy(&self, seed: u64, noise: f64) -> Machine {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let moved = Normal::new(0.0, 0.005).expect("a deviation");
+        let truth = self.truth.iter().map(|values| values.map(|value| value + moved.sample(&mut random)));
+        Machine {
+            truth: truth.collect(),
+            deviations: self.deviations.clone(),
+            drift: drift(noise, &mut random),
+            seed,
+            runs: vec![0; self.runs.len()],
+            done: 0,
+        }
+    }
+
+    /// The true logarithm of a setting's energy and time.
+    pub fn truth(&self, arm: usize) -> [f64; 2] {
+        self.truth[arm]
     }
 
     pub fn round(&mut self, arm: usize) -> Round {
+        // A setting's n-th round is the same for every way to search.
+        let place = (arm as u64) << 32 | self.runs[arm];
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.runs[arm] += 1;
         let tail = StudentT::new(4.0).expect("degrees");
         // A t with 4 degrees has variance 2.
-        let mut draw = || tail.sample(&mut self.random) / 2.0_f64.sqrt();
+        let mut draw = || tail.sample(&mut random) / 2.0_f64.sqrt();
         let (time, other) = (draw(), draw());
         let energy = 0.6 * time + 0.8 * other;
-        let slow = if self.random.random_bool(0.015) { self.random.random_range(0.0..0.2) } else { 0.0 };
+        let slow = if random.random_bool(0.015) { random.random_range(0.0..0.2) } else { 0.0 };
         let drift = self.drift[self.done.min(self.drift.len() - 1)] + slow;
         self.done += 1;
         let noise = self.deviations[arm];
@@ -71,6 +106,7 @@ impl Machine {
             arm,
             objective: Some(self.truth[arm][0] + drift + noise * energy),
             bounded: Some(time),
+            preferred: Some(time),
             seconds: time.exp(),
         }
     }

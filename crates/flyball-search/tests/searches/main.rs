@@ -1,9 +1,13 @@
 //! Whole searches, on machines whose best setting is known.
 //!
 //! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table -- --nocapture` prints how many
-//! rounds searches need and how often they are right, for every size and noise; `FLYBALL_SEARCH_SEED` draws other machines.
+//! rounds searches need and how often they are right, for every size and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48`
+//! prints the rows of spaces of that size alone.
 
+mod announced;
 mod machine;
+mod others;
+mod transfer;
 
 use flyball_search::{Bound, Choice, Goal, Round, Search, Step};
 
@@ -78,13 +82,19 @@ fn table() {
     println!(
         "settings  noise  limit   rounds mean (median, p90)   right    ended  of these false   s/search"
     );
+    let only = number("FLYBALL_SEARCH_SETTINGS", 0) as usize;
     for (size, noise, limit) in rows {
+        if only > 0 && size.iter().product::<usize>() != only {
+            continue;
+        }
         let row = searches(*size, *noise, *limit, count, seed);
         let at = |share: f64| row.rounds[((row.rounds.len() - 1) as f64 * share) as usize];
         let share = |part: usize| 100.0 * part as f64 / count as f64;
+        let (low, high) = others::wilson(row.right as f64, count as f64);
+        let wrong = others::wilson(row.false_ends as f64, row.ended.max(1) as f64);
         let mean = row.rounds.iter().sum::<f64>() / row.rounds.len() as f64;
         println!(
-            "{:8} {:5.1}% {:>6} {mean:12.0} ({:.0}, {:.0}) {:16.1}% {:6.1}% {:>10} of {} {:10.2}",
+            "{:8} {:5.1}% {:>6} {mean:12.0} ({:.0}, {:.0}) {:10.1}% ({low:.1} to {high:.1}) {:6.1}% {:>6} of {} ({:.1} to {:.1} %) {:6.2}",
             size.iter().product::<usize>(),
             noise * 100.0,
             if limit.is_some() { "+5 %" } else { "none" },
@@ -94,6 +104,8 @@ fn table() {
             share(row.ended),
             row.false_ends,
             row.ended,
+            wrong.0,
+            wrong.1,
             row.seconds / count as f64,
         );
         // Far below what is expected (95 %), so that ten searches do not fail by chance.
@@ -133,6 +145,7 @@ fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
                 arm,
                 objective: objective.map(|value| value + shake),
                 bounded: Some(bounded + shake),
+                preferred: None,
                 seconds: 1.0,
             }
         };
@@ -142,4 +155,31 @@ fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
     };
     assert_eq!(choice.arm, 2);
     assert!(failures <= 2, "{failures}");
+}
+
+/// The processor time of the last of so many rounds' blocks, from their end to the next block's members.
+#[test]
+fn a_step_takes_milliseconds() {
+    let size = [4, 6, 4, 2];
+    let mut machine = Machine::new(size, 0.02, 3);
+    let goal = Goal { within: 0.001, bound: LIMIT.map(Bound::OverBase), certainty: 0.9999 };
+    let mut search = Search::new(space(size), goal, 3);
+    // As many as an unoptimised build computes in a second.
+    let most = if cfg!(debug_assertions) { 20 } else { 200 };
+    // Time on a CPU, in nanoseconds: the machine may be busy otherwise (Documentation/scheduler/sched-stats.rst).
+    let spent = || -> f64 {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+    };
+    let mut took = 0.0;
+    while machine.done < most {
+        let Step::Run(block) = search.step() else { break };
+        let rounds: Vec<Round> = block.into_iter().map(|arm| machine.round(arm)).collect();
+        let began = spent();
+        search.add(&rounds);
+        search.step();
+        search.best();
+        took = spent() - began;
+    }
+    println!("a step of 192 settings after {} rounds: {:.1} ms", machine.done, took / 1e6);
 }

@@ -4,11 +4,11 @@ mod args;
 pub(super) mod confirm;
 mod dry_run;
 pub(super) mod manifest;
-mod power;
+pub(super) mod power;
 mod progress;
 mod published;
 pub(super) mod rounds;
-mod tracer;
+pub(super) mod tracer;
 
 use std::{
     path::{Path, PathBuf},
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
-        let power_command = power::of_resumed(&*host, &directory.manifest, args)?;
+        let power_command = power::of_resumed(&*host, &directory.manifest, &args.measuring)?;
         return resume(context, &*host, directory, Extras { wall_power, power_command, forms: &args.forms });
     }
     let args = &args.expanded();
@@ -69,8 +69,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     arms::check(&*host, &arms)?;
     let length = length(args, arms.len());
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
-    manifest.trace = args.trace;
+    manifest.trace = args.measuring.trace;
     let quiet = args
+        .measuring
         .quiet
         .map(|level| {
             let cpus = workload.command.cpus.clone();
@@ -83,12 +84,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return dry_run::dry_run(context, &*host, &manifest);
     }
     let interrupted = change::interrupts()?;
-    if args.trace {
+    if args.measuring.trace {
         // Before anything is locked or written: a kernel without tracefs would fail in the first round.
         tracer::check(&*host)?;
     }
     let user = args.run_as.user(&*host)?;
-    let power_command = power::start(&*host, args, workload.command.cpus.as_ref())?;
+    let power_command = power::start(&*host, &args.measuring, workload.command.cpus.as_ref())?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
@@ -131,7 +132,7 @@ fn resume(
 }
 
 /// Decides what makes the machine quiet during all arms, and records it in the manifest.
-fn quiet_during_arms(
+pub(super) fn quiet_during_arms(
     host: &dyn Host,
     quiet: Quiet,
     manifest: &mut Manifest,
@@ -147,7 +148,7 @@ fn quiet_during_arms(
 }
 
 /// The quiet level that a comparison was started with.
-fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
+pub(super) fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
     // The CPUs as they were asked for, not those of the note, which are what the earlier boot had online.

@@ -85,13 +85,17 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {warning}");
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
+    if super::tune::is_search(&args.path) {
+        write_files(&directory, &place)?;
+        return super::tune::report(output, &directory, &place);
+    }
     write_and_print(output, &directory, &place, &args.forms)?;
     Ok(Exit::Done)
 }
 
 /// Writes a file of the report. One that is there is replaced; a link is not followed, since a run directory may come from
 /// another user.
-fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
     replace(&path, bytes)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))

@@ -5,7 +5,10 @@
 
 mod args;
 mod blocks;
+mod earlier;
 mod goal;
+mod preset;
+mod replay;
 mod space;
 mod verdict;
 
@@ -16,34 +19,51 @@ use std::{
 
 use flyball_control::save::quoted;
 use flyball_host::{Host, User};
-use flyball_measure::{Arm, End, Length, Manifest, Meters, Quantity, RunDirectory, stats};
-use flyball_search::Search;
+use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Quantity, RunDirectory, stats};
 
 pub use self::args::Args;
+pub(super) use self::replay::{is_search, report};
 use self::{
     blocks::{Outcome, SearchBlocks},
+    earlier::EarlierRound,
     goal::Goal,
+    preset::Asked,
     space::Searched,
     verdict::{Confirmed, Verdict},
 };
-use super::compare::{confirm, failure, manifest, run_rounds};
+use super::compare::{
+    confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, tracer,
+};
 use crate::{
     arms, change,
     context::Context,
     exit::{Exit, Failure},
+    quiet_machine::Quiet,
     schema,
     seeds::RunSeeds,
     time, workloads,
 };
 
 /// What `search.json` holds, besides the manifest: enough to continue the search and to compute it again.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 struct Record {
     format: String,
     version: u32,
     goal: Goal,
     most_rounds: usize,
+    /// Seconds of rounds, after which the search ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    most_seconds: Option<f64>,
+    /// Whether the end needs intervals without a model.
+    #[serde(default)]
+    strict: bool,
     searched: Searched,
+    /// The rounds of the search that this one started from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Vec<EarlierRound>>,
+    /// How many blocks the search had when fresh rounds contradicted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    contradicted_after: Option<usize>,
 }
 
 const FORMAT: &str = "flyball-search";
@@ -59,33 +79,33 @@ const CERTAINTY: f64 = 0.98;
 /// Pairs of the confirmation beyond those without which its test cannot decide.
 const SPARE_PAIRS: usize = 2;
 
+/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of the second.
+const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
+
 /// Runs the search, or describes it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
-    let (mut directory, record) = match &args.resume {
+    let (directory, record) = match &args.resume {
         Some(path) => resumed(&*host, path, args)?,
         None => match begun(context, &*host, args)? {
             Some(begun) => begun,
             None => return Ok(Exit::Done),
         },
     };
-    let Some(outcome) = search(context, &*host, &mut directory, &record, &interrupted)? else {
+    let mut tuning = Tuning { context, host: &*host, args, directory, record, interrupted };
+    let Some((outcome, confirmed)) = tuning.run()? else {
         eprintln!(
             "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball tune --resume {}",
-            directory.rounds.len(),
-            directory.path().display()
+            tuning.directory.rounds.len(),
+            tuning.directory.path().display()
         );
         return Ok(Exit::Command(130));
     };
-    let confirmed = match outcome.chosen {
-        0 => None,
-        _ => match confirmation(context, &*host, &directory, &record, &outcome, &interrupted)? {
-            Some(confirmed) => Some(confirmed),
-            None => return Ok(Exit::Command(130)),
-        },
-    };
-    let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed);
+    let Tuning { directory, record, .. } = tuning;
+    let second = record.contradicted_after.is_some();
+    let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed, second);
+    replay::write_pictures(&directory, &record, &outcome, directory.path())?;
     context.output.about(&*host).object(
         schema::TUNE,
         || &verdict,
@@ -102,23 +122,56 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// A new search; `None` if it was only to be described.
 fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
     let workload = workloads::make(host, &args.workload)?;
+    let asked = match args.preset {
+        Some(preset) => {
+            let asked = preset.expand(host, &context.machine)?;
+            let over: Vec<String> = asked.over.iter().map(|over| format!("--over {over}")).collect();
+            let limit =
+                asked.subject_to.iter().map(|limit| format!(" --subject-to '{limit}'")).collect::<String>();
+            let least = asked.minimize.as_deref().unwrap_or_default();
+            eprintln!("flyball: the preset is {} --minimize {least}{limit}", over.join(" "));
+            asked
+        }
+        None => Asked {
+            over: args.over.clone(),
+            minimize: args.minimize.clone(),
+            maximize: args.maximize.clone(),
+            subject_to: args.subject_to.clone(),
+        },
+    };
     let goal = Goal::parse(
-        args.minimize.as_deref(),
-        args.maximize.as_deref(),
-        args.subject_to.as_deref(),
+        &asked,
         args.within,
+        &args.prefer,
         &flyball_measure::Workload::metric(&workload.command),
     )?;
-    check_meters(host, &goal, workload.command.cpus.as_ref())?;
-    let searched = Searched::new(host, &context.machine, &args.over, &args.without)?;
+    check_meters(host, &goal, workload.command.cpus.as_ref(), args.measuring.power_command.is_some())?;
+    let searched = Searched::new(host, &context.machine, &asked.over, &args.without)?;
+    let earlier = match &args.start_from {
+        Some(path) => earlier::read(path, &goal, &searched)?,
+        None => Vec::new(),
+    };
     let length = Length::Search { most: args.max_runs as usize };
-    let manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
+    let mut manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
+    manifest.trace = args.measuring.trace;
+    if let Some(level) = args.measuring.quiet {
+        let quiet = Quiet { level, cpus: workload.command.cpus.clone(), freq: None, keep_aslr: true };
+        // Decided again before each part; here it goes into the manifest.
+        quiet_during_arms(host, quiet, &mut manifest)?;
+    }
+    if args.measuring.trace && !args.dry_run {
+        tracer::check(host)?;
+    }
     let record = Record {
         format: FORMAT.to_owned(),
         version: VERSION,
         goal,
         most_rounds: args.max_runs as usize,
+        most_seconds: args.max_time.map(|minutes| 60.0 * f64::from(minutes)),
+        strict: args.strict,
         searched,
+        earlier,
+        contradicted_after: None,
     };
     if args.dry_run {
         describe(context, host, &manifest, &record)?;
@@ -132,14 +185,27 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
             RunDirectory::create_numbered(&path, manifest, user)?
         }
     };
-    let text = serde_json::to_vec_pretty(&record).map_err(Failure::failed)?;
-    directory.write(FILE, &text)?;
+    write_record(&directory, &record)?;
     Ok(Some((directory, record)))
+}
+
+fn write_record(directory: &RunDirectory, record: &Record) -> Result<(), Failure> {
+    let text = serde_json::to_vec_pretty(record).map_err(Failure::failed)?;
+    directory.write(FILE, &text).map_err(Failure::from)
 }
 
 /// A search that was stopped.
 fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, Record), Failure> {
     let mut directory = RunDirectory::open(path)?;
+    let record = read_record(path, &directory)?;
+    manifest::check_same_machine(host, &directory.manifest)?;
+    confirm::confirm(&directory, args.yes)?;
+    directory.give_to(args.run_as.user(host)?);
+    Ok((directory, record))
+}
+
+/// What was searched, of a run directory.
+fn read_record(path: &Path, directory: &RunDirectory) -> Result<Record, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.join(FILE).display()));
     let bytes = flyball_files::Dir::open(path)
         .and_then(|dir| dir.read(FILE, MOST_BYTES))
@@ -157,23 +223,25 @@ fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, R
     {
         return Err(wrong("its settings are not those of the manifest".to_owned()));
     }
-    manifest::check_same_machine(host, &directory.manifest)?;
-    confirm::confirm(&directory, args.yes)?;
-    directory.give_to(args.run_as.user(host)?);
-    Ok((directory, record))
+    Ok(record)
 }
 
 /// Refuses goals that nothing here measures, before any round is run.
-fn check_meters(host: &dyn Host, goal: &Goal, cpus: Option<&flyball_host::CpuList>) -> Result<(), Failure> {
+fn check_meters(
+    host: &dyn Host,
+    goal: &Goal,
+    cpus: Option<&flyball_host::CpuList>,
+    has_command: bool,
+) -> Result<(), Failure> {
     use flyball_measure::Domain;
     let meters = Meters::find(host, cpus);
     let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);
     for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim)].into_iter().flatten() {
         let there = match aim.quantity {
             Quantity::Energy | Quantity::Power => has(Domain::Package),
-            Quantity::PerWatt => has(Domain::Package) || has(Domain::Platform),
+            Quantity::PerWatt => has(Domain::Package) || has(Domain::Platform) || has_command,
             Quantity::Dram => has(Domain::Dram),
-            Quantity::Platform => has(Domain::Platform),
+            Quantity::Platform => has(Domain::Platform) || has_command,
             _ => true,
         };
         if !there {
@@ -184,91 +252,124 @@ fn check_meters(host: &dyn Host, goal: &Goal, cpus: Option<&flyball_host::CpuLis
     Ok(())
 }
 
-/// Runs the search; `None` if it was interrupted.
-fn search(
-    context: &Context,
-    host: &dyn Host,
-    directory: &mut RunDirectory,
-    record: &Record,
-    interrupted: &Arc<AtomicBool>,
-) -> Result<Option<Outcome>, Failure> {
-    let goal = flyball_search::Goal {
-        within: record.goal.within,
-        bound: record.goal.limit.map(goal::Limit::bound),
-        certainty: CERTAINTY,
-    };
-    let seed = directory.manifest.schedule.seed;
-    let search = Search::new(record.searched.space()?, goal, seed);
-    let mut blocks = SearchBlocks::new(search, record.goal, record.most_rounds);
-    let seeds = RunSeeds::of_comparison(seed, directory.rounds.len());
-    let mut taken = arms::take(context, host, &record.searched.arms, interrupted, None, seeds)?;
-    match run_rounds(
-        host,
-        directory,
-        &mut taken,
-        Arc::clone(interrupted),
-        None,
-        Some(&mut blocks),
-        &mut |_| (),
-    )? {
-        Ok(End::Complete) => blocks.outcome.map(Some).ok_or_else(|| {
-            Failure::failed("the search ended without a result: no round has yielded the quantity")
-        }),
-        Ok(End::Stopped) => Ok(None),
-        Err(error) => Err(failure(&error, Some(directory.path()))),
-    }
+/// A search under way, on a machine.
+struct Tuning<'a> {
+    context: &'a Context,
+    host: &'a dyn Host,
+    args: &'a Args,
+    directory: RunDirectory,
+    record: Record,
+    interrupted: Arc<AtomicBool>,
 }
 
-/// Compares the machine as it is, the chosen setting and the runner-up in fresh rounds; `None` if it was interrupted.
-fn confirmation(
-    context: &Context,
-    host: &dyn Host,
-    directory: &RunDirectory,
-    record: &Record,
-    outcome: &Outcome,
-    interrupted: &Arc<AtomicBool>,
-) -> Result<Option<Confirmed>, Failure> {
-    let runner_up = outcome.runner_up.filter(|arm| *arm != 0 && *arm != outcome.chosen);
-    let chosen = [Some(0), Some(outcome.chosen), runner_up];
-    let arms: Vec<Arm> = chosen.into_iter().flatten().map(|arm| record.searched.arms[arm].clone()).collect();
-    let path = directory.path().join("confirm");
-    let mut fresh = if path.exists() {
-        let mut fresh = RunDirectory::open(&path)?;
-        fresh.give_to(directory.owner().cloned());
-        fresh
-    } else {
-        let mut manifest = Manifest { boots: Vec::new(), ..directory.manifest.clone() };
-        manifest.boot_needs = vec![None; arms.len()];
-        let alpha = 1.0 - manifest.schedule.confidence;
-        manifest.schedule.length = Length::Rounds(stats::pairs_needed(alpha, arms.len() - 1) + SPARE_PAIRS);
-        // Another order than that of the search, and other random numbers of a simulated machine.
-        manifest.schedule.seed = manifest.schedule.seed.wrapping_add(1);
-        // The machine is warm from the search.
-        manifest.schedule.warm_up = 0;
-        manifest.arms = arms;
-        RunDirectory::create(&path, manifest, directory.owner().cloned())?
-    };
-    if fresh.manifest.arms.len() < 2
-        || fresh.manifest.arms[1].name != record.searched.arms[outcome.chosen].name
-    {
-        return Err(Failure::usage(format!("{} is of another search; move it away", path.display())));
+impl Tuning<'_> {
+    /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was interrupted.
+    fn run(&mut self) -> Result<Option<(Outcome, Option<Confirmed>)>, Failure> {
+        loop {
+            let Some(outcome) = self.search()? else { return Ok(None) };
+            let number = usize::from(self.record.contradicted_after.is_some());
+            if outcome.chosen == 0 {
+                return Ok(Some((outcome, None)));
+            }
+            let Some(confirmed) = self.confirm(&outcome, CONFIRM[number])? else { return Ok(None) };
+            if number > 0 || !confirmed.contradicts(self.record.goal.aim) {
+                return Ok(Some((outcome, Some(confirmed))));
+            }
+            eprintln!("flyball: the fresh rounds contradict the search; it goes on with them, once");
+            self.record.contradicted_after = Some(outcome.blocks);
+            // As many rounds again: those before led to a wrong choice.
+            self.record.most_rounds += outcome.rounds;
+            if let Length::Search { most } = &mut self.directory.manifest.schedule.length {
+                *most = self.record.most_rounds;
+            }
+            write_record(&self.directory, &self.record)?;
+        }
     }
-    eprintln!("flyball: the search has chosen '{}'; fresh rounds now", fresh.manifest.arms[1].name);
-    let seeds = RunSeeds::of_comparison(fresh.manifest.schedule.seed, fresh.rounds.len());
-    let mut taken = arms::take(context, host, &fresh.manifest.arms.clone(), interrupted, None, seeds)?;
-    match run_rounds(host, &mut fresh, &mut taken, Arc::clone(interrupted), None, None, &mut |_| ())? {
-        Ok(End::Complete) => {}
-        Ok(End::Stopped) => {
-            eprintln!(
-                "flyball: stopped; settings are restored. To continue: flyball tune --resume {}",
-                directory.path().display()
-            );
+
+    /// Runs the rounds of a directory: the search's, or fresh ones. `None` if they were interrupted.
+    fn rounds(
+        &self,
+        directory: &mut RunDirectory,
+        blocks: Option<&mut SearchBlocks<'_>>,
+    ) -> Result<Option<()>, Failure> {
+        let arms = directory.manifest.arms.clone();
+        let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
+        // Decided each time: what makes the machine quiet depends on what it is now.
+        let quiet = match resumed_quiet(&directory.manifest)? {
+            Some(quiet) => Some(quiet_during_arms(self.host, quiet, &mut directory.manifest.clone())?),
+            None => None,
+        };
+        let seeds = RunSeeds::of_comparison(directory.manifest.schedule.seed, directory.rounds.len());
+        let mut taken = arms::take(self.context, self.host, &arms, &self.interrupted, quiet, seeds)?;
+        let interrupted = Arc::clone(&self.interrupted);
+        let blocks = blocks.map(|blocks| blocks as &mut dyn Blocks);
+        match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
+            Ok(End::Complete) => Ok(Some(())),
+            Ok(End::Stopped) => Ok(None),
+            Err(error) => Err(failure(&error, Some(directory.path()))),
+        }
+    }
+
+    fn search(&mut self) -> Result<Option<Outcome>, Failure> {
+        let record = self.record.clone();
+        let mut blocks = replay::blocks(&self.directory, &record, true)?;
+        // Taken out and put back: the rounds need it changed, and this object otherwise.
+        let mut directory = RunDirectory::open(self.directory.path())?;
+        directory.give_to(self.directory.owner().cloned());
+        directory.manifest.schedule.length = Length::Search { most: record.most_rounds };
+        let ended = self.rounds(&mut directory, Some(&mut blocks));
+        self.directory = directory;
+        if ended?.is_none() {
             return Ok(None);
         }
-        Err(error) => return Err(failure(&error, Some(fresh.path()))),
+        if let Some(why) = blocks.failure {
+            return Err(Failure::failed(format!(
+                "{why}\ncompleted rounds are in {}",
+                self.directory.path().display()
+            )));
+        }
+        blocks.outcome.map(Some).ok_or_else(|| {
+            Failure::failed("the search ended without a result: no round has yielded the quantity")
+        })
     }
-    super::report::write_files(&fresh, fresh.path())?;
-    Ok(Some(Confirmed::new(&fresh, &record.goal)))
+
+    /// Compares the machine as it is, the chosen setting and the runner-up in fresh rounds.
+    fn confirm(&self, outcome: &Outcome, folder: &str) -> Result<Option<Confirmed>, Failure> {
+        let (directory, record) = (&self.directory, &self.record);
+        let runner_up = outcome.runner_up.filter(|arm| *arm != 0 && *arm != outcome.chosen);
+        let chosen = [Some(0), Some(outcome.chosen), runner_up];
+        let arms: Vec<Arm> =
+            chosen.into_iter().flatten().map(|arm| record.searched.arms[arm].clone()).collect();
+        let path = directory.path().join(folder);
+        let mut fresh = if path.exists() {
+            let mut fresh = RunDirectory::open(&path)?;
+            fresh.give_to(directory.owner().cloned());
+            fresh
+        } else {
+            let mut manifest = Manifest { boots: Vec::new(), ..directory.manifest.clone() };
+            manifest.boot_needs = vec![None; arms.len()];
+            let alpha = 1.0 - manifest.schedule.confidence;
+            manifest.schedule.length =
+                Length::Rounds(stats::pairs_needed(alpha, arms.len() - 1) + SPARE_PAIRS);
+            // Another order than that of the search, and other random numbers of a simulated machine.
+            manifest.schedule.seed = manifest.schedule.seed.wrapping_add(folder.len() as u64);
+            // The machine is warm from the search.
+            manifest.schedule.warm_up = 0;
+            manifest.arms = arms;
+            RunDirectory::create(&path, manifest, directory.owner().cloned())?
+        };
+        if fresh.manifest.arms.len() < 2
+            || fresh.manifest.arms[1].name != record.searched.arms[outcome.chosen].name
+        {
+            return Err(Failure::usage(format!("{} is of another search; move it away", path.display())));
+        }
+        eprintln!("flyball: the search has chosen '{}'; fresh rounds now", fresh.manifest.arms[1].name);
+        if self.rounds(&mut fresh, None)?.is_none() {
+            return Ok(None);
+        }
+        super::report::write_files(&fresh, fresh.path())?;
+        Ok(Some(Confirmed::new(&fresh, &record.goal)))
+    }
 }
 
 /// Prints what would be searched.

@@ -70,6 +70,12 @@ fn a_search_ends_with_a_confirmed_profile() {
         let report = Ran::of(flyball!().current_dir(folder.path()).args(["report", directory]));
         assert_eq!(report.code, 0, "{}", report.text());
     }
+    // The verdict is computed again from the rounds alone.
+    let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "run", "--json"])));
+    for what in ["chosen", "search", "confirmed", "mattered"] {
+        assert_eq!(report[what], found[what], "{what}");
+    }
+    assert!(folder.path().join("run/search.html").exists());
 
     // Half of the rounds are gone, and with them the confirmation: the search goes on with the block that was chosen then.
     let log = folder.path().join("run/rounds.jsonl");
@@ -131,6 +137,25 @@ fn wrong_input_is_named() {
         (&["--over", "epp=performance,power", "--minimize", "watts"][..], 2, "'watts' is not a quantity"),
         (&["--over", "epp=performance,power"], 2, "--minimize"),
         (&["--minimize", "energy"], 2, "--over"),
+        (
+            &["--minimize", "energy", "--maximize", "performance", "--over", "epp=power,performance"],
+            2,
+            "--maximize",
+        ),
+        (&["--over", "epp=power,performance", "--minimize", "energy", "--prefer", "beauty"], 2, "'beauty'"),
+        (
+            &["--over", "epp=power,performance", "--minimize", "energy", "--start-from", "nowhere"],
+            2,
+            "nowhere",
+        ),
+        (&["--preset", "speed"], 2, "efficiency, latency or power-cap"),
+        (&["--preset", "power-cap=0"], 2, "power-cap=WATTS"),
+        (&["--preset", "latency", "--over", "epp=power,performance"], 2, "--over"),
+        (
+            &["--over", "epp=power,performance", "--minimize", "energy", "--power-command", "echo 5"],
+            2,
+            "this machine",
+        ),
         (&["--over", "epp", "--minimize", "energy"], 2, "write KNOB=VALUES"),
         (&["--over", "epp=power", "--minimize", "energy"], 2, "nothing to choose from"),
         (&["--over", "epp=power,power", "--minimize", "energy"], 2, "named twice"),
@@ -163,4 +188,54 @@ fn wrong_input_is_named() {
     let ran = tune(folder.path(), &["--resume", "."]);
     assert_eq!(ran.code, 2, "{}", ran.text());
     assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_preset_is_printed_before_it_is_used() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let run = |preset: &str| {
+        tune(folder.path(), &["-M", "sim:ryzen-5750g", "-n", "--preset", preset, "--workload", "gitsource"])
+    };
+    for (preset, limit) in [("efficiency", "<= +5 %"), ("power-cap=30", "<= 30 W"), ("latency", "wall time")]
+    {
+        let ran = run(preset);
+        assert_eq!(ran.code, 0, "{}", ran.text());
+        assert!(ran.err.contains("the preset is --over epp="), "{}", ran.err);
+        assert!(ran.out.contains(limit), "{}", ran.out);
+    }
+}
+
+#[test]
+fn a_search_starts_from_an_earlier_one_and_shares_the_options_of_compare() {
+    let folder = tempfile::tempdir().expect("a directory");
+    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
+    let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
+    let first = json(&run(&["--seed", "3", "--directory", "first", "--quiet=light", "--json"]));
+    let manifest = fs::read_to_string(folder.path().join("first/manifest.json")).expect("a manifest");
+    let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+    assert_eq!(manifest["quiet"]["level"], "light");
+    let again = run(&["--seed", "4", "--directory", "again", "--start-from", "first", "--json"]);
+    assert!(again.err.contains("best so far"), "{}", again.err);
+    assert!(again.err.contains("left at most"), "{}", again.err);
+    let again = json(&again);
+    assert_eq!(first["confirmed"]["keeps_limit"], true);
+    assert_eq!(again["confirmed"]["keeps_limit"], true);
+    // All of the prior is in the new directory.
+    fs::remove_dir_all(folder.path().join("first")).expect("removed");
+    let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "again", "--json"])));
+    assert_eq!(report["chosen"], again["chosen"]);
+    // Another goal's rounds say nothing here.
+    let other: Vec<&str> = SPACE.iter().map(|word| if *word == "energy" { "power" } else { word }).collect();
+    let ran = tune(folder.path(), &[&other[..], &["--start-from", "again"]].concat());
+    assert_eq!(ran.code, 2, "{}", ran.text());
+}
+
+#[test]
+fn a_strict_search_ends_with_its_rounds() {
+    let folder = tempfile::tempdir().expect("a directory");
+    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
+    let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
+    let found = json(&run(&["--seed", "1", "--strict", "--max-runs", "40", "--json"]));
+    assert!(found["search"]["rounds"].as_u64().is_some_and(|rounds| rounds <= 48), "{found:#}");
+    assert_eq!(found["confirmed"]["keeps_limit"], true, "{found:#}");
 }

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use flyball_control::quiet::Level;
-
 use super::rounds::RoundArgs;
 use crate::{commands::report::Forms, run_as::RunAs, workloads};
 
@@ -59,9 +57,10 @@ pub struct Args {
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
-    /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this.
-    #[arg(long, value_name = "PERCENT", value_parser = super::rounds::parse_percent, conflicts_with = "rounds")]
-    pub(super) until: Option<f64>,
+    /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this, or, with
+    /// 'decided', until each arm is known to differ or to be within 0.5 %. The intervals stay true however often one looks.
+    #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
+    pub(super) until: Option<Until>,
 
     /// Maximum number of blocks with --until.
     // A bound for --until: noise may keep an interval wide however many rounds there are.
@@ -70,22 +69,6 @@ pub struct Args {
 
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
-
-    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a power strip. Run in a shell
-    /// every second, on CPUs that --pin leaves free, and with flyball's rights (under sudo as root). A round needs two readings.
-    // After --resume it must be given again: it may hold a password, and directories belong to other users too.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"])]
-    pub(super) power_command: Option<String>,
-
-    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
-    /// running and lag become columns of the report; `flyball trace report` shows a round in full.
-    #[arg(long, conflicts_with = "observer")]
-    pub(super) trace: bool,
-
-    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
-    /// settings, and do not count rounds under bad conditions.
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
-    pub(super) quiet: Option<Level>,
 
     /// The run directory [default: flyball-compare-DATE-TIME].
     #[arg(short, long, value_name = "DIR")]
@@ -114,6 +97,22 @@ pub struct Args {
     pub(super) workload: workloads::WorkloadArgs,
 }
 
+/// When a comparison without a number of blocks ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Until {
+    HalfWidth(f64),
+    Decided,
+}
+
+fn parse_until(text: &str) -> Result<Until, String> {
+    match text {
+        "decided" => Ok(Until::Decided),
+        _ => super::rounds::parse_percent(text)
+            .map(Until::HalfWidth)
+            .map_err(|why| format!("{why}, or 'decided'")),
+    }
+}
+
 /// The parts of the kernel's selftest that measure (tools/testing/selftests/amd-pstate/run.sh, -c).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Selftest {
@@ -132,7 +131,7 @@ impl Args {
                 args.arm.push(format!("{driver}-{governor}: driver={driver} governor={governor}"));
             }
         }
-        args.trace = true;
+        args.measuring.trace = true;
         // LOOP_TIMES and TIME_LIMIT.
         args.rounds.get_or_insert(3);
         args.workload.workload = Some(match test {

@@ -7,8 +7,17 @@ use flyball_measure::{
     WorkloadNote, preset::Reader, render, stats,
 };
 
-use super::{args::Args, rounds::RoundArgs};
+use super::{
+    args::{Args, Until},
+    rounds::RoundArgs,
+};
 use crate::{exit::Failure, quiet_machine::Observer, time, workloads};
+
+/// What `--until decided` takes for no difference: half a percent to either side.
+const SMALL: f64 = 0.005;
+
+/// Blocks of `--until` at least.
+const LEAST_BLOCKS: usize = 6;
 
 /// Stands in a manifest where /proc/cpuinfo names no model.
 const UNKNOWN_PROCESSOR: &str = "unknown processor";
@@ -40,10 +49,14 @@ pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
 pub(super) fn length(args: &Args, arms: usize) -> Length {
     let confidence = args.measuring.confidence;
     let alpha = 1.0 - confidence;
-    if let Some(half_width) = args.until {
-        // With fewer blocks no interval of this level exists, so there is nothing to stop by.
-        let least = stats::pairs_needed(alpha, 1);
-        return Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) };
+    if let Some(until) = args.until {
+        let (half_width, decided) = match until {
+            Until::HalfWidth(width) => (width, false),
+            Until::Decided => (SMALL, true),
+        };
+        // The interval is exact for normal noise from three pairs on; outliers need some more rounds to be seen as such.
+        let least = stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS);
+        return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
     }
     let rounds = args.rounds.unwrap_or(15) as usize;
     // Holm's correction asks the best of the comparisons for alpha over their number.

@@ -4,13 +4,13 @@ use flyball_control::Topology;
 use flyball_host::{CpuList, Host, Kind};
 use flyball_measure::{Manifest, PowerCommand};
 
-use super::args::Args;
+use super::rounds::RoundArgs;
 use crate::exit::Failure;
 
 /// Starts the command, if there is one. `pinned` are the CPUs of the workload.
-pub(super) fn start(
+pub(in crate::commands) fn start(
     host: &dyn Host,
-    args: &Args,
+    args: &RoundArgs,
     pinned: Option<&CpuList>,
 ) -> Result<Option<PowerCommand>, Failure> {
     let Some(line) = &args.power_command else { return Ok(None) };
@@ -31,10 +31,10 @@ pub(super) fn had_one(manifest: &Manifest) -> bool {
 }
 
 /// The same for a comparison that is continued: with the command where its earlier rounds have one, and only there.
-pub(super) fn of_resumed(
+pub(in crate::commands) fn of_resumed(
     host: &dyn Host,
     manifest: &Manifest,
-    args: &Args,
+    args: &RoundArgs,
 ) -> Result<Option<PowerCommand>, Failure> {
     match (had_one(manifest), args.power_command.is_some()) {
         (true, false) => {

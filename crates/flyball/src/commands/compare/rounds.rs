@@ -1,5 +1,6 @@
 //! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are parsed.
 
+use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
 use crate::quiet_machine::Observer;
@@ -34,6 +35,22 @@ pub struct RoundArgs {
     /// Skip rounds in which the workload fails, instead of stopping.
     #[arg(long)]
     pub ignore_failure: bool,
+
+    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a power strip. Run in a shell
+    /// every second, on CPUs that --pin leaves free, and with flyball's rights (under sudo as root). A round needs two readings.
+    // After --resume it must be given again: it may hold a password, and directories belong to other users too.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"])]
+    pub power_command: Option<String>,
+
+    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
+    /// running and lag become columns of the report; `flyball trace report` shows a round in full.
+    #[arg(long, conflicts_with = "observer")]
+    pub trace: bool,
+
+    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
+    /// settings, and do not count rounds under bad conditions.
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
+    pub quiet: Option<Level>,
 }
 
 fn parse_number(text: &str, what: &str) -> Result<f64, String> {

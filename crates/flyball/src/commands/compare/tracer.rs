@@ -21,7 +21,7 @@ fn failed(error: impl std::fmt::Display) -> SettingsError {
 }
 
 /// Refuses a machine that cannot be traced, before anything is written.
-pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
+pub(in crate::commands) fn check(host: &dyn Host) -> Result<(), Failure> {
     let tracefs = host.tracefs().map_err(|error| {
         // A recording or a directory of files has no tracefs at all; remedies for a kernel would mislead.
         if error.errno == Errno::NOSYS {

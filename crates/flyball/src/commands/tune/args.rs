@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::preset::Preset;
 use crate::{
     commands::compare::rounds::{RoundArgs, parse_percent},
     run_as::RunAs,
@@ -27,6 +28,8 @@ Examples:
   flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
   flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
+  flyball tune --preset efficiency -- ./bench                      the knobs of this machine that save energy
+  flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
   flyball tune --resume DIR                                        continue after Ctrl-C
 
 Exit codes: 0 done, also if nothing is better than 'now'; 1 failed (settings are restored), 2 cannot be used as typed, \
@@ -34,15 +37,20 @@ Exit codes: 0 done, also if nothing is better than 'now'; 1 failed (settings are
 signal (settings are restored).")]
 pub struct Args {
     /// A knob and its values; all combinations of several --over are searched.
-    #[arg(long, value_name = "KNOB=VALUES", required_unless_present = "resume")]
+    #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,
+
+    /// Settings and goal for a purpose, as far as this machine has them; printed before use. efficiency: least energy, time
+    /// <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
+    #[arg(long, value_name = "PURPOSE", conflicts_with_all = ["over", "minimize", "maximize", "subject_to"])]
+    pub(super) preset: Option<Preset>,
 
     /// Leave out combinations with all of these settings: 'governor=performance epp=power'.
     #[arg(long, value_name = "SETTINGS")]
     pub(super) without: Vec<String>,
 
     /// Search for the least of this quantity.
-    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "resume"])]
+    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "resume", "preset"])]
     pub(super) minimize: Option<String>,
 
     /// Search for the most of this quantity.
@@ -62,6 +70,24 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub(super) max_runs: u32,
 
+    /// End the search after this time; the confirmation comes on top.
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) max_time: Option<u32>,
+
+    /// Of settings that are equal within --within, choose the one with the least of this quantity.
+    #[arg(long, value_name = "QUANTITY", default_value = "time")]
+    pub(super) prefer: String,
+
+    /// End only when intervals that need no model show that no setting is better. This takes several times as many rounds, and
+    /// often cannot be had.
+    #[arg(long)]
+    pub(super) strict: bool,
+
+    /// Begin with what an earlier search has found, on this machine or on a simulated copy of it. Its rounds help to
+    /// choose what runs, and are overruled by new ones.
+    #[arg(long, value_name = "DIR")]
+    pub(super) start_from: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
@@ -74,7 +100,7 @@ pub struct Args {
     pub(super) directory: Option<PathBuf>,
 
     /// Continue a search that was stopped.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "directory", "seed", "observer", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "preset", "max_time", "strict", "start_from", "directory", "seed", "observer", "quiet", "trace", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: run the command of a directory that belongs to another user without asking.

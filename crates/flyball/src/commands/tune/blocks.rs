@@ -1,18 +1,28 @@
 //! The search as the chooser of a comparison's blocks.
 
-use flyball_measure::{Blocks, Manifest, Round};
+use flyball_measure::{Blocks, Manifest, Round, disturbance, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
-use super::goal::{Goal, certainty};
-use crate::terminal;
+use super::{Record, goal::certainty};
+use crate::{exit::Failure, terminal, time};
 
-pub(super) struct SearchBlocks {
+pub(super) struct SearchBlocks<'a> {
     search: Search,
-    goal: Goal,
-    /// Rounds at most.
-    most: usize,
+    record: &'a Record,
+    /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had then.
+    contradiction: Option<(usize, Vec<Vec<Searched>>)>,
+    /// Blocks of the directory that the search has.
+    taken: usize,
+    /// How often each arm's round was left out.
+    left_out: Vec<usize>,
+    /// Blocks in a row that say nothing.
+    void: usize,
+    /// Whether progress is shown.
+    shows: bool,
     /// Set when the search is over.
     pub outcome: Option<Outcome>,
+    /// Why it cannot go on.
+    pub failure: Option<String>,
 }
 
 /// How a search ended.
@@ -32,15 +42,65 @@ pub(super) struct Outcome {
     pub tried: usize,
     /// Of each factor, which share of the differences it explains.
     pub shares: Vec<f64>,
+    /// Of each arm, the expected change of the objective against the first and its standard deviation, as logarithms.
+    pub expected: Vec<(f64, f64)>,
 }
 
-impl SearchBlocks {
-    pub fn new(search: Search, goal: Goal, most: usize) -> SearchBlocks {
-        SearchBlocks { search, goal, most, outcome: None }
+/// Void blocks in a row that end the search.
+const MOST_VOID: usize = 3;
+/// How often a disturbed round of a setting is run again. After that its setting brings the disturbance about.
+const REPEATS: usize = 2;
+/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands still in suspend.
+const ASLEEP: f64 = 2.0;
+/// The block after which the noise is known well enough to say what it means.
+const NOISE_KNOWN: usize = 4;
+
+impl<'a> SearchBlocks<'a> {
+    pub fn new(record: &'a Record, seed: u64, shows: bool) -> Result<SearchBlocks<'a>, Failure> {
+        let search = Search::new(record.searched.space()?, record.goal.for_search(), seed);
+        let search = match record.earlier.as_slice() {
+            [] => search,
+            earlier => search.starting_from(
+                &earlier
+                    .iter()
+                    .map(|block| block.iter().map(|one| one.round()).collect())
+                    .collect::<Vec<_>>(),
+            ),
+        };
+        Ok(SearchBlocks {
+            left_out: vec![0; record.searched.arms.len()],
+            search,
+            record,
+            contradiction: None,
+            taken: 0,
+            void: 0,
+            shows,
+            outcome: None,
+            failure: None,
+        })
+    }
+
+    /// Goes on after a confirmation that contradicted it, with its rounds.
+    #[must_use]
+    pub fn contradicted(mut self, after: usize, blocks: Vec<Vec<Searched>>) -> SearchBlocks<'a> {
+        self.contradiction = Some((after, blocks));
+        self
+    }
+
+    /// A round as the search sees it.
+    pub fn searched(record: &Record, arm: usize, round: &Round, manifest: &Manifest) -> Searched {
+        let cost = |aim: super::goal::Aim| aim.cost(round, manifest);
+        Searched {
+            arm,
+            objective: cost(record.goal.aim),
+            bounded: record.goal.limit.and_then(|limit| cost(limit.aim)),
+            preferred: record.goal.prefer.and_then(cost),
+            seconds: round.outcome.seconds,
+        }
     }
 
     fn end(&mut self, choice: Choice, settled: bool, rounds: usize) {
-        let tried = (0..self.search.space().len()).filter(|arm| self.search.runs(*arm) > 0).count();
+        let arms = 0..self.search.space().len();
         self.outcome = Some(Outcome {
             chosen: choice.arm,
             certainty: choice.certainty,
@@ -48,61 +108,199 @@ impl SearchBlocks {
             undecided: choice.undecided,
             settled,
             rounds,
-            blocks: self.search.blocks(),
-            tried,
+            blocks: self.taken,
+            tried: arms.clone().filter(|arm| self.search.runs(*arm) > 0).count(),
             shares: self.search.shares().unwrap_or_default(),
+            expected: arms.map(|arm| self.search.against_base(arm).unwrap_or_default()).collect(),
         });
     }
 
-    /// What is known so far, while the next block has not begun.
-    fn report(&self, manifest: &Manifest, rounds: usize) {
-        let Some(best) = self.search.best() else { return };
+    /// What is known so far and what comes next, while the next block has not begun.
+    fn report(&self, manifest: &Manifest, done: &[Round], next: &[usize]) {
+        let Some(best) = self.search.best().filter(|_| self.shows) else { return };
         terminal::redraw("");
+        let name = |arm: usize| manifest.arms[arm].name.as_str();
+        let change = match self.search.against_base(best.arm) {
+            Some((mean, deviation)) if best.arm != 0 => format!(
+                " ({} {:+.1} % \u{b1} {:.1} %)",
+                self.record.goal.aim.quantity.metric(&manifest.workload.metric).name,
+                100.0 * self.record.goal.aim.of_log(mean).exp_m1(),
+                // Two deviations of the expected value.
+                200.0 * deviation
+            ),
+            _ => String::new(),
+        };
+        let others: Vec<&str> =
+            next.iter().filter(|arm| **arm != 0 && **arm != best.arm).map(|arm| name(*arm)).collect();
+        let rest = match others.as_slice() {
+            [] => "it and 'now' again".to_owned(),
+            [one] => format!("'{one}', which may be better"),
+            [one, rest @ ..] => format!("'{one}' and {} more that may be better", rest.len()),
+        };
+        let spent = spent(done);
+        let left =
+            (spent / done.len().max(1) as f64) * self.record.most_rounds.saturating_sub(done.len()) as f64;
+        let left = self.record.most_seconds.map_or(left, |most| left.min((most - spent).max(0.0)));
         eprintln!(
-            "flyball: {rounds} rounds; best so far: {}, {} certain",
-            manifest.arms[best.arm].name,
-            certainty(best.certainty)
+            "flyball: {} rounds; best so far: {}{change}, {} certain; next: {rest}; {} left at most",
+            done.len(),
+            name(best.arm),
+            certainty(best.certainty),
+            time::words(left)
         );
+    }
+
+    /// Says once when the noise is too high for the rounds that are allowed.
+    fn noise(&self) {
+        let (Some(scales), true) = (self.search.scales(), self.shows && self.taken == NOISE_KNOWN) else {
+            return;
+        };
+        let within = self.record.goal.within;
+        let needed = |within: f64| needed(self.search.space().len(), scales.noise, within);
+        if needed(within) > self.record.most_rounds {
+            // Where the allowed rounds are just enough.
+            let wider = (1..100).map(|step| within * (1.0 + f64::from(step) / 4.0));
+            let enough = wider.into_iter().find(|within| needed(*within) <= self.record.most_rounds);
+            let or = enough.map_or(String::new(), |within| {
+                format!("; --within {:.1}% needs {}", 100.0 * within, needed(within))
+            });
+            eprintln!(
+                "flyball: at this noise ({:.1} %) some {} rounds are needed for {} %{or}",
+                100.0 * scales.noise,
+                needed(within),
+                100.0 * within
+            );
+        }
+    }
+
+    /// Gives the search the rounds of the next block in the directory; false if there is none.
+    fn take(&mut self, manifest: &Manifest, done: &[Round]) -> bool {
+        if let Some((_, blocks)) = self.contradiction.take_if(|(after, _)| *after == self.taken) {
+            blocks.iter().for_each(|block| self.search.add(block));
+        }
+        let rounds: Vec<&Round> = done.iter().filter(|round| round.block == self.taken).collect();
+        if rounds.is_empty() {
+            return false;
+        }
+        self.taken += 1;
+        if slept(&rounds) {
+            self.void += 1;
+            if self.void >= MOST_VOID {
+                self.failure = Some("the machine was suspended in three blocks in a row".to_owned());
+            }
+            return true;
+        }
+        self.void = 0;
+        let mut block = Vec::new();
+        for round in rounds {
+            let left_out = &mut self.left_out[round.arm];
+            if *left_out < REPEATS && disturbance(manifest, round).is_some() {
+                *left_out += 1;
+                continue;
+            }
+            block.push(SearchBlocks::searched(self.record, round.arm, round, manifest));
+        }
+        if self.taken == 1 && block.iter().any(|one| one.arm == 0 && one.objective.is_none()) {
+            self.failure = Some("'now' itself fails, or its quantity is not a number above zero".to_owned());
+        }
+        self.search.add(&block);
+        true
+    }
+
+    /// With --strict: settings that rounds without a model do not show to be no better than the chosen one.
+    fn open(&self, chosen: usize, manifest: &Manifest, done: &[Round]) -> Vec<usize> {
+        let goal = &self.record.goal;
+        let arms = self.search.space().len();
+        // Bonferroni over the settings and the two quantities.
+        let level = 1.0 - (1.0 - super::CERTAINTY) / (2 * arms) as f64;
+        let pairs = |aim: super::goal::Aim, from: usize, to: usize| -> Vec<f64> {
+            let of = |arm: usize, block: usize| {
+                let round = done.iter().find(|round| round.arm == arm && round.block == block)?;
+                aim.cost(round, manifest)
+            };
+            (0..self.taken).filter_map(|block| Some(of(to, block)? - of(from, block)?)).collect()
+        };
+        let is_open = |arm: &usize| {
+            let worse = stats::always_interval(&pairs(goal.aim, chosen, *arm), level)
+                .is_some_and(|found| found.low > -goal.within);
+            let over = goal.limit.filter(|limit| limit.relative).is_some_and(|limit| {
+                let most = match limit.bound() {
+                    flyball_search::Bound::OverBase(most) | flyball_search::Bound::Absolute(most) => most,
+                };
+                stats::always_interval(&pairs(limit.aim, 0, *arm), level)
+                    .is_some_and(|found| found.low > most)
+            });
+            !worse && !over
+        };
+        let mut open: Vec<usize> = (0..arms).filter(|arm| *arm != chosen).filter(is_open).collect();
+        // Those with the fewest rounds first.
+        open.sort_by_key(|arm| self.search.runs(*arm));
+        open
     }
 }
 
-impl Blocks for SearchBlocks {
+impl Blocks for SearchBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[Round]) -> Option<Vec<usize>> {
         // One block at a time, also when a stopped search is resumed: the fit of a block begins where that of the block
         // before ended, and the search goes on as if it had never been stopped.
-        loop {
-            let next = self.search.blocks();
-            let block: Vec<Searched> = done
-                .iter()
-                .filter(|round| round.block == next)
-                .map(|round| Searched {
-                    arm: round.arm,
-                    objective: self.goal.aim.cost(round, manifest),
-                    bounded: self.goal.limit.and_then(|limit| limit.aim.cost(round, manifest)),
-                    seconds: round.outcome.seconds,
-                })
-                .collect();
-            if block.is_empty() {
-                break;
-            }
-            self.search.add(&block);
+        while self.take(manifest, done) {}
+        if self.failure.is_some() {
+            return None;
         }
-        match self.search.step() {
+        self.noise();
+        let used_up = done.len() >= self.record.most_rounds
+            || self.record.most_seconds.is_some_and(|most| spent(done) >= most);
+        let block = match self.search.step() {
             Step::End(choice) => {
-                self.end(choice, true, done.len());
-                None
+                let open =
+                    if self.record.strict { self.open(choice.arm, manifest, done) } else { Vec::new() };
+                if open.is_empty() || used_up {
+                    self.end(choice, open.is_empty(), done.len());
+                    return None;
+                }
+                let mut block = vec![0, choice.arm];
+                block.extend(open.into_iter().filter(|arm| *arm != 0).take(4));
+                block.dedup();
+                block
             }
-            Step::Run(_) if done.len() >= self.most => {
+            Step::Run(_) if used_up && done.len() > 1 => {
                 let best = self.search.best()?;
                 self.end(best, false, done.len());
-                None
+                return None;
             }
-            Step::Run(block) => {
-                if !done.is_empty() {
-                    self.report(manifest, done.len());
-                }
-                Some(block)
-            }
+            Step::Run(block) => block,
+        };
+        if !done.is_empty() {
+            self.report(manifest, done, &block);
         }
+        Some(block)
     }
+}
+
+/// Rounds that a search needs at some noise: the first block, and what two settings need to be told apart. By the
+/// searches of the crate's tests.
+fn needed(settings: usize, noise: f64, within: f64) -> usize {
+    settings.min(12) + (20.0 * (noise / within).powi(2)) as usize
+}
+
+/// The seconds that rounds took, with what is around them, over all sessions.
+fn spent(done: &[Round]) -> f64 {
+    let alone: f64 = done.iter().map(|round| round.outcome.seconds).sum();
+    // The clock begins again in each session; within one, a round's start counts from the one before it.
+    let around: f64 = done
+        .windows(2)
+        .map(|two| two[1].started - two[0].started - two[0].outcome.seconds)
+        .filter(|gap| *gap > 0.0)
+        .sum();
+    alone + around
+}
+
+/// Whether the machine was suspended within a block.
+fn slept(rounds: &[&Round]) -> bool {
+    rounds.windows(2).any(|two| {
+        let walls = (two[0].moment.uptime_s, two[1].moment.uptime_s);
+        let (Some(from), Some(to)) = walls else { return false };
+        // /proc/uptime counts suspend (kernel/time/timekeeping.c, ktime_get_boottime_ts64), the monotonic clock does not.
+        (to - from) - (two[1].started - two[0].started) > ASLEEP && two[1].started > two[0].started
+    })
 }

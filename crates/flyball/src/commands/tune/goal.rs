@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use flyball_measure::{Manifest, Metric, Quantity, Round};
+use flyball_measure::{Better, Manifest, Metric, Quantity, Round};
 use flyball_search::Bound;
 
+use super::preset::Asked;
 use crate::exit::Failure;
 
 /// A quantity and the direction in which it is good.
@@ -19,7 +20,12 @@ impl Aim {
     /// Its logarithm in a round, turned so that less is better.
     pub fn cost(self, round: &Round, manifest: &Manifest) -> Option<f64> {
         let log = self.quantity.of(round, manifest).filter(|value| *value > 0.0 && value.is_finite())?.ln();
-        Some(if self.more { -log } else { log })
+        Some(self.of_log(log))
+    }
+
+    /// A change of a cost as one of the quantity's logarithm, and the other way round.
+    pub fn of_log(self, log: f64) -> f64 {
+        if self.more { -log } else { log }
     }
 }
 
@@ -49,6 +55,9 @@ pub(super) struct Goal {
     pub limit: Option<Limit>,
     /// Differences up to this fraction do not matter.
     pub within: f64,
+    /// What decides between settings that are equal within that.
+    #[serde(default)]
+    pub prefer: Option<Aim>,
 }
 
 /// The names that quantities have here, besides the workload's own metric.
@@ -71,17 +80,22 @@ impl Goal {
     ///
     /// # Errors
     /// Unknown quantities; limits that are not a quantity, `<=` or `>=`, and a number.
-    pub fn parse(
-        minimize: Option<&str>,
-        maximize: Option<&str>,
-        subject_to: Option<&str>,
-        within: f64,
-        metric: &Metric,
-    ) -> Result<Goal, Failure> {
-        let name = minimize.or(maximize).unwrap_or_default();
-        let aim = Aim { quantity: quantity(name, metric)?, more: minimize.is_none() };
-        let limit = subject_to.map(|text| parse_limit(text, metric)).transpose()?;
-        Ok(Goal { aim, limit, within })
+    pub fn parse(asked: &Asked, within: f64, prefer: &str, metric: &Metric) -> Result<Goal, Failure> {
+        let name = asked.minimize.as_deref().or(asked.maximize.as_deref()).unwrap_or_default();
+        let aim = Aim { quantity: quantity(name, metric)?, more: asked.minimize.is_none() };
+        let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
+        let prefer = quantity(prefer, metric)?;
+        let more = prefer.metric(metric).better == Better::Higher;
+        Ok(Goal { aim, limit, within, prefer: Some(Aim { quantity: prefer, more }) })
+    }
+
+    /// The goal for a search, on [`Aim::cost`].
+    pub fn for_search(&self) -> flyball_search::Goal {
+        flyball_search::Goal {
+            within: self.within,
+            bound: self.limit.map(Limit::bound),
+            certainty: super::CERTAINTY,
+        }
     }
 
     /// As it reads in a sentence: `least energy, time <= +5 %`.
@@ -177,13 +191,16 @@ pub(super) fn certainty(probability: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flyball_measure::Better;
-
     use super::*;
 
     fn parse(minimize: &str, limit: Option<&str>) -> Result<Goal, String> {
         let metric = Metric::new("score", "points", Better::Higher);
-        Goal::parse(Some(minimize), None, limit, 0.01, &metric).map_err(|failure| failure.to_string())
+        let asked = Asked {
+            minimize: Some(minimize.to_owned()),
+            subject_to: limit.map(str::to_owned),
+            ..Asked::default()
+        };
+        Goal::parse(&asked, 0.01, "time", &metric).map_err(|failure| failure.to_string())
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Verdict<'a> {
     /// The chosen setting against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
     pub left_out: usize,
+    /// Whether fresh rounds contradicted a first choice, so that this is the second.
+    pub second: bool,
 }
 
 /// What fresh rounds say.
@@ -65,6 +67,16 @@ impl Confirmed {
         Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit }
     }
 
+    /// Whether fresh rounds show that the search was wrong: the limit is not kept, or the machine as it is is better.
+    pub fn contradicts(&self, aim: Aim) -> bool {
+        let is_worse = self
+            .objective
+            .as_ref()
+            .and_then(|found| found.interval)
+            .is_some_and(|interval| if aim.more { interval.high < 0.0 } else { interval.low > 0.0 });
+        is_worse || self.keeps_limit == Some(false)
+    }
+
     /// Whether fresh rounds show the chosen setting to be better than the machine as it is.
     pub fn is_better(&self, aim: Aim) -> bool {
         self.objective.as_ref().is_some_and(|found| {
@@ -99,6 +111,7 @@ impl<'a> Verdict<'a> {
         searched: &Searched,
         search: &'a Outcome,
         confirmed: Option<Confirmed>,
+        second: bool,
     ) -> Verdict<'a> {
         let arm = &searched.arms[search.chosen];
         let mut mattered: Vec<(String, f64)> =
@@ -113,6 +126,7 @@ impl<'a> Verdict<'a> {
             mattered,
             confirmed,
             left_out: searched.left_out.len(),
+            second,
         }
     }
 
@@ -136,6 +150,9 @@ impl<'a> Verdict<'a> {
             let _ = writeln!(out, "mattered   {}", mattered.join(", "));
         }
         out.push('\n');
+        if self.second {
+            out += "The fresh rounds of a first choice contradicted the search; this is the second.\n";
+        }
         match &self.confirmed {
             None => {
                 let _ = writeln!(out, "No setting is better than the machine as it is.");
@@ -198,7 +215,12 @@ impl<'a> Verdict<'a> {
         };
         match confirmed.keeps_limit {
             Some(true) => format!("It keeps the limit {shown}{found}.\n"),
-            Some(false) => format!("It does not keep the limit {shown}{found}.\n"),
+            // The search has looked for one that keeps it, and has chosen the nearest otherwise.
+            Some(false) => {
+                format!(
+                    "No setting is known to keep the limit {shown}; this one, the nearest, does not{found}.\n"
+                )
+            }
             None => format!("Whether it keeps the limit {shown} is not decided{found}.\n"),
         }
     }
@@ -212,7 +234,7 @@ impl<'a> Verdict<'a> {
             certainty(self.search.certainty)
         );
         if !self.search.settled {
-            out += "; the rounds were used up before it was certain (--max-runs)";
+            out += "; the rounds were used up before it was certain (--max-runs, --max-time)";
         }
         out += ".\n";
         let undecided: Vec<String> = self

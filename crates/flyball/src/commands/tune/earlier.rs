@@ -1,0 +1,77 @@
+//! `--start-from`: the rounds of an earlier search, as this search's settings.
+
+use std::path::Path;
+
+use flyball_measure::RunDirectory;
+use flyball_search::Round;
+
+use super::{Record, blocks::SearchBlocks, goal::Goal, read_record, space::Searched};
+use crate::exit::Failure;
+
+/// A round of an earlier search. Kept in this search's record, so that it can be computed without the other directory.
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub(super) struct EarlierRound {
+    arm: usize,
+    objective: Option<f64>,
+    bounded: Option<f64>,
+    seconds: f64,
+}
+
+impl EarlierRound {
+    pub fn round(self) -> Round {
+        let EarlierRound { arm, objective, bounded, seconds } = self;
+        Round { arm, objective, bounded, preferred: None, seconds }
+    }
+}
+
+/// The rounds of the search in a directory, block by block, of the settings that this search has too.
+///
+/// # Errors
+/// A directory that is not a search's; one of another goal; one with none of these settings.
+pub(super) fn read(path: &Path, goal: &Goal, searched: &Searched) -> Result<Vec<Vec<EarlierRound>>, Failure> {
+    let directory = RunDirectory::open(path)?;
+    let record: Record = read_record(path, &directory)?;
+    let wrong = |why: &str| Failure::usage(format!("--start-from {}: {why}", path.display()));
+    let limit = |goal: &Goal| goal.limit.map(|limit| limit.aim);
+    if record.goal.aim != goal.aim || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim)) {
+        return Err(wrong("it searched for another quantity or under another limit"));
+    }
+    let arm_here = |arm: usize| {
+        searched.arms.iter().position(|here| here.settings == directory.manifest.arms[arm].settings)
+    };
+    let mut blocks: Vec<Vec<EarlierRound>> = Vec::new();
+    let mut of = usize::MAX;
+    for round in directory.rounds.iter().filter(|round| !round.warm_up) {
+        let Some(arm) = arm_here(round.arm) else { continue };
+        if round.block != of {
+            of = round.block;
+            blocks.push(Vec::new());
+        }
+        let one = EarlierRound {
+            arm,
+            objective: goal.aim.cost(round, &directory.manifest),
+            bounded: goal.limit.and_then(|limit| limit.aim.cost(round, &directory.manifest)),
+            seconds: round.outcome.seconds,
+        };
+        blocks.last_mut().into_iter().for_each(|block| block.push(one));
+    }
+    if blocks.iter().flatten().all(|one| one.arm == 0) {
+        return Err(wrong("it ran none of these settings"));
+    }
+    Ok(blocks)
+}
+
+/// The rounds of a confirmation, block by block, as the search's.
+pub(super) fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
+    let arm_here = |arm: usize| {
+        record.searched.arms.iter().position(|here| here.settings == fresh.manifest.arms[arm].settings)
+    };
+    let last = fresh.rounds.iter().map(|round| round.block).max().map_or(0, |block| block + 1);
+    let rounds_of = |block: usize| {
+        let rounds = fresh.rounds.iter().filter(move |round| !round.warm_up && round.block == block);
+        rounds.filter_map(|round| {
+            Some(SearchBlocks::searched(record, arm_here(round.arm)?, round, &fresh.manifest))
+        })
+    };
+    (0..last).map(|block| rounds_of(block).collect()).collect()
+}

@@ -1,0 +1,98 @@
+//! Spaces and goals for a purpose: what `--preset` stands for on this machine.
+
+use std::str::FromStr;
+
+use flyball_control::KnobName;
+use flyball_host::{Host, KiloHertz};
+
+use crate::{commands::complete, exit::Failure, machine::MachineArg};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Preset {
+    Efficiency,
+    Latency,
+    /// Watts.
+    PowerCap(f64),
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Preset, String> {
+        match (text, text.strip_prefix("power-cap=")) {
+            ("efficiency", _) => Ok(Preset::Efficiency),
+            ("latency", _) => Ok(Preset::Latency),
+            (_, Some(watts)) => watts
+                .trim_end_matches('W')
+                .parse()
+                .ok()
+                .filter(|watts: &f64| watts.is_finite() && *watts > 0.0)
+                .map(Preset::PowerCap)
+                .ok_or_else(|| "write power-cap=WATTS, as power-cap=60".to_owned()),
+            _ => Err("write efficiency, latency or power-cap=WATTS".to_owned()),
+        }
+    }
+}
+
+/// What a search is asked for on the command line.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asked {
+    pub over: Vec<String>,
+    pub minimize: Option<String>,
+    pub maximize: Option<String>,
+    pub subject_to: Option<String>,
+}
+
+impl Preset {
+    /// The options that it stands for.
+    ///
+    /// # Errors
+    /// A machine that has none of the knobs.
+    pub fn expand(self, host: &dyn Host, machine: &MachineArg) -> Result<Asked, Failure> {
+        let (quantity, limit) = match self {
+            Preset::Efficiency => ("energy", Some("time <= +5%".to_owned())),
+            Preset::Latency => ("time", None),
+            Preset::PowerCap(watts) => ("time", Some(format!("power <= {watts}"))),
+        };
+        let mut over = Vec::new();
+        // Latency is about how fast clocks rise and cores wake, the others about how high clocks go.
+        let listed: &[&str] = match self {
+            Preset::Latency => &["epp", "governor", "turbo"],
+            Preset::Efficiency | Preset::PowerCap(_) => &["epp"],
+        };
+        for knob in listed {
+            let name: KnobName = knob.parse().map_err(Failure::usage)?;
+            let values = complete::values_of(name.knob.knob(), machine);
+            // 'default' is a name for one of the others (drivers/cpufreq/intel_pstate.c, energy_perf_strings).
+            let values: Vec<String> = values.into_iter().filter(|value| value != "default").collect();
+            if values.len() > 1 {
+                over.push(format!("{knob}={}", values.join(",")));
+            }
+        }
+        if self != Preset::Latency {
+            over.extend(frequencies(host));
+        }
+        if over.is_empty() {
+            return Err(Failure::not_here(
+                "this machine has none of the knobs of this preset; name knobs with --over",
+            ));
+        }
+        Ok(Asked { over, minimize: Some(quantity.to_owned()), maximize: None, subject_to: limit })
+    }
+}
+
+/// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves nothing.
+fn frequencies(host: &dyn Host) -> Option<String> {
+    let read = |name: &str| -> Option<u64> {
+        host.read(&format!("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_{name}_freq"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    let (low, high) = (read("min")?, read("max")?);
+    let from = low + high.checked_sub(low)? * 2 / 5;
+    let typed = |khz: u64| KiloHertz(khz).to_string().replace(' ', "");
+    // A multiple of 100 MHz, as the range's other values are.
+    (high > from).then(|| format!("max-freq={}..{}:5", typed(from / 100_000 * 100_000), typed(high)))
+}
