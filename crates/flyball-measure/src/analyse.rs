@@ -83,7 +83,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
             .is_some_and(|found| found.half_width() <= half_width || decided && !found.contains(0.0))
     };
     if others.is_empty() {
-        // An arm alone in its boot: its own precision counts, around its mean because nothing is to be told apart from 0.
+        // An arm alone in its boot: its own precision counts, around its mean because it is compared with nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
         return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), level);

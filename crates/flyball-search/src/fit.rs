@@ -148,6 +148,7 @@ impl Data<'_> {
         let coefficients = factored.solve(&self.centred);
         let fit: f64 = coefficients.iter().zip(&self.centred).map(|(c, v)| c * v).sum();
         let score = -0.5 * (fit + factored.log_determinant()) + scales.log_prior();
+        // Scales that cannot be: their determinant overflows before the factorisation notices.
         score.is_finite().then_some((score, factored, coefficients))
     }
 }
@@ -224,11 +225,13 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
                 let mut there = at;
                 there[index] *= direction;
                 let Some((score, ..)) = data.score(Scales::of(there)) else { break };
+                // Downhill or flat: the scale is at its best in this direction, to within a step.
                 if score <= best {
                     break;
                 }
                 (best, at, moved) = (score, there, true);
             }
+            // The density of one scale has one peak, as a rule: where one way is uphill, the other is not.
             if moved {
                 break;
             }
@@ -264,6 +267,7 @@ fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coeffic
         .iter()
         .zip(squares)
         .map(|(one, square)| {
+            // Drawn towards the common variance by COMMON rounds: of one or two rounds of an arm nothing is known.
             let of_arm = sums[one.arm] / counts[one.arm];
             // The mean of the weight of Student's t, given the error (Lange, Little and Taylor 1989).
             let weight = (TAIL + 1.0) / (TAIL + square / of_arm);

@@ -18,6 +18,7 @@ pub(crate) struct Posterior {
 impl Posterior {
     /// Of the logarithms of `arms`. `None` if rounding has made the covariance indefinite.
     pub(crate) fn new(space: &Space, fit: &Fit, arms: &[usize]) -> Option<Posterior> {
+        // One triangular solve per arm and then inner products, which is the cheapest order for some hundred of each.
         let mut mean = Vec::with_capacity(arms.len());
         let mut explained = Vec::with_capacity(arms.len());
         for arm in arms {
@@ -65,6 +66,7 @@ impl Posterior {
 /// The expected value of one arm and its standard deviation.
 pub(crate) fn marginal(space: &Space, fit: &Fit, arm: usize) -> (f64, f64) {
     let (expected, solved) = with_observations(space, fit, arm);
+    // Without the factorisation of all arms at once: this is asked for thousands of arms of a large space.
     let prior = fit.scales.covariance(space.likeness(arm, arm), true);
     (expected, (prior - dot(&solved, &solved)).max(0.0).sqrt())
 }
@@ -84,6 +86,7 @@ fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
 /// Two independent standard normal numbers, by Box and Muller.
 fn standard_normal(random: &mut impl Rng) -> [f64; 2] {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
+    // 1 - u is never 0, whose logarithm is infinite; u itself can be.
     let (sine, cosine) = (std::f64::consts::TAU * random.random::<f64>()).sin_cos();
     [radius * sine, radius * cosine]
 }

@@ -21,7 +21,7 @@ pub struct Goal {
     pub within: f64,
     /// What the second quantity may be at most.
     pub bound: Option<Bound>,
-    /// The probability at which the search ends: 0.98.
+    /// The probability at which the search ends: 0.99.
     pub certainty: f64,
 }
 
@@ -96,7 +96,7 @@ const FIRST: usize = 8;
 const BLOCK: usize = 6;
 /// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few percent of searches.
 const LEAST_ROUNDS: usize = 5;
-/// Draws of the model: 0.98 is then known to 0.004.
+/// Draws of the model: 0.99 is then known to 0.003.
 const DRAWS: usize = 1000;
 /// In how many of these an arm must be the best to run again.
 const LEAST_CHANCE: usize = 10;
@@ -222,6 +222,7 @@ impl Search {
                 self.block(odds, &again, &mut random)
             }
         };
+        // What runs first in a block is often the coldest or the most disturbed round of it.
         next.shuffle(&mut random);
         Step::Run(next)
     }
@@ -260,6 +261,7 @@ impl Search {
         };
         let mut good = vec![0; arms.len()];
         let mut best = vec![0; arms.len()];
+        // Kept, because the leader is known only after all of them, and 'better than the leader' is asked of each.
         let mut draws = Vec::with_capacity(DRAWS);
         for _ in 0..DRAWS {
             let values = values.draw(random);
@@ -304,6 +306,7 @@ impl Search {
         let failed = |arm: &usize| {
             let failures =
                 self.rounds.iter().filter(|(_, round)| round.arm == *arm && round.objective.is_none());
+            // Without the base there is nothing to compare with; its failures are the caller's to report.
             *arm != self.space.base() && failures.count() >= FAILURES
         };
         let mut arms: Vec<usize> = (0..self.space.len()).filter(|arm| !failed(arm)).collect();
@@ -314,6 +317,7 @@ impl Search {
                     mean - 2.0 * deviation
                 })
                 .collect();
+            // The base and what has run stay in any case: leaving them out would forget what was measured.
             arms.sort_by(|a, b| {
                 let first = |arm: &usize| (*arm != self.space.base(), self.runs(*arm) == 0);
                 first(a).cmp(&first(b)).then(promise[*a].total_cmp(&promise[*b]))
@@ -375,6 +379,7 @@ impl Search {
 
     /// The arms of the next block.
     fn block(&self, odds: &Odds, again: &[usize], random: &mut Pcg64Mcg) -> Vec<usize> {
+        // Always with the base and the leader: only differences within a block count, and these two decide the end.
         let mut block = vec![self.space.base()];
         let add = |arm: usize, block: &mut Vec<usize>| {
             if block.len() < BLOCK && !block.contains(&arm) {
@@ -488,6 +493,7 @@ impl Search {
 
 /// The best arm of a draw: the least value among those that keep the bound, or else the one nearest to it.
 fn winner(values: &[f64], over: &[f64]) -> usize {
+    // Where none keeps the bound, the search still has to end somewhere, and says that the bound is not kept.
     let allowed = (0..values.len()).filter(|arm| over[*arm] <= 0.0);
     allowed
         .min_by(|a, b| values[*a].total_cmp(&values[*b]))

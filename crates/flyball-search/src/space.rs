@@ -103,6 +103,7 @@ impl Space {
             // The sum of squares between levels, as in an analysis of variance.
             sums.iter()
                 .zip(&counts)
+                // Combinations that the machine refuses can leave a level without an arm.
                 .filter(|(_, count)| **count > 0.0)
                 .map(|(sum, count)| sum * sum / count)
                 .sum()
@@ -137,6 +138,8 @@ impl Space {
         let mut nearest: Vec<f64> = (0..self.len()).map(|arm| self.nearness(self.base, arm)).collect();
         while chosen.len() < count.min(self.len()) {
             let next = (0..self.len())
+                // An arm that is like none of those chosen comes first; ties go to the first in the list, so that a seed
+                // is not needed.
                 .filter(|arm| !chosen.contains(arm))
                 .min_by(|a, b| nearest[*a].total_cmp(&nearest[*b]));
             let Some(next) = next else { break };
@@ -164,6 +167,7 @@ fn table(levels: &Levels) -> (Vec<f64>, usize) {
         Levels::Ordered(places) => {
             let low = places.iter().copied().fold(f64::INFINITY, f64::min);
             let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            // One level, or several with one place: they are the same to the model, and must not divide by zero.
             let range = if high > low { high - low } else { 1.0 };
             let mut entries = Vec::with_capacity(places.len() * places.len());
             for a in places {

@@ -18,7 +18,7 @@ const LIMIT: Option<f64> = Some(0.048_790_164_169_432);
 
 /// Searches a machine, with at most so many rounds. The second result is whether the search ended by itself.
 fn search(machine: &mut Machine, size: Size, limit: Option<f64>, most: usize, seed: u64) -> (Choice, bool) {
-    let goal = Goal { within: 0.01, bound: limit.map(Bound::OverBase), certainty: 0.98 };
+    let goal = Goal { within: 0.01, bound: limit.map(Bound::OverBase), certainty: 0.99 };
     let mut search = Search::new(space(size), goal, seed);
     loop {
         match search.step() {
@@ -122,7 +122,7 @@ fn a_search_can_be_computed_again() {
 #[test]
 fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
     let base = space(TWELVE).base();
-    let goal = Goal { within: 0.01, bound: Some(Bound::OverBase(0.02)), certainty: 0.98 };
+    let goal = Goal { within: 0.01, bound: Some(Bound::OverBase(0.02)), certainty: 0.99 };
     let mut search = Search::new(space(TWELVE), goal, 3);
     let mut failures = 0;
     let choice = loop {

@@ -15,7 +15,7 @@ fn search(
     earlier: &[Vec<Round>],
     seed: u64,
 ) -> (Choice, bool, Vec<Vec<Round>>) {
-    let goal = Goal { within: 0.01, bound: LIMIT.map(Bound::OverBase), certainty: 0.98 };
+    let goal = Goal { within: 0.01, bound: LIMIT.map(Bound::OverBase), certainty: 0.99 };
     let mut search = Search::new(space(size), goal, seed).starting_from(earlier);
     let mut blocks = Vec::new();
     loop {

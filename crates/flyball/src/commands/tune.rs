@@ -74,7 +74,7 @@ const FILE: &str = "search.json";
 const MOST_BYTES: u64 = 16 << 20;
 
 /// The probability at which a search ends.
-const CERTAINTY: f64 = 0.98;
+const CERTAINTY: f64 = 0.99;
 
 /// Pairs of the confirmation beyond those without which its test cannot decide.
 const SPARE_PAIRS: usize = 2;
@@ -145,6 +145,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         &args.prefer,
         &flyball_measure::Workload::metric(&workload.command),
     )?;
+    power::check(host, &args.measuring)?;
     check_meters(host, &goal, workload.command.cpus.as_ref(), args.measuring.power_command.is_some())?;
     let searched = Searched::new(host, &context.machine, &asked.over, &args.without)?;
     let earlier = match &args.start_from {

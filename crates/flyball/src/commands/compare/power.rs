@@ -7,17 +7,23 @@ use flyball_measure::{Manifest, PowerCommand};
 use super::rounds::RoundArgs;
 use crate::exit::Failure;
 
+/// Refuses a command for another machine than this one, before anything is made.
+pub(in crate::commands) fn check(host: &dyn Host, args: &RoundArgs) -> Result<(), Failure> {
+    // A command runs on this machine and measures it; that of another machine in software would be a wrong one.
+    if args.power_command.is_some() && host.kind() != Kind::Live {
+        return Err(Failure::usage("--power-command measures this machine, not one of -M"));
+    }
+    Ok(())
+}
+
 /// Starts the command, if there is one. `pinned` are the CPUs of the workload.
 pub(in crate::commands) fn start(
     host: &dyn Host,
     args: &RoundArgs,
     pinned: Option<&CpuList>,
 ) -> Result<Option<PowerCommand>, Failure> {
+    check(host, args)?;
     let Some(line) = &args.power_command else { return Ok(None) };
-    // A command runs on this machine and measures it; that of another machine in software would be a wrong one.
-    if host.kind() != Kind::Live {
-        return Err(Failure::usage("--power-command measures this machine, not one of -M"));
-    }
     let online = Topology::inspect(host).map(|topology| topology.online).unwrap_or_default();
     // Where the workload is not pinned, nothing is free.
     let free = pinned.map(|pinned| online.difference(pinned)).filter(|free| !free.is_empty());

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 The search runs blocks of at most six settings, the machine as it is ('now') among them, and fits a small model to what it \
-has measured. The model chooses the next block, and ends the search when the best setting is known with 98 % certainty. \
+has measured. The model chooses the next block, and ends the search when the best setting is known with 99 % certainty. \
 The best of many noisy rounds looks better than it is. So the announced numbers come from fresh rounds alone: 'now', the \
 chosen setting and the runner-up are compared again, as 'flyball compare' does it.
 
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,
 
-    /// Settings and goal for a purpose, as far as this machine has them; printed before use. efficiency: least energy, time
+    /// Settings and goal for a purpose, of what this machine has; printed before use. efficiency: least energy, time
     /// <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
     #[arg(long, value_name = "PURPOSE", conflicts_with_all = ["over", "minimize", "maximize", "subject_to"])]
     pub(super) preset: Option<Preset>,
