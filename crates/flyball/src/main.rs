@@ -212,7 +212,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Compare(args) => compare::run(context, args),
         Command::Tune(args) => tune::run(context, args),
         Command::Run(args) => run::run(context, args),
-        Command::Report(args) => report::run(&context.output, args),
+        Command::Report(args) => report::run(&context.output, args, tune::is_search, tune::report),
         Command::Task(args) => task::run(args),
         Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
         Command::Guardian(_) => guardian::run(context),

@@ -68,8 +68,13 @@ impl Args {
     }
 }
 
-/// Rebuilds the report.
-pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+/// Rebuilds the report. `is_search` and `search` recognise and report a directory of `tune`, which is built upon this command.
+pub fn run(
+    output: &Reporter,
+    args: &Args,
+    is_search: fn(&Path) -> bool,
+    search: fn(&Reporter, &RunDirectory, &Path) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
     if args.path.is_file() {
         return sheet(output, args);
     }
@@ -85,9 +90,9 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {warning}");
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
-    if super::tune::is_search(&args.path) {
+    if is_search(&args.path) {
         write_files(&directory, &place)?;
-        return super::tune::report(output, &directory, &place);
+        return search(output, &directory, &place);
     }
     write_and_print(output, &directory, &place, &args.forms)?;
     Ok(Exit::Done)

@@ -22,7 +22,7 @@ use flyball_host::{Host, User};
 use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Quantity, RunDirectory, stats};
 
 pub use self::args::Args;
-pub(super) use self::replay::{is_search, report};
+pub use self::replay::{is_search, report};
 use self::{
     blocks::{Outcome, SearchBlocks},
     earlier::EarlierRound,
@@ -314,7 +314,7 @@ impl Tuning<'_> {
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
         let mut blocks = replay::blocks(&self.directory, &record, true)?;
-        // Taken out and put back: the rounds need it changed, and this object otherwise.
+        // Opened a second time: its rounds change while this object is read.
         let mut directory = RunDirectory::open(self.directory.path())?;
         directory.give_to(self.directory.owner().cloned());
         directory.manifest.schedule.length = Length::Search { most: record.most_rounds };

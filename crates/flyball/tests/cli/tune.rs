@@ -210,10 +210,20 @@ fn a_search_starts_from_an_earlier_one_and_shares_the_options_of_compare() {
     let folder = tempfile::tempdir().expect("a directory");
     fs::write(folder.path().join("short.toml"), MODEL).expect("written");
     let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
-    let first = json(&run(&["--seed", "3", "--directory", "first", "--quiet=light", "--json"]));
-    let manifest = fs::read_to_string(folder.path().join("first/manifest.json")).expect("a manifest");
-    let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
-    assert_eq!(manifest["quiet"]["level"], "light");
+    let first = json(&run(&["--seed", "3", "--directory", "first", "--json"]));
+    // The quiet level chooses governor and preference itself.
+    let quiet = ["-M", "sim:ryzen-5750g", "--over", "max-freq=1.6GHz..4.6GHz:4", "--minimize", "energy"];
+    let ran = tune(
+        folder.path(),
+        &[&quiet[..], &["--model", "short.toml", "--quiet=light", "--directory", "quiet"]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    for directory in ["quiet", "quiet/confirm"] {
+        let manifest = folder.path().join(directory).join("manifest.json");
+        let Ok(manifest) = fs::read_to_string(manifest) else { continue };
+        let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+        assert_eq!(manifest["quiet"]["level"], "light", "{directory}");
+    }
     let again = run(&["--seed", "4", "--directory", "again", "--start-from", "first", "--json"]);
     assert!(again.err.contains("best so far"), "{}", again.err);
     assert!(again.err.contains("left at most"), "{}", again.err);

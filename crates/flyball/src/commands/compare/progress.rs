@@ -13,6 +13,8 @@ pub(super) struct Progress {
     plan: String,
     began: Instant,
     first: Option<Duration>,
+    /// A search says itself after each block how far it is.
+    is_search: bool,
 }
 
 impl Progress {
@@ -27,7 +29,8 @@ impl Progress {
         let pauses =
             if *cool_down > 0.0 { format!(", each after a pause of {cool_down} s") } else { String::new() };
         let plan = format!("{warm_up} warm-up and {most} of {} arms{pauses}", manifest.arms.len());
-        Progress { plan, began: Instant::now(), first: None }
+        let is_search = matches!(length, Length::Search { .. });
+        Progress { plan, began: Instant::now(), first: None, is_search }
     }
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
@@ -49,7 +52,7 @@ impl Progress {
                 if *done == 1 {
                     // Pipes and logs keep every line, so each block has one.
                     eprintln!("flyball: the first round took {}: {left}", time::words(spent.as_secs_f64()));
-                } else if *ends_block {
+                } else if *ends_block && !self.is_search {
                     let block = if round.warm_up {
                         "warm-up".to_owned()
                     } else {
@@ -75,7 +78,8 @@ fn left(first: Duration, spent: Duration, done: usize, of: usize) -> f64 {
 
 fn line(done: usize, of: usize, message: &str) -> String {
     const WIDTH: usize = 30;
-    let filled = WIDTH * done / of.max(1);
+    // A search completes the block in which its rounds are used up.
+    let filled = WIDTH * done.min(of) / of.max(1);
     format!("{done}/{of} rounds [{}{}] {message}", "#".repeat(filled), " ".repeat(WIDTH - filled))
 }
 

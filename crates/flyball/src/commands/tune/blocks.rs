@@ -1,5 +1,7 @@
 //! The search as the chooser of a comparison's blocks.
 
+use std::time::Instant;
+
 use flyball_measure::{Blocks, Manifest, Round, disturbance, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
@@ -19,6 +21,8 @@ pub(super) struct SearchBlocks<'a> {
     void: usize,
     /// Whether progress is shown.
     shows: bool,
+    /// When this session began, and how many rounds there were then. The user's clock: a simulated machine's is another.
+    began: (Instant, Option<usize>),
     /// Set when the search is over.
     pub outcome: Option<Outcome>,
     /// Why it cannot go on.
@@ -75,6 +79,7 @@ impl<'a> SearchBlocks<'a> {
             taken: 0,
             void: 0,
             shows,
+            began: (Instant::now(), None),
             outcome: None,
             failure: None,
         })
@@ -137,10 +142,11 @@ impl<'a> SearchBlocks<'a> {
             [one] => format!("'{one}', which may be better"),
             [one, rest @ ..] => format!("'{one}' and {} more that may be better", rest.len()),
         };
-        let spent = spent(done);
-        let left =
-            (spent / done.len().max(1) as f64) * self.record.most_rounds.saturating_sub(done.len()) as f64;
-        let left = self.record.most_seconds.map_or(left, |most| left.min((most - spent).max(0.0)));
+        let (began, before) = self.began;
+        let new = done.len().saturating_sub(before.unwrap_or(0)).max(1);
+        let each = began.elapsed().as_secs_f64() / new as f64;
+        let left = each * self.record.most_rounds.saturating_sub(done.len()) as f64;
+        let left = self.record.most_seconds.map_or(left, |most| left.min((most - spent(done)).max(0.0)));
         eprintln!(
             "flyball: {} rounds; best so far: {}{change}, {} certain; next: {rest}; {} left at most",
             done.len(),
@@ -247,6 +253,7 @@ impl Blocks for SearchBlocks<'_> {
         if self.failure.is_some() {
             return None;
         }
+        self.began.1.get_or_insert(done.len());
         self.noise();
         let used_up = done.len() >= self.record.most_rounds
             || self.record.most_seconds.is_some_and(|most| spent(done) >= most);
@@ -277,7 +284,7 @@ impl Blocks for SearchBlocks<'_> {
     }
 }
 
-/// Rounds that a search needs at some noise: the first block, and what two settings need to be told apart. By the
+/// Rounds that a search needs at some noise: the first block, and what it takes to distinguish two settings. By the
 /// searches of the crate's tests.
 fn needed(settings: usize, noise: f64, within: f64) -> usize {
     settings.min(12) + (20.0 * (noise / within).powi(2)) as usize
