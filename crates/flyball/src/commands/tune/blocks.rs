@@ -182,7 +182,9 @@ impl<'a> SearchBlocks<'a> {
     /// Gives the search the rounds of the next block in the directory; false if there is none.
     fn take(&mut self, manifest: &Manifest, done: &[Round]) -> bool {
         if let Some((_, blocks)) = self.contradiction.take_if(|(after, _)| *after == self.taken) {
-            blocks.iter().for_each(|block| self.search.add(block));
+            for block in &blocks {
+                self.search.add(block);
+            }
         }
         let rounds: Vec<&Round> = done.iter().filter(|round| round.block == self.taken).collect();
         if rounds.is_empty() {
