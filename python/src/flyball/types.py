@@ -2539,12 +2539,16 @@ class TunePlanOutputGoalLimit(TypedDict, total=False):
     relative: bool
 
 
-class TunePlanOutputGoal(TypedDict):
-    """What is searched for."""
-
+class TunePlanOutputGoalRequired(TypedDict):
     aim: TunePlanOutputGoalAim
     limit: Union[TunePlanOutputGoalLimit, None]
     within: float
+
+
+class TunePlanOutputGoal(TunePlanOutputGoalRequired, total=False):
+    """What is searched for."""
+
+    prefer: Union[Dict[str, Any], None]
 
 
 class TunePlanOutputSearchedFactorsItem(TypedDict, total=False):
@@ -2581,6 +2585,10 @@ class TunePlanOutput(TunePlanOutputRequired, total=False):
 
     simulated: bool
     emulated: str
+    most_seconds: float
+    strict: bool
+    earlier: List[List[Dict[str, Any]]]
+    contradicted_after: int
 
 
 class TuneComparisonRequired(TypedDict):
@@ -2635,17 +2643,19 @@ class TuneOutputGoalLimit(TypedDict, total=False):
     relative: bool
 
 
-class TuneOutputGoal(TypedDict):
-    """What is searched for."""
-
+class TuneOutputGoalRequired(TypedDict):
     aim: TuneOutputGoalAim
     limit: Union[TuneOutputGoalLimit, None]
     within: float
 
 
-class TuneOutputSearch(TypedDict):
-    """The search."""
+class TuneOutputGoal(TuneOutputGoalRequired, total=False):
+    """What is searched for."""
 
+    prefer: Union[Dict[str, Any], None]
+
+
+class TuneOutputSearchRequired(TypedDict):
     chosen: int
     certainty: float
     runner_up: Union[int, None]
@@ -2655,6 +2665,12 @@ class TuneOutputSearch(TypedDict):
     blocks: int
     tried: int
     shares: List[float]
+
+
+class TuneOutputSearch(TuneOutputSearchRequired, total=False):
+    """The search."""
+
+    expected: List[List[float]]
 
 
 class TuneOutputConfirmed(TypedDict, total=False):
@@ -2683,6 +2699,7 @@ class TuneOutput(TuneOutputRequired, total=False):
 
     simulated: bool
     emulated: str
+    second: bool
 
 
 class VerifyChangeRequired(TypedDict):
