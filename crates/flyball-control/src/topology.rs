@@ -67,7 +67,7 @@ pub struct Policy {
 }
 
 /// What the machine is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// CPUs that could ever be plugged in.
     pub possible: CpuList,

@@ -13,6 +13,7 @@ use crate::{
     meter::{MeterList, Meters},
     run_directory::{Boot, Manifest, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
+    speed::{RoundSpeed, SpeedNote},
     watch::{Conditions, Counting, Moment},
     workload::{Command, Outcome, Stop, Workload, WorkloadError},
 };
@@ -185,6 +186,7 @@ struct Ran {
     outcome: Outcome,
     readings: crate::meter::Readings,
     trace: Option<TraceNote>,
+    speed: Option<SpeedNote>,
     /// What else went on, where that was watched.
     conditions: Option<Conditions>,
 }
@@ -206,6 +208,8 @@ pub struct Conductor<'a> {
     pub background: &'a [Command],
     /// Records the driver's decisions in each round that counts.
     pub tracer: Option<&'a mut dyn RoundTracer>,
+    /// Explains the speed of each round.
+    pub speed: Option<&'a mut dyn RoundSpeed>,
     /// Chooses the arms of each block; without it, all arms of the boot are in every block.
     pub blocks: Option<&'a mut dyn Blocks>,
     /// When this session began, in seconds since 1970: noted in the manifest.
@@ -328,7 +332,7 @@ impl Conductor<'_> {
                 let moment = Moment::read(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
-                let Ran { notes, outcome, readings, trace, conditions } =
+                let Ran { notes, outcome, readings, trace, speed, conditions } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
                 let known = &directory.manifest.boots[boot].meters.energy;
@@ -346,6 +350,7 @@ impl Conductor<'_> {
                     outcome,
                     readings,
                     trace,
+                    speed,
                     conditions,
                 };
                 let ends_block = place + 1 == members;
@@ -404,8 +409,12 @@ impl Conductor<'_> {
         self.prepare(arm, schedule)?;
         let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
-        // From here to the workload's start nothing may be slow: tracer, then counters, then meters, and they end in the
-        // opposite order, so that each covers those within.
+        // From here to the workload's start nothing may be slow: speed, tracer, then counters, then meters, and they end in
+        // the opposite order, so that each covers those within.
+        let mut speed = self.speed.as_deref_mut();
+        if let Some(speed) = &mut speed {
+            speed.begin(arm);
+        }
         let mut tracer = self.tracer.as_deref_mut().zip(trace);
         if let Some((tracer, _)) = &mut tracer {
             tracer.begin(self.host).map_err(failed)?;
@@ -419,6 +428,9 @@ impl Conductor<'_> {
         let mut tick = || {
             if !schedule.unobserved {
                 recording.tick();
+                if let Some(speed) = &mut speed {
+                    speed.attend();
+                }
             }
             if let (Some((tracer, _)), Ok(())) = (&mut tracer, &attended) {
                 attended = tracer.attend();
@@ -427,6 +439,7 @@ impl Conductor<'_> {
         let ran = self.workload.run(self.host, schedule.tick(), &mut tick, self.stop);
         let readings = recording.finish();
         let conditions = counting.map(|counting| counting.stop(&readings));
+        let speed = speed.and_then(|speed| speed.end());
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -459,7 +472,7 @@ impl Conductor<'_> {
                 });
             }
         }
-        Ok(Ran { notes, outcome, readings, trace, conditions })
+        Ok(Ran { notes, outcome, readings, trace, speed, conditions })
     }
 
     /// Runs what goes before a round, unmetered.

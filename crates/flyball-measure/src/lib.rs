@@ -18,6 +18,7 @@ mod schedule;
 pub mod selftest;
 pub mod series;
 pub mod shifts;
+mod speed;
 pub mod stats;
 pub mod watch;
 mod workload;
@@ -39,4 +40,5 @@ pub use run_directory::{
     Sampled, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
+pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};

@@ -22,6 +22,7 @@ use crate::{
     meter::{MeterList, Readings},
     metric::Metric,
     schedule::{Length, Schedule},
+    speed::SpeedNote,
     watch::{Conditions, Moment},
     workload::{Outcome, preset::Reader},
 };
@@ -244,6 +245,9 @@ pub struct Round {
     /// The driver's decisions, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceNote>,
+    /// How fast the CPUs ran, and why not faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<SpeedNote>,
     /// What else went on in the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Conditions>,
@@ -635,6 +639,7 @@ pub(crate) mod tests {
             },
             readings: Readings::default(),
             trace: None,
+            speed: None,
             conditions: None,
         }
     }

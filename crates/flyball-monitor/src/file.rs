@@ -45,6 +45,16 @@ pub const MOST_CHUNKS: usize = 4_000_000;
 /// How far a damaged place is searched for the next chunk: past the longest chunk that a real machine has.
 const MOST_SEARCHED: u64 = 64 << 20;
 
+/// What a file begins with: the layout, and next to its keys the machine's limits by its settings.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Header<L, F> {
+    #[serde(flatten)]
+    layout: L,
+    /// Absent in recordings of the first release.
+    #[serde(default = "Option::default")]
+    facts: Option<F>,
+}
+
 /// What is wrong with a recording.
 #[derive(Debug)]
 pub enum FileError {

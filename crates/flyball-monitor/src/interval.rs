@@ -164,7 +164,7 @@ impl Pair<'_> {
             mhz: mhz.or(reported).filter(|_| is_running),
             is_reported: mhz.is_none() && reported.is_some() && is_running,
             min: now(Quantity::RequestMin).map(|khz| khz as f64 / 1000.0),
-            max: now(Quantity::RequestMax).map(|khz| khz as f64 / 1000.0),
+            max: now(Quantity::RequestMax).map(|khz| self.meant(index, khz) as f64 / 1000.0),
             epp: now(Quantity::Epp).and_then(|epp| u8::try_from(epp).ok()),
             governor: now(Quantity::Governor).map(|number| number as usize),
             idle: (0..states).map(|state| delta(Quantity::IdleTime(state as u8)).map(share)).collect(),
@@ -175,6 +175,15 @@ impl Pair<'_> {
             throttles: delta(Quantity::CoreThrottles),
             package_throttles: delta(Quantity::PackageThrottles),
             smi: delta(Quantity::Smi),
+        }
+    }
+
+    /// What a highest request means, kHz: the highest P-state of acpi-cpufreq has boost in it, which no file names.
+    fn meant(&self, index: usize, khz: u64) -> u64 {
+        let cpu = &self.layout.cpus[index];
+        match (self.layout.machine.driver.as_deref(), cpu.highest, cpu.base) {
+            (Some("acpi-cpufreq"), Some(highest), Some(base)) if khz >= base.0 => khz.max(highest.0),
+            _ => khz,
         }
     }
 

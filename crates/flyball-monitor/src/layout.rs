@@ -1,8 +1,8 @@
 //! What a sample holds: the machine's CPUs and packages, and the quantities read of each, with unit and width.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use flyball_control::CoreType;
+use flyball_control::{CoreType, Policy, Topology};
 use flyball_host::{CpuList, KiloHertz, Vendor};
 use serde::{Deserialize, Serialize};
 
@@ -272,6 +272,34 @@ impl Layout {
     /// The index of a CPU in [`Layout::cpus`], by its number.
     pub fn index_of(&self, cpu: u32) -> Option<usize> {
         self.cpus.binary_search_by_key(&cpu, |cpu| cpu.number).ok()
+    }
+
+    /// The machine's CPUs as selectors of CPUs take them. A recording knows no NUMA nodes.
+    pub fn topology(&self) -> Topology {
+        let mut topology = Topology { vendor: self.machine.vendor, ..Topology::default() };
+        let mut policies: BTreeMap<u32, CpuList> = BTreeMap::new();
+        for cpu in &self.cpus {
+            topology.present.insert(cpu.number);
+            // Of a CPU that was offline the kernel knows no package.
+            if cpu.package.is_some() {
+                topology.online.insert(cpu.number);
+            } else {
+                topology.offline.insert(cpu.number);
+            }
+            if let Some(policy) = cpu.policy {
+                policies.entry(policy).or_default().insert(cpu.number);
+            }
+            let Cpu { number, package, die, core, core_type, policy, .. } = *cpu;
+            let online = package.is_some();
+            let cpu =
+                flyball_control::Cpu { number, online, package, die, core, node: None, core_type, policy };
+            topology.cpus.insert(number, cpu);
+        }
+        topology.policies = policies
+            .into_iter()
+            .map(|(number, cpus)| Policy { number, online: cpus.clone(), cpus })
+            .collect();
+        topology
     }
 
     /// The index of a CPU's package in [`Layout::packages`].

@@ -24,4 +24,4 @@ pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{KeptAttribute, Options, Sampler, Touch, answers_at_once};
-pub use why::{Explanation, Step, explain};
+pub use why::{Account, Explanation, Step, explain};

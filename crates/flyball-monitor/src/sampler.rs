@@ -49,8 +49,12 @@ impl Default for Options {
 
 /// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that CPU.
 const MOST_ASKED: usize = 16;
-/// A CPU that is busy for less than this share is not touched: what it did has no speed worth knowing.
-const LEAST_BUSY: f64 = 0.001;
+/// Of the CPUs that slept through the last sample, one in this many has its idle times read in the next: on a large machine
+/// these files are most of what a sample costs, and of a sleep that goes on they count nothing yet.
+const STILL_TURNS: usize = 4;
+/// Ticks of /proc/stat (hundredths of a second, USER_HZ) that a CPU may seem not to have been idle: each of the two readings cuts
+/// off the rest, and takes a moment itself.
+const ROUNDING: u64 = 3;
 /// A CPU below this share of its limit is asked why.
 const BELOW: f64 = 0.98;
 /// How long the first sample waits between two looks, to learn which CPUs run.
@@ -60,6 +64,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,
+    /// None of its idle times moved at the last reading: it slept all along.
+    is_still: bool,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count, package_throttle_total_time_ms.
     throttle: Vec<(Quantity, KeptAttribute)>,
     frequency: Option<KeptAttribute>,
@@ -107,6 +113,8 @@ pub struct Sampler<'h> {
     /// Where the reading of policies, and of reasons, goes on.
     next_policy: usize,
     next_asked: usize,
+    /// Counts samples, for the turns of CPUs that sleep.
+    turn: usize,
     /// Rate of the time stamp counter, kHz, once it was measured.
     tsc_khz: Option<f64>,
 }
@@ -143,6 +151,7 @@ impl<'h> Sampler<'h> {
             layout,
             next_policy: 0,
             next_asked: 0,
+            turn: 0,
             tsc_khz: None,
         })
     }
@@ -151,13 +160,18 @@ impl<'h> Sampler<'h> {
         &self.layout
     }
 
+    /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that ran in between.
+    pub fn begin(&mut self) {
+        let look = self.look();
+        self.last = Some(look);
+    }
+
     /// Takes a sample. The first one takes a moment, in which it learns which CPUs run, so that the second has their speed.
     pub fn sample(&mut self) -> Sample {
         if self.last.is_none() {
             // A recorded machine does not change.
             if self.host.kind() != flyball_host::Kind::Recorded {
-                let look = self.look();
-                self.last = Some(look);
+                self.begin();
                 self.host.sleep(FIRST_LOOK);
             }
         }
@@ -190,6 +204,7 @@ impl<'h> Sampler<'h> {
         };
         let mut sample = Sample { at, wall, cost: Cost::default(), values };
         self.read_stat(&mut sample);
+        self.turn = self.turn.wrapping_add(1);
         for index in 0..self.cpus.len() {
             self.read_idle(&mut sample, index);
         }
@@ -223,13 +238,36 @@ impl<'h> Sampler<'h> {
         let is_online = self.places.get(sample, Quantity::Online, index) == Some(1);
         let was_online =
             self.last.as_ref().is_none_or(|last| self.places.get(last, Quantity::Online, index) == Some(1));
+        let ticks = self.last.as_ref().map(|last| {
+            let delta = |quantity| {
+                let get = |sample| self.places.get(sample, quantity, index);
+                Some(get(sample)?.saturating_sub(get(last)?))
+            };
+            (delta(Quantity::Busy), delta(Quantity::Idle))
+        });
         let cpu = &mut self.cpus[index];
         if is_online && !was_online {
             cpu.reopen();
         }
-        for (state, file) in cpu.idle.iter_mut().enumerate() {
-            let value = if is_online { file.number(self.host, &mut self.buffer) } else { None };
-            self.places.put(sample, Quantity::IdleTime(state as u8), index, value.unwrap_or(ABSENT));
+        // What is not read keeps its value: nothing is lost, it is counted in a later sample.
+        let is_skipped = is_online
+            && was_online
+            && match ticks {
+                // It ran all along. Its idle times moved by less than a tick.
+                Some((Some(busy), Some(0))) => busy > 0,
+                // It slept on, as far as ticks show. One that runs between ticks has idle times that move, and is not still.
+                Some((Some(0), Some(_))) => cpu.is_still && !(self.turn + index).is_multiple_of(STILL_TURNS),
+                _ => false,
+            };
+        if !is_skipped {
+            let mut moved = false;
+            for (state, file) in cpu.idle.iter_mut().enumerate() {
+                let value = if is_online { file.short_number(self.host) } else { None };
+                let quantity = Quantity::IdleTime(state as u8);
+                moved |= self.places.get(sample, quantity, index) != value;
+                self.places.put(sample, quantity, index, value.unwrap_or(ABSENT));
+            }
+            cpu.is_still = !moved;
         }
         if !is_online {
             for quantity in [Quantity::CountersAt, Quantity::ReasonsAt] {
@@ -239,40 +277,50 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Whether a CPU ran since the last sample, for long enough to matter.
-    fn ran(&self, sample: &Sample, index: usize) -> bool {
+    /// Whether a CPU ran since the last sample, for long enough to matter. Its residency does not say that: one that woke for a
+    /// moment and sleeps again has a sleep that is not counted yet, and would be woken by the question.
+    fn ran(&self, sample: &Sample, index: usize, span: u64) -> bool {
         let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
         if get(sample, Quantity::Online) != Some(1) {
             return false;
         }
         let Some(last) = &self.last else { return true };
         let delta = |quantity| Some(get(sample, quantity)?.saturating_sub(get(last, quantity)?));
-        let states = self.cpus[index].idle.len();
-        let slept: Option<u64> = (0..states).map(|state| delta(Quantity::IdleTime(state as u8))).sum();
-        let ticks = delta(Quantity::Busy).unwrap_or(0);
-        match slept {
-            // Of a sleep that goes on nothing is counted yet: a CPU whose times stand still slept all along, unless
-            // /proc/stat says that it ran all along.
-            Some(0) | None => ticks > 0,
-            Some(slept) => {
-                let span = sample.at.saturating_sub(last.at) as f64 / 1000.0;
-                ticks > 0 || (slept as f64) < span * (1.0 - LEAST_BUSY)
-            }
-        }
+        // Busy time is sampled by the tick, which what runs shortly and often may escape; idle time is exact where the tick
+        // stops, and is counted up to now (get_idle_time() in fs/proc/stat.c).
+        delta(Quantity::Busy).is_some_and(|busy| busy > 0)
+            || delta(Quantity::Idle)
+                .is_some_and(|idle| idle + delta(Quantity::Steal).unwrap_or(0) + ROUNDING < span)
+    }
+
+    /// The time since the last sample as /proc/stat counted it, in its ticks: of the CPU that accounted for most.
+    fn ticks(&self, sample: &Sample) -> u64 {
+        let Some(last) = &self.last else { return 0 };
+        let counted = |sample: &Sample, index| {
+            [Quantity::Busy, Quantity::Idle, Quantity::Steal]
+                .into_iter()
+                .map(|quantity| self.places.get(sample, quantity, index).unwrap_or(0))
+                .sum::<u64>()
+        };
+        let delta = |index| counted(sample, index).saturating_sub(counted(last, index));
+        // A CPU that has just come online counts from its boot.
+        let was_online = |index: &usize| self.places.get(last, Quantity::Online, *index) == Some(1);
+        (0..self.cpus.len()).filter(was_online).map(delta).max().unwrap_or(0)
     }
 
     /// Interrupts the CPUs that ran, once each.
     fn read_counters(&mut self, sample: &mut Sample) {
+        let span = self.ticks(sample);
         for index in 0..self.cpus.len() {
             let wanted = match self.options.touch {
                 Touch::Nothing => false,
-                Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index),
+                Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index, span),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
             let cpu = &mut self.cpus[index];
             if self.source.is_none() {
                 if let Some(file) = &mut cpu.frequency {
-                    let value = file.number(self.host, &mut self.buffer).unwrap_or(ABSENT);
+                    let value = file.short_number(self.host).unwrap_or(ABSENT);
                     self.places.put(sample, Quantity::ReportedFrequency, index, value);
                 }
             } else if wanted {
@@ -290,7 +338,7 @@ impl<'h> Sampler<'h> {
             if wanted {
                 // Heat throttles only what runs; counts of the others stand still.
                 for (quantity, file) in &mut cpu.throttle {
-                    if let Some(value) = file.number(self.host, &mut self.buffer) {
+                    if let Some(value) = file.short_number(self.host) {
                         self.places.put(sample, *quantity, index, value);
                     }
                 }
@@ -307,15 +355,15 @@ impl<'h> Sampler<'h> {
             self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
         });
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
+        let mut line = [0; file::SHORT];
         for _ in 0..count {
             let policy = &mut self.policies[self.next_policy % all];
             self.next_policy = (self.next_policy + 1) % all;
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
-                let is_read = file.read_into(self.host, &mut self.buffer);
-                let text = std::str::from_utf8(&self.buffer).ok().filter(|_| is_read).map(str::trim_end);
+                let text = file.line(self.host, &mut line);
                 let value = text.and_then(|text| request(*quantity, text, &self.layout.machine.governors));
-                if !is_read {
-                    // A policy goes with its last CPU and comes back as another file.
+                // A policy whose CPUs are all offline answers EBUSY, and its files go with the driver: tried again in turn.
+                if text.is_none() {
                     file.reopen();
                 }
                 for &cpu in &policy.cpus {

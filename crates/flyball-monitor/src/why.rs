@@ -1,15 +1,15 @@
 //! From the highest frequency of the hardware to the one that a CPU had: what took how much of it, with evidence.
 
+mod account;
 mod package;
-
-use std::collections::BTreeMap;
 
 use flyball_control::CoreType;
 use flyball_host::{CpuList, Vendor};
 use serde::Serialize;
 
+pub use self::account::Account;
 use self::package::PackageState;
-use crate::{Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+use crate::{Cap, CpuInterval, Evidence, Facts, Layout, Limiter, Sample, State};
 
 /// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference of the two frequencies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,149 +63,13 @@ pub fn explain(
     samples: &[Sample],
     wanted: Option<&CpuList>,
 ) -> Vec<Explanation> {
-    let mut sums: Vec<Sum> = layout.cpus.iter().map(|_| Sum::default()).collect();
-    // A single sample has limits and no speed: it is compared with itself.
-    let alone = samples.first().filter(|_| samples.len() == 1).map(|only| [only.clone(), only.clone()]);
-    for pair in samples.windows(2).chain(alone.as_ref().map(|pair| &pair[..])) {
-        let interval = Interval::between(layout, &pair[0], &pair[1]);
-        if interval.is_broken && samples.len() > 1 {
-            continue;
-        }
-        let packages: Vec<PackageState> = (0..layout.packages.len())
-            .map(|index| PackageState::of(layout, facts, &interval, &pair[0], &pair[1], index))
-            .collect();
-        for (index, cpu) in layout.cpus.iter().enumerate() {
-            let found = &interval.cpus[index];
-            let package = layout.package_of(cpu).and_then(|index| packages.get(index));
-            let request = pair[1].get(layout, Quantity::Request, index).filter(|_| {
-                let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
-                at(&pair[1]) != at(&pair[0])
-            });
-            let losses = facts.cpus.get(index).map(|facts| {
-                let attribution =
-                    Attribution { layout, facts, cpu: found, core_type: cpu.core_type, package, request };
-                sums[index].limits = attribution.caps();
-                attribution.losses()
-            });
-            sums[index].add(&interval, found, losses);
-        }
+    let mut account = Account::new(layout);
+    match samples {
+        // A single sample has limits and no speed: it is compared with itself.
+        [only] => account.add_moment(layout, facts, only),
+        _ => samples.windows(2).for_each(|pair| account.add(layout, facts, &pair[0], &pair[1])),
     }
-    let last = samples.last();
-    let mut found: Vec<Explanation> = Vec::new();
-    for (index, cpu) in layout.cpus.iter().enumerate() {
-        if wanted.is_some_and(|wanted| !wanted.contains(cpu.number)) {
-            continue;
-        }
-        let is_online = last.and_then(|last| last.get(layout, Quantity::Online, index)) == Some(1);
-        let one = sums[index].explanation(layout, facts, index, is_online);
-        let package = |other: &Explanation| {
-            let first = other.cpus.iter().next().and_then(|number| layout.index_of(number));
-            first.map(|index| (layout.cpus[index].package, layout.cpus[index].core_type))
-        };
-        let like = found
-            .iter_mut()
-            .find(|other| other.is_like(&one) && package(other) == Some((cpu.package, cpu.core_type)));
-        match like {
-            Some(other) => other.join(&one),
-            None => found.push(one),
-        }
-    }
-    found
-}
-
-/// What happened to a CPU over several intervals, weighted by the time in which it ran.
-#[derive(Default)]
-struct Sum {
-    weight: f64,
-    mhz: f64,
-    productive: f64,
-    losses: BTreeMap<Limiter, (f64, f64, Vec<Evidence>)>,
-    seconds: f64,
-    busy: f64,
-    knows_busy: bool,
-    idle: Vec<f64>,
-    limits: Vec<Cap>,
-}
-
-impl Sum {
-    fn add(&mut self, interval: &Interval, cpu: &CpuInterval, losses: Option<Vec<Loss>>) {
-        self.seconds += interval.seconds;
-        self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
-        self.knows_busy |= cpu.busy.is_some();
-        self.idle.resize(cpu.idle.len(), 0.0);
-        for (sum, share) in self.idle.iter_mut().zip(&cpu.idle) {
-            *sum += share.unwrap_or(0.0) * interval.seconds;
-        }
-        let (Some(mhz), Some(busy)) = (cpu.mhz, cpu.busy) else { return };
-        let weight = busy * interval.seconds;
-        self.weight += weight;
-        self.mhz += weight * mhz;
-        self.productive += weight * cpu.productive.unwrap_or(0.0);
-        for loss in losses.into_iter().flatten() {
-            let sum = self.losses.entry(loss.limiter).or_default();
-            sum.0 += weight * loss.mhz;
-            sum.1 += weight;
-            sum.2 = loss.evidence;
-        }
-    }
-
-    fn explanation(&self, layout: &Layout, facts: &Facts, index: usize, is_online: bool) -> Explanation {
-        let cpu = facts.cpus.get(index);
-        let state = match (is_online, self.knows_busy) {
-            (false, _) => State::Offline,
-            (true, false) => State::Unknown,
-            (true, true) if self.busy > 0.0 => State::Running,
-            (true, true) => State::Asleep,
-        };
-        let mhz = (self.weight > 0.0).then(|| self.mhz / self.weight);
-        // What a counter says outranks what a table says.
-        let highest = cpu
-            .map(|cpu| cpu.highest)
-            .filter(|highest| *highest > 0.0)
-            .map(|highest| highest.max(mhz.unwrap_or(0.0)));
-        let mut steps = Vec::new();
-        let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
-        for (limiter, (loss, weight, evidence)) in &self.losses {
-            let mean = loss / self.weight.max(f64::MIN_POSITIVE);
-            if mean < LEAST * highest.unwrap_or(0.0) {
-                continue;
-            }
-            rest -= mean;
-            let by = match limiter {
-                Limiter::MaxFreq => cpu.and_then(|cpu| cpu.max_set_by.clone()).or_else(|| {
-                    (!facts.programs.is_empty())
-                        .then(|| format!("{} runs and may have", facts.programs.join(", ")))
-                }),
-                _ => None,
-            };
-            steps.push(Step {
-                limiter: *limiter,
-                mhz: mean,
-                share: weight / self.weight,
-                evidence: evidence.clone(),
-                // AMD's limits are the firmware's own.
-                knob: limiter
-                    .knob()
-                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
-                by,
-            });
-        }
-        let share = |time: &f64| time / self.seconds.max(f64::MIN_POSITIVE);
-        let names = &layout.machine.idle_states;
-        Explanation {
-            cpus: [layout.cpus[index].number].into_iter().collect(),
-            state,
-            busy: self.knows_busy.then(|| share(&self.busy)),
-            highest,
-            highest_from: cpu.map(|cpu| cpu.highest_from.clone()).unwrap_or_default(),
-            mhz,
-            steps,
-            rest,
-            limits: self.limits.clone(),
-            productive: (self.productive > 0.0).then(|| self.productive / self.weight),
-            idle: names.iter().cloned().zip(self.idle.iter().map(share)).collect(),
-        }
-    }
+    account.explain(layout, facts, wanted)
 }
 
 impl Explanation {

@@ -11,6 +11,16 @@ use crate::{
     views,
 };
 
+/// The characters of a screen.
+pub fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area().width).max(1);
+    let line = |cells: &[ratatui_core::buffer::Cell]| {
+        let line: String = cells.iter().map(ratatui_core::buffer::Cell::symbol).collect();
+        line.trim_end().to_owned() + "\n"
+    };
+    buffer.content().chunks(width).map(line).collect()
+}
+
 /// The smallest screen with views; on a smaller one there is a line of numbers.
 pub const LEAST: (u16, u16) = (40, 12);
 
@@ -22,9 +32,8 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
         canvas.text(0, 0, &one_line(scene), Tone::Plain);
         return Drawn::default();
     }
-    if state.help {
-        help(&mut canvas);
-        return Drawn::default();
+    if state.help > 0 {
+        return Drawn { help_pages: help(&mut canvas, state.help), ..Drawn::default() };
     }
     head(&mut canvas, state, scene);
     let alert = alert_line(scene);
@@ -144,19 +153,30 @@ fn footing(scene: &Scene, state: &State) -> String {
     format!("? help  {}", parts.join("  "))
 }
 
-/// All keys, in as many columns as fit.
-fn help(canvas: &mut Canvas) {
-    canvas.text(0, 0, " Keys (any key closes this)", Tone::Heading);
+/// All keys: in two columns if they fit, otherwise a page of them. How many pages there are.
+fn help(canvas: &mut Canvas, page: usize) -> usize {
     let rows = keys::KEYS;
+    let named = rows.iter().map(|row| row.written.len()).max().unwrap_or_default();
+    let longest = rows.iter().map(|row| row.does.len()).max().unwrap_or_default();
     let room = canvas.height() - 2;
-    let columns = rows.len().div_ceil(room);
-    let width = (canvas.width() - 2) / columns;
-    let named = rows.iter().map(|row| row.written.len()).max().unwrap_or_default().min(width / 2);
-    for (at, row) in rows.iter().enumerate() {
+    // A screen as narrow as 40 columns has no room for names and words: they are cut with a mark.
+    let columns = ((canvas.width() - 1) / (named + longest + 4)).clamp(1, rows.len().div_ceil(room));
+    let width = (canvas.width() - 1) / columns;
+    let named = named.min(width / 2);
+    let pages = rows.len().div_ceil(room * columns);
+    let page = page.clamp(1, pages);
+    let title = match page == pages {
+        true if pages == 1 => " Keys (any key closes this)".to_owned(),
+        true => format!(" Keys, page {page} of {pages} (any key closes this)"),
+        false => format!(" Keys, page {page} of {pages} (any key: next, Esc: close)"),
+    };
+    canvas.text(0, 0, &title, Tone::Heading);
+    for (at, row) in rows.iter().skip((page - 1) * room * columns).take(room * columns).enumerate() {
         let (x, y) = (1 + at / room * width, 2 + at % room);
         let text = format!("{:named$}  {}", row.written, row.does);
         canvas.text(x, y, &crate::canvas::cut(&text, width.saturating_sub(1)), Tone::Plain);
     }
+    pages
 }
 
 /// The machine in one line of numbers.

@@ -54,6 +54,8 @@ pub enum Action {
     Reverse,
     Fold,
     Filter,
+    Record,
+    Export,
     Redraw,
 }
 
@@ -107,6 +109,8 @@ pub const KEYS: &[Row] = rows! {
     "I" [Char('I')] Reverse "table: reverse the order";
     "f" [Char('f')] Fold "table: a row per CPU, or per group of equal ones";
     "/, \\, F4" [Char('/'), Char('\\'), Function(4)] Filter "filter: CPUs (0-7,9), or words that a row has (power, P-core)";
+    "r" [Char('r')] Record "begin a recording in the working directory, or end it";
+    "e" [Char('e')] Export "write this view as text to the working directory";
     "Ctrl-L" [Ctrl('l')] Redraw "draw the whole screen again";
 };
 

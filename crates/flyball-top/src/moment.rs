@@ -102,6 +102,74 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
     groups
 }
 
+/// What is said of a group in one line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    pub watts: Option<f64>,
+    /// Long-term and short-term power limit, W.
+    pub limit: Option<f64>,
+    pub short_limit: Option<f64>,
+    pub busy: Option<f64>,
+    pub want: Option<f64>,
+    /// Least, median and greatest frequency of the CPUs that ran.
+    pub got: Option<(f64, f64, f64)>,
+    pub celsius: Option<f64>,
+    pub asleep: usize,
+    /// Reasons with the number of their CPUs, the most frequent first.
+    pub why: String,
+    pub is_throttled: bool,
+}
+
+impl Summary {
+    pub fn of(group: &Group, moment: &Moment) -> Summary {
+        let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
+        let package = group.package.and_then(|index| moment.interval.packages.get(index));
+        let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut is_throttled = false;
+        for reason in group.cpus.iter().filter_map(|index| moment.reasons[*index].as_ref()) {
+            *words.entry(&reason.word).or_default() += 1;
+            is_throttled |= reason.is_throttle;
+        }
+        let mut words: Vec<(&str, usize)> = words.into_iter().collect();
+        words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let why: Vec<String> = words.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        Summary {
+            watts: package.and_then(|package| package.watts),
+            limit: package.and_then(|package| package.limit),
+            short_limit: package.and_then(|package| package.short_limit),
+            busy: mean(cpus().filter_map(|cpu| cpu.busy)),
+            // What sleeps may be asked for more than what runs.
+            want: cpus()
+                .filter(|cpu| is_running(cpu))
+                .filter_map(wanted)
+                .reduce(f64::max)
+                .or_else(|| cpus().filter_map(wanted).reduce(f64::max)),
+            got: spread(cpus().filter_map(|cpu| cpu.mhz).collect()),
+            celsius: package
+                .and_then(|package| package.celsius)
+                .or_else(|| cpus().filter_map(|cpu| cpu.celsius).reduce(f64::max)),
+            asleep: cpus().filter(|cpu| cpu.state == State::Asleep).count(),
+            why: match why.is_empty() {
+                false => why.join(", "),
+                // Their speed may not be visible, as in a virtual machine.
+                true if cpus().any(is_running) => "-".to_owned(),
+                true => "no CPU runs".to_owned(),
+            },
+            is_throttled,
+        }
+    }
+
+    /// `28/64`: the limit of the long term, and of the short term if that is higher. Power may lie between the two for as long
+    /// as the mean over the long term is below the first.
+    pub fn limits(&self) -> String {
+        let whole = |watts: f64| format!("{watts:.0}");
+        match (self.limit, self.short_limit) {
+            (Some(limit), Some(short)) if short > limit => format!("{limit:.0}/{short:.0}"),
+            (limit, _) => limit.map_or_else(|| "-".to_owned(), whole),
+        }
+    }
+}
+
 /// The median of numbers, and their least and greatest.
 pub fn spread(mut numbers: Vec<f64>) -> Option<(f64, f64, f64)> {
     numbers.sort_by(f64::total_cmp);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use flyball_monitor::{Layout, Sample};
+use ratatui_core::buffer::Buffer;
 
 use crate::{
     draw,
@@ -54,6 +55,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         moment: None,
         last: None,
         drawn: Drawn::default(),
+        frame: Buffer::default(),
     };
     let mut due = Instant::now();
     let mut taken_at = Instant::now();
@@ -115,6 +117,8 @@ struct Looker {
     /// The newest sample, which the next one is compared with.
     last: Option<(u64, Sample)>,
     drawn: Drawn,
+    /// The last frame.
+    frame: Buffer,
 }
 
 impl Looker {
@@ -208,7 +212,11 @@ impl Looker {
             recording: source.recording(),
         };
         let mut drawn = Drawn::default();
-        screen.draw(|frame| drawn = draw::draw(frame.buffer_mut(), state, &scene, coloured))?;
+        let frame = &mut self.frame;
+        screen.draw(|screen| {
+            drawn = draw::draw(screen.buffer_mut(), state, &scene, coloured);
+            frame.clone_from(screen.buffer_mut());
+        })?;
         self.drawn = drawn;
         Ok(())
     }
@@ -225,23 +233,20 @@ impl Looker {
         let interval = source.interval().as_secs_f64().max(0.001);
         let (first, end, is_replay) =
             (source.timeline().first(), source.timeline().end(), source.is_replay());
-        let Drawn { items, line, page, selected_cpu, groups, neighbours } = self.drawn;
         let extent = Extent {
             first: first + 1,
             last: end.saturating_sub(1).max(first + 1),
             minute: (60.0 / interval).round().max(1.0) as u64,
             alerts: source.alerts(),
-            items,
-            line,
-            page,
-            selected_cpu,
-            groups,
-            neighbours,
+            drawn: self.drawn,
             is_replay,
         };
         match state.key(key, &extent) {
             Effect::Quit => return Ok(true),
             Effect::Redraw => screen.clear()?,
+            Effect::Record => state.message = Some(source.record()),
+            // The frame that is on the screen: what the user sees is what is written.
+            Effect::Export => state.message = Some(source.export(&draw::text(&self.frame))),
             Effect::Jump(jump) => {
                 let newest = end.saturating_sub(1);
                 let wall = read(source, newest)?.map_or(0, |sample| sample.wall);

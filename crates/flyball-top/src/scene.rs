@@ -44,4 +44,6 @@ pub struct Drawn {
     pub groups: bool,
     /// The CPUs before and after the one that is shown alone.
     pub neighbours: (Option<u32>, Option<u32>),
+    /// Pages of the help.
+    pub help_pages: usize,
 }

@@ -40,6 +40,16 @@ pub trait Source {
         None
     }
 
+    /// Begins a recording, or ends the one that goes on; what became of it.
+    fn record(&mut self) -> String {
+        "a recording cannot be recorded".to_owned()
+    }
+
+    /// Writes a view as text to a file; what became of it.
+    fn export(&mut self, _text: &str) -> String {
+        "a replay is confined to its file: redirect the output of --samples 1 instead".to_owned()
+    }
+
     /// The share of a CPU that this process took lately.
     fn own(&self) -> Option<f64> {
         None

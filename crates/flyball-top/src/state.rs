@@ -2,7 +2,10 @@
 
 use flyball_host::CpuList;
 
-use crate::keys::{Action, Key, action};
+use crate::{
+    keys::{Action, Key, action},
+    scene::Drawn,
+};
 
 /// A way to look at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +107,10 @@ pub enum Effect {
     None,
     Quit,
     Redraw,
+    /// Begin or end a recording.
+    Record,
+    /// Write the view to a file.
+    Export,
     /// Show the sample at a time: [`State::show`] with its number.
     Jump(Jump),
 }
@@ -118,15 +125,8 @@ pub struct Extent<'a> {
     pub minute: u64,
     /// Numbers of the samples at which alerts began.
     pub alerts: &'a [u64],
-    /// Of the view as it was drawn last: its rows or cells, and how many of them are a line down and a page down.
-    pub items: usize,
-    pub line: usize,
-    pub page: usize,
-    /// The CPU under the selection, if it is one CPU's.
-    pub selected_cpu: Option<u32>,
-    pub groups: bool,
-    /// The CPUs before and after the one that is shown alone.
-    pub neighbours: (Option<u32>, Option<u32>),
+    /// What was drawn last.
+    pub drawn: Drawn,
     /// Samples come from a file, as fast as they are played.
     pub is_replay: bool,
 }
@@ -150,7 +150,8 @@ pub struct State {
     pub shown: Option<u64>,
     /// A recording is played: the sample that is shown moves on.
     pub is_playing: bool,
-    pub help: bool,
+    /// The page of the help that covers the screen, from 1; 0 without help.
+    pub help: usize,
     pub prompt: Option<Prompt>,
     /// What was wrong with the last input; the next key clears it.
     pub message: Option<String>,
@@ -171,7 +172,7 @@ impl Default for State {
             cpu: None,
             shown: None,
             is_playing: false,
-            help: false,
+            help: 0,
             prompt: None,
             message: None,
             before: View::Table,
@@ -194,9 +195,10 @@ impl State {
             return self.typed(prompt, key);
         }
         let Some(action) = action(key) else { return Effect::None };
-        // The help covers the screen: any of its keys only closes it, except the one that quits.
-        if self.help && action != Action::Quit {
-            self.help = false;
+        // The help covers the screen: any of its keys only turns its page, except the one that quits.
+        if self.help > 0 && action != Action::Quit {
+            let is_last = self.help >= extent.drawn.help_pages || action == Action::Back;
+            self.help = if is_last { 0 } else { self.help + 1 };
             return Effect::None;
         }
         self.act(action, extent)
@@ -205,20 +207,22 @@ impl State {
     fn act(&mut self, action: Action, extent: &Extent) -> Effect {
         match action {
             Action::Quit => return Effect::Quit,
+            Action::Record => return Effect::Record,
+            Action::Export => return Effect::Export,
             Action::Redraw => return Effect::Redraw,
-            Action::Help => self.help = true,
+            Action::Help => self.help = 1,
             Action::Overview => self.look(View::Overview),
             Action::Map => self.look(View::Map),
             Action::Table => self.look(View::Table),
             Action::OneCpu => self.open_cpu(extent),
             Action::NextView => self.turn(1, extent),
             Action::PreviousView => self.turn(View::ALL.len() - 1, extent),
-            Action::Up if self.view == View::OneCpu => self.cpu = extent.neighbours.0.or(self.cpu),
-            Action::Down if self.view == View::OneCpu => self.cpu = extent.neighbours.1.or(self.cpu),
-            Action::Up => self.select(self.selected.saturating_sub(extent.line), extent),
-            Action::Down => self.down(extent.line, extent),
-            Action::PageUp => self.select(self.selected.saturating_sub(extent.page), extent),
-            Action::PageDown => self.select(self.selected + extent.page, extent),
+            Action::Up if self.view == View::OneCpu => self.cpu = extent.drawn.neighbours.0.or(self.cpu),
+            Action::Down if self.view == View::OneCpu => self.cpu = extent.drawn.neighbours.1.or(self.cpu),
+            Action::Up => self.select(self.selected.saturating_sub(extent.drawn.line), extent),
+            Action::Down => self.down(extent.drawn.line, extent),
+            Action::PageUp => self.select(self.selected.saturating_sub(extent.drawn.page), extent),
+            Action::PageDown => self.select(self.selected + extent.drawn.page, extent),
             Action::First => self.select(0, extent),
             Action::Last => self.select(usize::MAX, extent),
             Action::Open => self.open(extent),
@@ -273,7 +277,7 @@ impl State {
     fn open_cpu(&mut self, extent: &Extent) {
         if self.view != View::OneCpu {
             self.before = self.view;
-            self.cpu = extent.selected_cpu.or(self.cpu);
+            self.cpu = extent.drawn.selected_cpu.or(self.cpu);
         }
         self.view = View::OneCpu;
         self.selected = 0;
@@ -285,7 +289,7 @@ impl State {
             View::OneCpu => {}
             View::Overview => self.look(View::Table),
             View::Map => self.open_cpu(extent),
-            View::Table if extent.groups && self.folded => {
+            View::Table if extent.drawn.groups && self.folded => {
                 self.folded = false;
             }
             View::Table => self.open_cpu(extent),
@@ -302,12 +306,12 @@ impl State {
     }
 
     fn select(&mut self, item: usize, extent: &Extent) {
-        self.selected = item.min(extent.items.saturating_sub(1));
+        self.selected = item.min(extent.drawn.items.saturating_sub(1));
     }
 
     /// A line down. From the last full line of the map there may be none.
     fn down(&mut self, by: usize, extent: &Extent) {
-        if self.selected + by < extent.items {
+        if self.selected + by < extent.drawn.items {
             self.selected += by;
         }
     }
@@ -443,12 +447,15 @@ mod tests {
             last: 700,
             minute: 60,
             alerts: &[150, 300],
-            items: 40,
-            line: 1,
-            page: 10,
-            selected_cpu: Some(7),
-            groups: true,
-            neighbours: (Some(6), Some(8)),
+            drawn: Drawn {
+                items: 40,
+                line: 1,
+                page: 10,
+                selected_cpu: Some(7),
+                groups: true,
+                neighbours: (Some(6), Some(8)),
+                help_pages: 2,
+            },
             is_replay: false,
         }
     }
@@ -556,9 +563,14 @@ mod tests {
     #[test]
     fn help_covers_the_screen_until_a_key() {
         let (state, _) = after(&[Key::Char('?')]);
-        assert!(state.help);
+        assert_eq!(state.help, 1);
+        // There are two pages; Esc leaves the first one.
         let (state, effect) = after(&[Key::Char('?'), Key::Char('3')]);
-        assert_eq!((state.help, state.view, effect), (false, View::Overview, Effect::None));
+        assert_eq!((state.help, state.view, effect), (2, View::Overview, Effect::None));
+        for keys in [&[Key::Char('?'), Key::Char('3'), Key::Char('3')][..], &[Key::Char('?'), Key::Escape]] {
+            let (state, effect) = after(keys);
+            assert_eq!((state.help, state.view, effect), (0, View::Overview, Effect::None));
+        }
         assert_eq!(after(&[Key::Char('?'), Key::Char('q')]).1, Effect::Quit);
     }
 
@@ -571,8 +583,9 @@ mod tests {
         assert_eq!(select(&[Key::End, Key::Down]), 39);
         assert_eq!(select(&[Key::End, Key::Home]), 0);
         let mut state = State { selected: 5, ..State::default() };
-        state.key(Key::Down, &Extent { items: 0, ..extent() });
-        state.key(Key::End, &Extent { items: 0, ..extent() });
+        let nothing = Extent { drawn: Drawn::default(), ..extent() };
+        state.key(Key::Down, &nothing);
+        state.key(Key::End, &nothing);
         assert_eq!(state.selected, 0);
     }
 

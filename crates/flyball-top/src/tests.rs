@@ -5,7 +5,7 @@ use ratatui_core::{buffer::Buffer, layout::Rect};
 
 use crate::{
     Drawn, Moment, Scene, Series, State,
-    draw::draw,
+    draw::{draw, text},
     series::Point,
     state::{self, View},
 };
@@ -152,16 +152,6 @@ impl Shown {
     }
 }
 
-/// The characters of a screen.
-fn text(buffer: &Buffer) -> String {
-    let width = usize::from(buffer.area().width);
-    let line = |cells: &[ratatui_core::buffer::Cell]| {
-        let line: String = cells.iter().map(ratatui_core::buffer::Cell::symbol).collect();
-        line.trim_end().to_owned() + "\n"
-    };
-    buffer.content().chunks(width).map(line).collect()
-}
-
 const SIZES: [(u16, u16); 4] = [(40, 12), (80, 24), (132, 40), (200, 60)];
 
 #[test]
@@ -182,13 +172,23 @@ fn views_look_as_they_should() {
 #[test]
 fn help_has_every_key_where_there_is_room() {
     let shown = Shown::new(8, false);
-    let state = State { help: true, ..State::default() };
+    let state = State { help: 1, ..State::default() };
     let (buffer, _) = shown.drawn(&state, 80, 40);
     let screen = text(&buffer);
     for row in crate::keys::KEYS {
         assert!(screen.contains(row.written), "{}", row.written);
     }
     insta::assert_snapshot!("help-80x24", text(&shown.drawn(&state, 80, 24).0));
+    // Nothing is cut from 80 columns on, and every key is on one of the pages.
+    for (width, height) in [(80, 24), (132, 40)] {
+        let pages = shown.drawn(&state, width, height).1.help_pages;
+        let all: String = (1..=pages)
+            .map(|help| text(&shown.drawn(&State { help, ..state.clone() }, width, height).0))
+            .collect();
+        for row in crate::keys::KEYS {
+            assert!(all.contains(row.does), "{width}x{height}: {}", row.does);
+        }
+    }
 }
 
 #[test]

@@ -35,8 +35,10 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
         Command::Show(_) | Command::Get(_) => of_machine(&mut files),
         // On any other machine it may change something, with a journal.
         // A running machine is asked through perf events too.
-        Command::Sst(_) | Command::Why(_) => {
-            matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files)
+        Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
+        Command::Why(args) => {
+            args.files(&mut files)
+                || matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files)
         }
         Command::Plan(args) => {
             args.files(&mut files);

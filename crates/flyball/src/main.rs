@@ -33,6 +33,7 @@ mod run_as;
 mod schema;
 mod seeds;
 mod service_manager;
+mod speed;
 mod terminal;
 mod time;
 mod tips;

@@ -49,8 +49,13 @@ pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit code is that of the
-/// command; 128 + N if signal N ended it, as in a shell.
-pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Result<Exit, Failure> {
+/// command; 128 + N if signal N ended it, as in a shell. `tick` is called a few times per second meanwhile.
+pub fn run_in_foreground(
+    launch: Launch,
+    program: &str,
+    stop: &AtomicBool,
+    tick: &mut dyn FnMut(),
+) -> Result<Exit, Failure> {
     let fail = |error: std::io::Error| {
         // As in a shell: 127 if there is no such program, 126 if it cannot be run.
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
@@ -67,6 +72,7 @@ pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Re
             // SIGTERM first, SIGKILL after two seconds: a command that ignores the signal must not keep the settings in effect.
             break running.stop(Duration::from_secs(2)).map_err(fail)?;
         }
+        tick();
     };
     // 255: neither ended nor killed by a signal, which wait() does not report for a process that is gone.
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);

@@ -10,6 +10,7 @@ use crate::{
     meter::Domain,
     numbers::number,
     run_directory::{Manifest, Round},
+    speed::SpeedNote,
 };
 
 /// A sentence for each round that is left out; of many, how many and the worst of each kind.
@@ -211,6 +212,9 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
             arm.name,
             arm.throttled.unwrap_or(0)
         ));
+    }
+    if let Some(why) = arm.speed.as_ref().and_then(SpeedNote::why_not) {
+        notes.push(format!("{}: {why}", arm.name));
     }
     if let Some(needed) = &arm.waits_for {
         notes.push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));

@@ -5,6 +5,7 @@ use crate::{
     metric::Metric,
     run_directory::{MachineNote, QuietNote, WorkloadNote},
     schedule::Schedule,
+    speed::SpeedNote,
     stats::Interval,
 };
 
@@ -91,6 +92,9 @@ pub struct ArmReport {
     pub grades: Option<Grades>,
     /// Throttle events over all rounds, where the kernel counts them.
     pub throttled: Option<u64>,
+    /// How fast its CPUs ran, and why not faster: means of its rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<SpeedNote>,
     /// What applying it had to say.
     pub notes: Vec<String>,
     pub summaries: Vec<Summary>,

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     run_directory::{Manifest, Round},
+    speed::SpeedNote,
     stats,
     watch::{self, Disturbance, Grade, Source},
 };
@@ -138,6 +139,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         left_out,
         grades,
         throttled,
+        speed: SpeedNote::mean(kept.iter().filter_map(|round| round.speed.as_ref())),
         notes,
         summaries,
     }

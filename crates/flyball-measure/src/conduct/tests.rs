@@ -185,6 +185,7 @@ impl Session {
             ignore_failure: false,
             prepare: None,
             tracer: None,
+            speed: None,
             began_at: 0,
         }
         .conduct(&mut self.directory, progress)

@@ -5,13 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use flyball_files::{ZstdReader, read_bounded};
 
 use super::{
-    CHUNK, CHUNK_MAGIC, FileError, MAGIC, MOST_CHUNKS, MOST_HEADER, MOST_LAYOUT, MOST_SEARCHED, VERSION,
-    check,
+    CHUNK, CHUNK_MAGIC, FileError, Header, MAGIC, MOST_CHUNKS, MOST_HEADER, MOST_LAYOUT, MOST_SEARCHED,
+    VERSION, check,
     codec::{LEADING, MOST_NUMBER},
     unpack,
     writer::HEAD,
 };
-use crate::{Layout, Sample};
+use crate::{Facts, Layout, Sample};
 
 /// Where a chunk is, and what its head says.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,8 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Recording<R> {
     files: Vec<R>,
+    /// Of each file.
+    facts: Vec<Option<Facts>>,
     layout: Layout,
     chunks: Vec<Place>,
     lost: Lost,
@@ -69,8 +71,8 @@ fn number<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     out
 }
 
-/// A file's header: the layout, and where the chunks begin.
-fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, u64), FileError> {
+/// A file's header: the layout and the facts, and where the chunks begin.
+fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64), FileError> {
     const FIXED: usize = 20;
     let mut fixed = [0; FIXED];
     file.seek(SeekFrom::Start(0)).map_err(at(0))?;
@@ -105,12 +107,16 @@ fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, u64), FileError> {
     }
     let text = read_bounded(ZstdReader::new(content.as_slice()), MOST_LAYOUT)
         .map_err(|_| damaged("its header cannot be unpacked"))?;
-    let layout: Layout =
+    let Header::<Layout, Facts> { layout, facts } =
         serde_json::from_slice(&text).map_err(|_| damaged("its header does not describe a machine"))?;
     if !check(&layout) {
         return Err(FileError::TooLarge { offset: FIXED as u64, what: "its header has more CPUs or fields" });
     }
-    Ok((layout, FIXED as u64 + length))
+    // Facts of other CPUs than the layout's would be attributed to the wrong ones.
+    let facts = facts.filter(|facts| {
+        facts.cpus.len() == layout.cpus.len() && facts.packages.len() == layout.packages.len()
+    });
+    Ok((layout, facts, FIXED as u64 + length))
 }
 
 /// The chunk whose head these bytes are; offset and position are the caller's.
@@ -174,22 +180,24 @@ impl<R: Read + Seek> Recording<R> {
     pub fn open_any(files: Vec<R>) -> Result<Recording<R>, FileError> {
         let mut headed = Vec::with_capacity(files.len());
         for mut file in files {
-            let (layout, offset) = header(&mut file)?;
-            headed.push((file, layout, offset));
+            let (layout, facts, offset) = header(&mut file)?;
+            headed.push((file, layout, facts, offset));
         }
-        let Some((_, layout, offset)) = headed.last() else { return Err(FileError::Empty) };
+        let Some((_, layout, _, offset)) = headed.last() else { return Err(FileError::Empty) };
         let mut recording = Recording {
             files: Vec::new(),
+            facts: Vec::new(),
             layout: layout.clone(),
             chunks: Vec::new(),
             lost: Lost::default(),
             end: *offset,
             decoded: None,
         };
-        for (mut file, layout, offset) in headed {
+        for (mut file, layout, facts, offset) in headed {
             if layout == recording.layout {
                 recording.index(&mut file, offset)?;
                 recording.files.push(file);
+                recording.facts.push(facts);
             } else {
                 recording.lost.files += 1;
             }
@@ -246,6 +254,16 @@ impl<R: Read + Seek> Recording<R> {
         &self.layout
     }
 
+    /// What the machine's settings limited when the file that holds a sample was begun; `None` of files that do not have it.
+    pub fn facts(&self, index: u64) -> Option<&Facts> {
+        let chunk = self.chunks.get(self.chunk_of(index))?;
+        self.facts.get(chunk.file as usize)?.as_ref()
+    }
+
+    fn chunk_of(&self, index: u64) -> usize {
+        self.chunks.partition_point(|chunk| chunk.before + u64::from(chunk.count) <= index)
+    }
+
     /// Samples of all whole chunks.
     pub fn len(&self) -> u64 {
         self.chunks.last().map_or(0, |chunk| chunk.before + u64::from(chunk.count))
@@ -284,7 +302,7 @@ impl<R: Read + Seek> Recording<R> {
     /// # Errors
     /// [`FileError::Io`].
     pub fn sample(&mut self, index: u64) -> Result<Option<Sample>, FileError> {
-        let chunk = self.chunks.partition_point(|chunk| chunk.before + u64::from(chunk.count) <= index);
+        let chunk = self.chunk_of(index);
         let Some(before) = self.chunks.get(chunk).map(|chunk| chunk.before) else { return Ok(None) };
         Ok(self.chunk(chunk)?.get((index - before) as usize).cloned())
     }

@@ -16,7 +16,7 @@ use flyball_files::open_regular;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{FileError, Recording, Writer};
-use crate::{Layout, Sample};
+use crate::{Facts, Layout, Sample};
 
 /// Nanoseconds of a day.
 const DAY: u64 = 86_400_000_000_000;
@@ -126,6 +126,7 @@ fn dated(text: &str) -> Option<(String, u32)> {
 pub struct Recorder {
     path: PathBuf,
     layout: Layout,
+    facts: Option<Facts>,
     kept: Kept,
     /// The date of a day since 1970, `2026-11-22`.
     date: fn(u64) -> String,
@@ -143,12 +144,14 @@ impl Recorder {
     pub fn open(
         path: &Path,
         layout: &Layout,
+        facts: Option<&Facts>,
         kept: Kept,
         date: fn(u64) -> String,
     ) -> Result<Recorder, RecordError> {
         let mut recorder = Recorder {
             path: path.to_owned(),
             layout: layout.clone(),
+            facts: facts.cloned(),
             kept,
             date,
             writer: None,
@@ -189,7 +192,15 @@ impl Recorder {
         }
         let end = there.end();
         self.day = (!there.is_empty()).then(|| there.span().1 / DAY);
-        if *there.layout() != self.layout {
+        if there.is_empty() {
+            // Killed before its first chunk: its header is of settings that may have changed since.
+            file.set_len(0)
+                .and_then(|()| file.seek(SeekFrom::Start(0)))
+                .map_err(|cause| self.failed(cause))?;
+            return self.head(file);
+        }
+        // Settings that changed meanwhile begin a file too: a header has the limits of all its samples.
+        if *there.layout() != self.layout || there.facts(0) != self.facts.as_ref() {
             return self.next_file();
         }
         file.set_len(end)
@@ -205,7 +216,13 @@ impl Recorder {
         let file = open_regular(options.read(true).write(true).create_new(true), &self.path)
             .map_err(|cause| self.failed(cause))?;
         self.lock(&file)?;
-        let writer = Writer::create(file, &self.layout).map_err(|cause| self.failed(cause))?;
+        self.head(file)
+    }
+
+    /// Writes the header of an empty file.
+    fn head(&mut self, file: File) -> Result<(), RecordError> {
+        let writer =
+            Writer::create(file, &self.layout, self.facts.as_ref()).map_err(|cause| self.failed(cause))?;
         self.writer = Some(writer);
         self.begun = 0;
         Ok(())

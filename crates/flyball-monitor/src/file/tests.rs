@@ -59,7 +59,7 @@ pub(crate) fn nth(layout: &Layout, n: u64) -> Sample {
 }
 
 fn written(layout: &Layout, samples: &[Sample]) -> Vec<u8> {
-    let mut writer = Writer::create(Vec::new(), layout).unwrap();
+    let mut writer = Writer::create(Vec::new(), layout, None).unwrap();
     for sample in samples {
         writer.add(sample.clone()).unwrap();
     }
@@ -177,7 +177,7 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     // 100 samples per day over five days.
     let sample = |n: u64| Sample { wall: n * 864_000_000_000, ..nth(&layout, n) };
     let record = |from: u64, to: u64, kept: Kept| {
-        let mut recorder = Recorder::open(&path, &layout, kept, date).unwrap();
+        let mut recorder = Recorder::open(&path, &layout, None, kept, date).unwrap();
         for n in from..to {
             recorder.add(sample(n)).unwrap();
         }
@@ -199,7 +199,7 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     let mut left = open();
     assert_eq!(left.sample(left.len() - 1).unwrap(), Some(sample(549)));
     // The day's own file is not removed.
-    let full = Recorder::open(&path, &layout, Kept { bytes: Some(100), age: None }, date);
+    let full = Recorder::open(&path, &layout, None, Kept { bytes: Some(100), age: None }, date);
     assert!(matches!(full, Err(RecordError::Full { bytes: 100, .. })));
     assert_eq!(shards(&path).unwrap(), [path]);
 }
@@ -209,7 +209,7 @@ fn a_torn_end_is_cut_off_and_another_machine_or_writer_is_refused() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rec");
     let mut layout = layout(4);
-    let open = |layout: &Layout| Recorder::open(&path, layout, Kept::default(), date);
+    let open = |layout: &Layout| Recorder::open(&path, layout, None, Kept::default(), date);
     let samples: Vec<Sample> = (0..40).map(|n| nth(&layout, n)).collect();
     let whole = written(&layout, &samples);
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{CHUNK, CHUNK_MAGIC, LONGEST_CHUNK, MAGIC, VERSION, pack, packed};
-use crate::{Layout, Sample};
+use super::{CHUNK, CHUNK_MAGIC, Header, LONGEST_CHUNK, MAGIC, VERSION, pack, packed};
+use crate::{Facts, Layout, Sample};
 
 /// Bytes of a chunk's head: magic, length of the content, count, first and last time, CRC of the content, CRC of the head.
 pub(super) const HEAD: usize = 4 + 4 + 4 + 8 + 8 + 4 + 4;
@@ -19,8 +19,8 @@ pub struct Writer<W> {
 }
 
 /// The header of a file of samples with this layout.
-fn header(layout: &Layout) -> io::Result<Vec<u8>> {
-    let text = serde_json::to_vec(layout).map_err(io::Error::other)?;
+fn header(layout: &Layout, facts: Option<&Facts>) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(&Header { layout, facts }).map_err(io::Error::other)?;
     let content = packed(&text);
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -35,8 +35,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn create(mut out: W, layout: &Layout) -> io::Result<Writer<W>> {
-        let bytes = header(layout)?;
+    pub fn create(mut out: W, layout: &Layout, facts: Option<&Facts>) -> io::Result<Writer<W>> {
+        let bytes = header(layout, facts)?;
         out.write_all(&bytes)?;
         Ok(Writer { written: bytes.len() as u64, ..Writer::append(out, layout) })
     }

@@ -102,6 +102,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
             let file = |name: &str| KeptAttribute::new(format!("{folder}/{name}"));
             CpuFiles {
                 number: cpu.number,
+                is_still: false,
                 idle: (0..idle.len()).map(|state| file(&format!("cpuidle/state{state}/time"))).collect(),
                 throttle: throttle
                     .iter()
@@ -163,6 +164,24 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         let text = host.read(&format!("{POLICIES}/policy{}/{name}", policy?)).ok()?;
         text.parse().ok().map(KiloHertz)
     };
+    let driver = flyball_host::topology::scaling_driver(host);
+    // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends below what is meant.
+    let is_boosted = driver.as_deref() == Some("acpi-cpufreq")
+        && host.read("/sys/devices/system/cpu/cpufreq/boost").is_ok_and(|text| text == "1");
+    let boosted = |cpu: &flyball_control::Cpu| {
+        let level = |name: &str| -> Option<f64> {
+            host.read(&format!("{CPUS}/cpu{}/acpi_cppc/{name}", cpu.number)).ok()?.parse().ok()
+        };
+        // The files' highest may have boost in it or not (acpi_cpufreq_cpu_init); CPPC has both in one unit.
+        let nominal_mhz = level("nominal_freq").filter(|mhz| *mhz > 0.0)?;
+        let (highest, nominal) = (level("highest_perf")?, level("nominal_perf").filter(|perf| *perf > 0.0)?);
+        Some((
+            KiloHertz((nominal_mhz * highest / nominal * 1000.0) as u64),
+            KiloHertz((nominal_mhz * 1000.0) as u64),
+        ))
+    };
+    let boosts: Vec<Option<(KiloHertz, KiloHertz)>> =
+        topology.cpus.values().map(|cpu| is_boosted.then(|| boosted(cpu)).flatten()).collect();
     Layout {
         machine: Machine {
             name: host.name(),
@@ -172,7 +191,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
             model: topology.model,
             model_name: topology.model_name.clone(),
             kernel: host.uname().split(' ').nth(2).unwrap_or_default().to_owned(),
-            driver: flyball_host::topology::scaling_driver(host),
+            driver,
             throttle_temperature: None,
             idle_states: Vec::new(),
             governors,
@@ -180,15 +199,16 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         cpus: topology
             .cpus
             .values()
-            .map(|cpu| Cpu {
+            .zip(boosts)
+            .map(|(cpu, boost)| Cpu {
                 number: cpu.number,
                 package: cpu.package,
                 die: cpu.die,
                 core: cpu.core,
                 core_type: cpu.core_type,
                 policy: cpu.policy,
-                highest: khz(cpu.policy, "cpuinfo_max_freq"),
-                base: khz(cpu.policy, "base_frequency"),
+                highest: boost.map(|(highest, _)| highest).or_else(|| khz(cpu.policy, "cpuinfo_max_freq")),
+                base: boost.map(|(_, base)| base).or_else(|| khz(cpu.policy, "base_frequency")),
                 is_isolated: isolated.contains(cpu.number),
             })
             .collect(),

@@ -2,6 +2,11 @@
 
 use flyball_host::{Host, KeptFile};
 
+/// The longest attribute that a sample reads is the name of a governor (CPUFREQ_NAME_LEN, 16).
+pub(super) const SHORT: usize = 64;
+pub(super) type Line = [u8; SHORT];
+
+
 /// A file of the machine that is read again and again.
 #[allow(missing_debug_implementations, reason = "an open file has nothing to show")]
 pub struct KeptAttribute {
@@ -30,9 +35,7 @@ impl KeptAttribute {
         self.state = State::New;
     }
 
-    /// Reads all of it; `false` where it cannot be read.
-    pub fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
-        buffer.clear();
+    fn open(&mut self, host: &dyn Host) {
         if matches!(self.state, State::New) {
             self.state = match host.keep_open(&self.path) {
                 Ok(Some(file)) => State::Kept(file),
@@ -40,10 +43,16 @@ impl KeptAttribute {
                 Err(_) => State::Gone,
             };
         }
+    }
+
+    /// Reads all of it, however long it is; `false` where it cannot be read.
+    pub fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
+        buffer.clear();
+        self.open(host);
         match &self.state {
             State::Kept(file) => {
-                // An attribute is a line; /proc/stat of 512 CPUs is 50 kB, which one call hands out if there is room.
-                buffer.resize(buffer.capacity().max(128), 0);
+                // /proc/stat of 512 CPUs is 50 kB, which one call hands out if there is room.
+                buffer.resize(buffer.capacity().max(SHORT), 0);
                 let mut length = 0;
                 loop {
                     let Ok(count) = file.read_at(length as u64, &mut buffer[length..]) else {
@@ -65,12 +74,40 @@ impl KeptAttribute {
         }
     }
 
+    /// Reads an attribute of one line. Thousands of them are read per sample: a large buffer would cost more to clear than the
+    /// reading does.
+    pub(super) fn line<'b>(&mut self, host: &dyn Host, line: &'b mut Line) -> Option<&'b str> {
+        self.open(host);
+        let count = match &self.state {
+            State::Kept(file) => {
+                let Ok(count) = file.read_at(0, line) else {
+                    self.state = State::Gone;
+                    return None;
+                };
+                count
+            }
+            State::Each => {
+                let text = host.read(&self.path).ok()?;
+                let count = text.len().min(SHORT);
+                line[..count].copy_from_slice(&text.as_bytes()[..count]);
+                count
+            }
+            State::New | State::Gone => return None,
+        };
+        std::str::from_utf8(&line[..count]).ok().map(str::trim_end)
+    }
+
     /// Reads the number that it holds.
     pub fn number(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
         if !self.read_into(host, buffer) {
             return None;
         }
         number(buffer)
+    }
+
+    /// The same of an attribute of one line.
+    pub(super) fn short_number(&mut self, host: &dyn Host) -> Option<u64> {
+        number(self.line(host, &mut [0; SHORT])?.as_bytes())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A cell per CPU, in the order of the topology.
 
-use flyball_monitor::{Cpu, CpuInterval};
+use flyball_monitor::{Cpu, CpuInterval, Layout};
 
 use super::{number, percent, state as state_word};
 use crate::{
@@ -82,31 +82,41 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
     Shown { glyph: bar(share), number, tone }
 }
 
-/// The lines of a map: titles, and rows of cells.
+/// The lines of a map: titles of groups and of the dies in them, and rows of cells.
 enum Row {
     Title(usize),
+    Die(u32),
     Cells(Vec<usize>),
 }
 
-/// How wide a cell is so that all fit; the narrowest if they do not.
-fn plan(groups: &[Group], width: usize, room: usize) -> (usize, Vec<Row>) {
-    let rows = |cell: usize| {
+/// How wide a cell is so that all fit; the narrowest if they do not. Dies are apart where there is room for their titles.
+fn plan(layout: &Layout, groups: &[Group], width: usize, room: usize) -> (usize, Vec<Row>) {
+    let die = |index: &usize| layout.cpus[*index].die;
+    let rows = |cell: usize, has_dies: bool| {
         let per_line = per_line(width, cell);
         let mut rows = Vec::new();
         for (at, group) in groups.iter().enumerate() {
             rows.push(Row::Title(at));
-            rows.extend(group.cpus.chunks(per_line).map(|cpus| Row::Cells(cpus.to_vec())));
+            let dies: Vec<&[usize]> = if has_dies {
+                group.cpus.chunk_by(|one, other| die(one) == die(other)).collect()
+            } else {
+                vec![&group.cpus]
+            };
+            for cpus in &dies {
+                rows.extend(cpus.first().and_then(die).filter(|_| dies.len() > 1).map(Row::Die));
+                rows.extend(cpus.chunks(per_line).map(|cpus| Row::Cells(cpus.to_vec())));
+            }
         }
         rows
     };
     // Four columns hold a number, two a glyph and a gap.
-    for cell in [4, 2] {
-        let rows = rows(cell);
+    for (cell, has_dies) in [(4, true), (4, false), (2, true), (2, false), (1, true)] {
+        let rows = rows(cell, has_dies);
         if rows.len() <= room {
             return (cell, rows);
         }
     }
-    (1, rows(1))
+    (1, rows(1, false))
 }
 
 /// Cells of a line: a multiple of 8, so that numbers are easy to count, if that does not waste much.
@@ -132,7 +142,7 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
     let selected = order.get(state.selected.min(order.len().saturating_sub(1))).copied();
     // Above the quantity and the legend, below the selected CPU.
     let room = canvas.height().saturating_sub(3);
-    let (cell, rows) = plan(&groups, canvas.width(), room);
+    let (cell, rows) = plan(layout, &groups, canvas.width(), room);
     let scale = Scale::of(state.quantity, moment);
     canvas.text(0, 0, &legend(state.quantity, &scale), Tone::Faint);
     let at_row = |row: &Row| matches!((row, selected), (Row::Cells(cpus), Some(cpu)) if cpus.contains(&cpu));
@@ -146,6 +156,9 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
                 let title = format!("── {} ", group.name);
                 let rule = "─".repeat(canvas.width().saturating_sub(title.chars().count() + 1));
                 canvas.text(0, y, &(title + &rule), Tone::Faint);
+            }
+            Row::Die(number) => {
+                canvas.text(1, y, &format!("die {number}"), Tone::Faint);
             }
             Row::Cells(cpus) => {
                 for (x, index) in cpus.iter().enumerate() {
@@ -184,13 +197,13 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
         page: per_line(canvas.width(), cell) * (room / 2).max(1),
         selected_cpu: selected.map(|index| layout.cpus[index].number),
         groups: false,
-        neighbours: (None, None),
+        ..Drawn::default()
     }
 }
 
 fn cells(row: &Row) -> usize {
     match row {
-        Row::Title(_) => 0,
+        Row::Title(_) | Row::Die(_) => 0,
         Row::Cells(cpus) => cpus.len(),
     }
 }

@@ -20,23 +20,21 @@ pub fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Momen
     let reason = moment.reasons[chosen].as_ref();
     let tone = if reason.is_some_and(|reason| reason.is_throttle) { Tone::Alert } else { Tone::Heading };
     let mut y = canvas.wrapped(0, 0, &sentence(place, cpu, reason), tone);
+    // First what this view is for: on a short screen the rest gives way, with a mark.
+    canvas.text(0, y, "Why not more", Tone::Heading);
+    y += 1;
+    let none = ["-".to_owned()];
+    let steps = if scene.why.is_empty() { &none[..] } else { scene.why };
+    for step in steps {
+        y += canvas.wrapped(2, y, step, Tone::Plain).max(1);
+    }
     for line in facts(scene, place, cpu, moment) {
-        y += canvas.wrapped(2, y, &line, Tone::Plain);
+        y += canvas.wrapped(2, y, &line, Tone::Plain).max(1);
     }
     y += graph(canvas, y, scene, moment, chosen, cpu);
-    y += idle(canvas, y, scene, cpu);
-    if y + 1 < canvas.height() {
-        canvas.text(0, y, "Why not more", Tone::Heading);
-        y += 1;
-        let none = ["-".to_owned()];
-        let steps = if scene.why.is_empty() { &none[..] } else { scene.why };
-        for step in steps {
-            if y >= canvas.height() {
-                canvas.right(canvas.height() - 1, " more: a taller screen ", Tone::Notice);
-                break;
-            }
-            y += canvas.wrapped(2, y, step, Tone::Plain).max(1);
-        }
+    y += idle(canvas, y, scene, cpu).max(usize::from(!cpu.idle.is_empty()));
+    if y > canvas.height() {
+        canvas.right(canvas.height() - 1, " more: a taller screen ", Tone::Notice);
     }
     Drawn {
         items: layout.cpus.len(),
@@ -44,6 +42,7 @@ pub fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Momen
         page: 10,
         selected_cpu: Some(place.number),
         groups: false,
+        help_pages: 0,
         neighbours: (
             chosen.checked_sub(1).map(|before| layout.cpus[before].number),
             layout.cpus.get(chosen + 1).map(|cpu| cpu.number),
@@ -85,7 +84,14 @@ fn facts(scene: &Scene, place: &Cpu, cpu: &CpuInterval, moment: &Moment) -> Vec<
     if let Some(package) = package
         && package.watts.is_some()
     {
-        got.push(format!("package {} of {} W", number(package.watts, 0), number(package.limit, 0)));
+        got.push(format!("package {} W", number(package.watts, 0)));
+        got.extend(package.limit.map(|limit| format!("limit {limit:.0} W")));
+        got.extend(
+            package
+                .short_limit
+                .filter(|short| package.limit.is_some_and(|limit| *short > limit))
+                .map(|short| format!("for a short time {short:.0} W")),
+        );
     }
     [at, asked, got].into_iter().map(|parts| parts.join(", ")).collect()
 }

@@ -3,7 +3,7 @@
 use super::{number, percent, scroll, spark};
 use crate::{
     canvas::{Canvas, Cell, Column, fitting},
-    moment::{Group, Moment, groups, is_running, mean, spread, wanted},
+    moment::{Group, Moment, Summary, groups, mean, wanted},
     palette::{Tone, tone},
     scene::{Drawn, Scene},
     state::State,
@@ -26,88 +26,32 @@ const COLUMNS: &[Column] = &[
 /// On a narrow screen names are short.
 const NARROW: usize = 60;
 
-/// What the overview says of a group.
-struct Line {
-    watts: Option<f64>,
-    limit: Option<f64>,
-    busy: Option<f64>,
-    want: Option<f64>,
-    /// Least, median and greatest frequency of the CPUs that ran.
-    got: Option<(f64, f64, f64)>,
-    celsius: Option<f64>,
-    asleep: usize,
-    why: String,
-    is_throttled: bool,
-}
-
-impl Line {
-    fn of(group: &Group, moment: &Moment) -> Line {
-        let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
-        let package = group.package.and_then(|index| moment.interval.packages.get(index));
-        let running = || cpus().filter(|cpu| is_running(cpu));
-        let want = |cpu: &flyball_monitor::CpuInterval| wanted(cpu);
-        let wants =
-            running().filter_map(want).reduce(f64::max).or_else(|| cpus().filter_map(want).reduce(f64::max));
-        let held = group.cpus.iter().filter_map(|index| moment.reasons[*index].as_ref());
-        let mut words: Vec<(&str, usize)> = Vec::new();
-        let mut is_throttled = false;
-        for reason in held {
-            is_throttled |= reason.is_throttle;
-            match words.iter_mut().find(|(word, _)| *word == reason.word) {
-                Some((_, count)) => *count += 1,
-                None => words.push((&reason.word, 1)),
-            }
+fn cell(line: &Summary, group: &Group, column: usize) -> Cell {
+    let plain = |text: String| (text, Tone::Plain);
+    let got = line.got.map(|(_, median, _)| median);
+    match COLUMNS[column].title {
+        "" => (group.name.clone(), Tone::Heading),
+        "CPUs" => plain(group.cpus.len().to_string()),
+        "W" => {
+            let share = line.watts.zip(line.limit).map(|(watts, limit)| watts / limit);
+            (
+                number(line.watts, 1),
+                share.map_or(Tone::Plain, |share| if share >= 0.97 { Tone::Alert } else { Tone::Plain }),
+            )
         }
-        words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let why: Vec<String> = words.iter().map(|(word, count)| format!("{count} {word}")).collect();
-        let got = spread(running().filter_map(|cpu| cpu.mhz).collect());
-        Line {
-            watts: package.and_then(|package| package.watts),
-            limit: package.and_then(|package| package.limit),
-            busy: mean(cpus().filter_map(|cpu| cpu.busy)),
-            want: wants,
-            got,
-            celsius: package
-                .and_then(|package| package.celsius)
-                .or_else(|| cpus().filter_map(|cpu| cpu.celsius).reduce(f64::max)),
-            asleep: cpus().filter(|cpu| cpu.state == flyball_monitor::State::Asleep).count(),
-            why: match why.is_empty() {
-                false => why.join(", "),
-                // Their speed may not be visible, as in a virtual machine.
-                true if running().next().is_some() => "-".to_owned(),
-                true => "no CPU runs".to_owned(),
-            },
-            is_throttled,
+        "limit W" => plain(line.limits()),
+        "busy %" => plain(percent(line.busy)),
+        "want MHz" => plain(number(line.want, 0)),
+        "got MHz" => {
+            let share = got.zip(line.want).map(|(got, want)| got / want);
+            // A half of the request is where the colours end.
+            (number(got, 0), share.map_or(Tone::Plain, |share| tone((share * 2.0 - 1.0).max(0.0), true)))
         }
-    }
-
-    fn cell(&self, group: &Group, column: usize) -> Cell {
-        let plain = |text: String| (text, Tone::Plain);
-        let got = self.got.map(|(_, median, _)| median);
-        match COLUMNS[column].title {
-            "" => (group.name.clone(), Tone::Heading),
-            "CPUs" => plain(group.cpus.len().to_string()),
-            "W" => {
-                let share = self.watts.zip(self.limit).map(|(watts, limit)| watts / limit);
-                (
-                    number(self.watts, 1),
-                    share.map_or(Tone::Plain, |share| if share >= 0.97 { Tone::Alert } else { Tone::Plain }),
-                )
-            }
-            "limit W" => plain(number(self.limit, 0)),
-            "busy %" => plain(percent(self.busy)),
-            "want MHz" => plain(number(self.want, 0)),
-            "got MHz" => {
-                let share = got.zip(self.want).map(|(got, want)| got / want);
-                // A half of the request is where the colours end.
-                (number(got, 0), share.map_or(Tone::Plain, |share| tone((share * 2.0 - 1.0).max(0.0), true)))
-            }
-            "least" => plain(number(self.got.map(|(least, _, _)| least), 0)),
-            "most" => plain(number(self.got.map(|(_, _, most)| most), 0)),
-            "C" => plain(number(self.celsius, 0)),
-            "asleep" => plain(self.asleep.to_string()),
-            _ => (self.why.clone(), if self.is_throttled { Tone::Alert } else { Tone::Plain }),
-        }
+        "least" => plain(number(line.got.map(|(least, _, _)| least), 0)),
+        "most" => plain(number(line.got.map(|(_, _, most)| most), 0)),
+        "C" => plain(number(line.celsius, 0)),
+        "asleep" => plain(line.asleep.to_string()),
+        _ => (line.why.clone(), if line.is_throttled { Tone::Alert } else { Tone::Plain }),
     }
 }
 
@@ -130,8 +74,8 @@ pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mome
     let from = scroll(state.selected, groups.len(), shown);
     for (at, group) in groups.iter().enumerate().skip(from).take(shown) {
         let y = 2 + (at - from) * per_group;
-        let line = Line::of(group, moment);
-        canvas.row(y, &columns, &chosen, |column| line.cell(group, column));
+        let line = Summary::of(group, moment);
+        canvas.row(y, &columns, &chosen, |column| cell(&line, group, column));
         if at == state.selected {
             canvas.select(y);
         }
@@ -157,7 +101,7 @@ pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mome
             .and_then(|group| group.cpus.first())
             .map(|index| scene.layout.cpus[*index].number),
         groups: true,
-        neighbours: (None, None),
+        ..Drawn::default()
     }
 }
 

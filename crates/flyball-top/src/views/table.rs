@@ -214,6 +214,6 @@ pub fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment)
         page: room,
         selected_cpu: chosen_line.map(|line| scene.layout.cpus[line.cpus[0]].number),
         groups: chosen_line.is_some_and(|line| line.cpus.len() > 1),
-        neighbours: (None, None),
+        ..Drawn::default()
     }
 }

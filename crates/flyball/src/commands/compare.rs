@@ -38,6 +38,7 @@ use crate::{
     output::Reporter,
     quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
+    speed::SpeedWatch,
     time, workloads,
 };
 
@@ -209,7 +210,8 @@ pub(super) fn run_rounds(
         load.user = directory.owner().cloned();
     }
     // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
-    let mut meters = Meters::find(host, workload.cpus.as_ref());
+    let meters_on = workload.cpus.clone();
+    let mut meters = Meters::find(host, meters_on.as_ref());
     if let Some(command) = power_command {
         meters = meters.with_power_command(command);
     }
@@ -237,6 +239,7 @@ pub(super) fn run_rounds(
         ignore_failure: directory.manifest.workload.ignore_failure,
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
         background: &background,
+        speed: Some(&mut SpeedWatch::new(host, meters_on)),
         tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
         // A reference may shrink, the object type behind it may not.
         blocks: blocks.map(|blocks| blocks as &mut dyn Blocks),

@@ -20,6 +20,7 @@ use crate::{
     process::{flag_on, run_in_foreground},
     quiet_machine::{Quiet, QuietPlan},
     run_as::RunAs,
+    speed::SpeedWatch,
 };
 
 /// Arguments of `run`.
@@ -65,6 +66,11 @@ pub struct Args {
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet"])]
     hold: Option<String>,
 
+    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does. CPUs that run are interrupted once per
+    /// second for that.
+    #[arg(long)]
+    why: bool,
+
     #[command(flatten)]
     run_as: RunAs,
 
@@ -95,6 +101,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     change::must_be_writable(&*host)?;
     let user = args.run_as.user_of_program()?;
     if host.software().is_some() {
+        if args.why {
+            return Err(Failure::usage(
+                "--why is about processors that run the command; of a simulated machine: 'flyball why -M NAME --workload MODEL'",
+            ));
+        }
         eprintln!(
             "note: only the settings are simulated: the command runs on the processors of this computer"
         );
@@ -131,7 +142,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {made}");
     }
     // The outcome is kept, not returned: the settings are restored first.
-    let ended = command(args, user.as_ref(), group.as_deref(), &signals);
+    let mut speed = args.why.then(|| SpeedWatch::new(&*host, args.pin.clone()));
+    let ended = command(args, user.as_ref(), group.as_deref(), &signals, speed.as_mut());
     let restoration = transaction.end();
     if !restoration.is_exact() {
         return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
@@ -178,6 +190,7 @@ fn command(
     user: Option<&User>,
     group: Option<&str>,
     signals: &Signals,
+    mut speed: Option<&mut SpeedWatch<'_>>,
 ) -> Result<Exit, Failure> {
     let program = &args.command[0];
     let mut launch = Launch::new(program, &args.command[1..]).as_user(user);
@@ -188,5 +201,23 @@ fn command(
         launch = launch.in_control_group(group);
     }
     // Not stopped by Ctrl-C: the command gets that itself, and may handle it and go on (a shell, a debugger).
-    run_in_foreground(launch, program, &signals.ended)
+    if let Some(speed) = &mut speed {
+        speed.begin("");
+    }
+    let mut tick = || {
+        if let Some(speed) = &mut speed {
+            speed.attend();
+        }
+    };
+    let ended = run_in_foreground(launch, program, &signals.ended, &mut tick)?;
+    if let Some(speed) = speed {
+        // Before the settings are restored, because the limits in effect are part of the answer.
+        match speed.end() {
+            Some(found) => eprintln!("why: CPUs {}: {found}", found.cpus),
+            None => eprintln!(
+                "note: how fast the CPUs ran cannot be seen here; 'flyball why' says what would show it"
+            ),
+        }
+    }
+    Ok(ended)
 }

@@ -2,7 +2,7 @@
 
 mod live;
 mod print;
-mod replay;
+pub(super) mod replay;
 mod source;
 
 use std::{path::PathBuf, sync::OnceLock, time::Duration};
@@ -132,7 +132,7 @@ fn time(text: &str) -> Result<Duration, String> {
     alert::span(text).ok_or_else(|| "give a time with its unit: 7d, 12h, 30min".to_owned())
 }
 
-fn at(text: &str) -> Result<flyball_top::state::Jump, String> {
+pub(super) fn at(text: &str) -> Result<flyball_top::state::Jump, String> {
     flyball_top::state::time(text).ok_or_else(|| "give 14:05, 14:05:30, -90s, -5m or -2h".to_owned())
 }
 

@@ -1,17 +1,29 @@
 //! `flyball why`: from the highest frequency of the hardware to the one that CPUs had, what took how much of it.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use flyball_control::write::journal::{Journal, TransactionState};
-use flyball_control::{Location, Topology};
-use flyball_host::{CpuList, Host, Kind, Launch};
-use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain};
+use flyball_control::{Location, Topology, select};
+use flyball_host::{CpuList, Host, Kind, Launch, confine::Confinement};
+use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
 use flyball_simhost::PROGRAM;
+use flyball_top::{source::target, state::Jump};
 use serde::Serialize;
 
+use super::top::{
+    at,
+    replay::{notice, open},
+};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    machine::bound,
+    output::Reporter,
     paint::{Paint, Style},
     schema, time,
 };
@@ -28,8 +40,9 @@ Examples:
   flyball why
   flyball why 0-3 -t 10s
   flyball why -M sim:sst-guide --workload spin --pin 0-13
+  flyball why --replay top.fbt --at 14:05               what 'flyball top --record' saw in the 5 s before
 
-Exit codes: 0 explained, 1 no CPU that was asked for can be explained, 2 wrong arguments.")]
+Exit codes: 0 explained, 1 no CPU that was asked for can be explained, 2 wrong arguments or a recording that cannot be used.")]
 pub struct Args {
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
     #[arg(value_name = "CPUS", help_heading = None)]
@@ -46,6 +59,29 @@ pub struct Args {
     /// CPUs of that workload.
     #[arg(long, value_name = "CPUS", requires = "workload")]
     pin: Option<CpuList>,
+
+    /// Explain a moment of a recording of 'flyball top --record' instead of this machine.
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    replay: Option<PathBuf>,
+
+    /// The moment: 14:05, 14:05:30 (UTC), or -90s, -5m, -2h before the recording's end [default: its end].
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
+    at: Option<Jump>,
+
+    /// The files of that recording. They are looked for before this process is confined to them.
+    #[arg(skip)]
+    found: OnceLock<Vec<PathBuf>>,
+}
+
+impl Args {
+    /// Adds the files of a recording; `false` if a machine is watched.
+    pub fn files(&self, files: &mut Confinement) -> bool {
+        let Some(replay) = &self.replay else { return false };
+        for file in self.found.get_or_init(|| shards(replay).unwrap_or_default()) {
+            files.read(file);
+        }
+        true
+    }
 }
 
 /// The time before the first sample in which a workload on a simulated machine gets going.
@@ -75,12 +111,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.time < Duration::from_millis(100) || args.time > Duration::from_secs(3600) {
         return Err(Failure::usage("--time is 100ms to 1h"));
     }
+    if let Some(path) = &args.replay {
+        return replayed(context, args, path);
+    }
     let host = context.open()?;
     let wanted = match &args.cpus {
-        Some(text) => {
-            let topology = Topology::inspect(&*host)?;
-            Some(flyball_control::select(text, &topology).map_err(Failure::usage)?)
-        }
+        Some(text) => Some(select(text, &Topology::inspect(&*host)?).map_err(Failure::usage)?),
         None => None,
     };
     let _load = match &args.workload {
@@ -91,17 +127,63 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let samples = watch(&*host, &mut sampler, args.time);
     let layout = sampler.layout();
     let facts = Facts::take(&*host, layout, |path| setter(context, path))?;
-    let found = explain(layout, &facts, &samples, wanted.as_ref());
+    let output = context.output.about(&*host);
+    print(&output, layout, &facts, &samples, args.time.as_secs_f64(), wanted.as_ref())
+}
+
+/// Explains what a recording has of the time before a moment.
+fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure> {
+    // What a file says may take memory and time, and any user may have written it.
+    let _ = bound();
+    let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let files = args.found.get_or_init(|| shards(path).unwrap_or_default());
+    let mut recording = open(path, files)?;
+    let until = args.at.map_or(recording.span().1, |jump| target(jump, recording.span().1));
+    let last = recording.index_at(until).map_err(|error| usage(&error))?.max(1);
+    let from = until.saturating_sub(args.time.as_nanos() as u64);
+    // Two samples at least: one shows no speed.
+    let first = recording.index_at(from).map_err(|error| usage(&error))?.min(last - 1);
+    let mut samples = Vec::new();
+    for number in first..=last {
+        samples.extend(recording.sample(number).map_err(|error| usage(&error))?);
+    }
+    if samples.len() < 2 {
+        return Err(usage(&"it has one sample; two make a moment"));
+    }
+    let Some(facts) = recording.facts(last) else {
+        return Err(usage(&"it was recorded by an older flyball, without the limits that reasons need"));
+    };
+    let layout = recording.layout();
+    let wanted = args.cpus.as_ref().map(|text| select(text, &layout.topology())).transpose();
+    let wanted = wanted.map_err(Failure::usage)?;
+    let seconds =
+        samples.last().zip(samples.first()).map_or(0, |(last, first)| last.at - first.at.min(last.at));
+    if let Some(notice) = notice(recording.lost()) {
+        eprintln!("note: {}: {notice}", path.display());
+    }
+    let output = context.output.about_simulated(layout.machine.kind == Kind::Simulated);
+    print(&output, layout, facts, &samples, seconds as f64 * 1e-9, wanted.as_ref())
+}
+
+/// Explains samples and prints that.
+fn print(
+    output: &Reporter,
+    layout: &Layout,
+    facts: &Facts,
+    samples: &[Sample],
+    seconds: f64,
+    wanted: Option<&CpuList>,
+) -> Result<Exit, Failure> {
+    let found = explain(layout, facts, samples, wanted);
     let mut costs: Vec<(u64, u32)> =
         samples.iter().map(|sample| (sample.cost.cpu, sample.cost.touched)).collect();
     costs.sort_unstable();
     let (cpu, touched) = costs.get(costs.len() / 2).copied().unwrap_or_default();
     let missing: Vec<String> = layout.missing.iter().map(ToString::to_string).collect();
-    let output = context.output.about(&*host);
     output.object(
         schema::WHY,
         || Answer {
-            seconds: args.time.as_secs_f64(),
+            seconds,
             cpus: found.iter().map(|one| One { explanation: one, sentence: one.to_string() }).collect(),
             reading_ms: cpu as f64 * 1e-6,
             touched,

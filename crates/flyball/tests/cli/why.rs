@@ -39,6 +39,66 @@ fn a_recording_shows_limits() {
 }
 
 #[test]
+fn a_moment_of_a_recording_is_explained_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("top.fbt");
+    let file = file.to_str().unwrap();
+    let machine = ["-M", "sim:sst-guide,boot=intel_pstate=passive"];
+    let record = ["top", "--record", file, "--samples", "12", "-i", "500ms", "--speed", "1000"];
+    let ran = why(&[&machine[..], &record, &["--", "spin", "--pin", "0-13", "--endless"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let ran = why(&["--json", "why", "package:0", "--replay", file, "--at", "-1s", "-t", "2s"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let answer = ran.json();
+    assert_eq!(answer["simulated"], true);
+    let found = answer["cpus"].as_array().unwrap().iter().find(|one| one["cpus"] == "0-13").unwrap();
+    assert_eq!(found["steps"].as_array().unwrap().last().unwrap()["limiter"], "power", "{found}");
+    for (words, said) in [
+        (&["why", "900", "--replay", file][..], "no CPU 900"),
+        (&["why", "--replay", "/dev/null"], "not a regular file"),
+        (&["why", "--at", "14:05"], "--replay"),
+        (&["why", "--replay", file, "--at", "noon"], "give 14:05"),
+    ] {
+        let ran = why(words);
+        assert!(ran.code == 2 && ran.err.contains(said), "{words:?}: {}", ran.text());
+    }
+}
+
+#[test]
+fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let arms = [
+        "--arm",
+        "held:governor=performance power-limit=100W",
+        "--arm",
+        "slow:governor=performance max-freq=2GHz",
+    ];
+    let rest = ["--rounds", "3", "--seed", "1", "--workload", "tbench", "-o", run.to_str().unwrap()];
+    let ran = why(&[&["-M", "sim:sst-guide", "compare"][..], &arms, &rest].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let text = std::fs::read_to_string(run.join("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let losses = |arm: usize| {
+        let losses = report["arms"][arm]["speed"]["losses"].as_array().unwrap();
+        losses.iter().map(|loss| loss["limiter"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(losses(0).contains(&"power"), "{text}");
+    assert!(losses(1).contains(&"max-freq") && !losses(1).contains(&"power"), "{text}");
+    // What a setting takes was asked for; what the power limit takes was not. In the text and on the page.
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    for shown in [&ran.out, &page] {
+        assert!(shown.contains("held: ran at") && !shown.contains("slow: ran at"), "{}", ran.text());
+    }
+}
+
+#[test]
+fn run_says_why_a_command_was_not_faster() {
+    let ran = why(&["-M", "sim:gold-6138", "run", "--why", "turbo=off", "--", "true"]);
+    assert!(ran.code == 2 && ran.err.contains("--workload"), "{}", ran.text());
+}
+
+#[test]
 fn wrong_words_are_refused() {
     for words in [
         &["why", "-t", "1ms"][..],

@@ -27,7 +27,7 @@ pub fn run(context: &Context, options: &Quiet, run_as: &RunAs, command: &[String
     let stopped = || stop.load(Ordering::Relaxed);
     let session = QuietSession::begin(context, &*host, options, Purpose::Quiet, true, &stopped)?;
     let launch = launch(&*host, options, command, user.as_ref(), session.group.as_deref());
-    let ended = launch.and_then(|launch| run_in_foreground(launch, &command[0], &stop));
+    let ended = launch.and_then(|launch| run_in_foreground(launch, &command[0], &stop, &mut || ()));
     // The machine is restored whatever became of the command; only then its exit code is looked at.
     session.end()?;
     ended

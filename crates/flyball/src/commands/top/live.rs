@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
     let mut machine = Machine::new(&*host, sampler, args.interval, args.speed, alerts);
     if let Some(path) = &args.record {
         let kept = Kept { age: args.keep, bytes: args.size };
-        let recorder = Recorder::open(path, machine.layout(), kept, date)?;
+        let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept, date)?;
         machine.record_to(recorder, path.display().to_string());
     }
     // Before the command, which a signal must not leave running alone.
@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
 }
 
 /// `2026-11-22` of a day since 1970.
-fn date(day: u64) -> String {
+pub(super) fn date(day: u64) -> String {
     let (year, month, day) = civil(day);
     format!("{year:04}-{month:02}-{day:02}")
 }

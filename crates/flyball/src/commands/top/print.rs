@@ -3,7 +3,7 @@
 use flyball_monitor::{CpuInterval, Interval, Layout, alert::Event};
 use flyball_top::{
     Moment,
-    moment::{groups, is_running, mean, spread, wanted},
+    moment::{Summary, groups},
 };
 use serde::Serialize;
 
@@ -154,36 +154,19 @@ impl Printer {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
         };
         for group in groups(layout) {
-            let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
-            let got = spread(cpus().filter_map(|cpu| cpu.mhz).collect());
-            let package = group.package.and_then(|index| moment.interval.packages.get(index));
-            let asleep = cpus().filter(|cpu| cpu.state == flyball_monitor::State::Asleep).count();
-            let mut words: Vec<&str> = group
-                .cpus
-                .iter()
-                .filter_map(|index| moment.reasons[*index].as_ref())
-                .map(|r| r.word.as_str())
-                .collect();
-            words.sort_unstable();
-            let mut why: Vec<String> = words
-                .chunk_by(|one, other| one == other)
-                .map(|equal| format!("{} {}", equal.len(), equal[0]))
-                .collect();
-            if why.is_empty() {
-                why.push(if cpus().any(is_running) { "-".to_owned() } else { "no CPU runs".to_owned() });
-            }
+            let line = Summary::of(&group, moment);
             table.text_row([
                 group.name.clone(),
                 group.cpus.len().to_string(),
-                asleep.to_string(),
-                text(mean(cpus().filter_map(|cpu| cpu.busy)).map(|busy| busy * 100.0), 1),
-                text(cpus().filter_map(wanted).reduce(f64::max), 0),
-                text(got.map(|(_, median, _)| median), 0),
-                text(got.map(|(least, _, _)| least), 0),
-                text(got.map(|(_, _, most)| most), 0),
-                text(package.and_then(|package| package.watts), 1),
-                text(package.and_then(|package| package.limit), 0),
-                why.join(", "),
+                line.asleep.to_string(),
+                text(line.busy.map(|busy| busy * 100.0), 1),
+                text(line.want, 0),
+                text(line.got.map(|(_, median, _)| median), 0),
+                text(line.got.map(|(least, _, _)| least), 0),
+                text(line.got.map(|(_, _, most)| most), 0),
+                text(line.watts, 1),
+                line.limits(),
+                line.why,
             ]);
         }
         out += &table.render(Paint::stdout());

@@ -9,11 +9,13 @@ use std::{
 
 use flyball_files::open_regular;
 use flyball_monitor::{
+    Sample,
     file::{Lost, Recording, shards},
     history::Timeline,
 };
 use flyball_top::{
-    Source,
+    Moment, Source,
+    moment::{explained, steps},
     source::{moment_at, target},
 };
 
@@ -56,9 +58,26 @@ impl Source for Replay {
     fn missing(&self) -> &[String] {
         &[]
     }
+
+    fn reasons(&mut self, moment: &mut Moment, from: &Sample, to: &Sample) {
+        if let Some(facts) = self.recording.facts(moment.number) {
+            moment.reasons = explained(self.recording.layout(), facts, from, to);
+        }
+    }
+
+    fn why(&mut self, moment: &Moment, cpu: u32) -> Vec<String> {
+        let sample = |recording: &mut Recording<File>, number| recording.sample(number).ok().flatten();
+        let before = moment.number.checked_sub(1).and_then(|before| sample(&mut self.recording, before));
+        let (Some(from), Some(to)) = (before, sample(&mut self.recording, moment.number)) else {
+            return Vec::new();
+        };
+        let Some(facts) = self.recording.facts(moment.number) else { return Vec::new() };
+        steps(self.recording.layout(), facts, &from, &to, cpu)
+    }
 }
 
-fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
+/// Opens the files of a recording.
+pub fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     if files.is_empty() {
         return Err(usage(&"there is no such recording"));
@@ -69,7 +88,7 @@ fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
 }
 
 /// What of a recording could not be read.
-fn notice(lost: Lost) -> Option<String> {
+pub fn notice(lost: Lost) -> Option<String> {
     let mut parts = Vec::new();
     if lost.bytes > 0 {
         parts.push(format!("{} bytes are torn or damaged", lost.bytes));
@@ -84,7 +103,7 @@ fn notice(lost: Lost) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", ") + &place)
 }
 
-pub fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Result<Exit, Failure> {
     // What a file says may take memory and time, and any user may have written it.
     let _ = bound();
     let files = args.found.get_or_init(|| shards(path).unwrap_or_default());

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -10,13 +11,15 @@ use flyball_host::{Host, process};
 use flyball_monitor::{
     Facts, Interval, Layout, Sample, Sampler,
     alert::{Event, Reading, Subject, Watch},
-    file::{RecordError, Recorder},
+    file::{Kept, RecordError, Recorder},
     history::{History, Timeline},
 };
 use flyball_top::{
     Moment, Source,
     moment::{explained, steps},
 };
+
+use super::live::date;
 
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
@@ -75,6 +78,10 @@ impl<'h> Machine<'h> {
     pub fn record_to(&mut self, recorder: Recorder, name: String) {
         self.recorder = Some(recorder);
         self.recording = Some(name);
+    }
+
+    pub fn facts(&self) -> Option<&Facts> {
+        self.facts.as_ref()
     }
 
     pub fn layout(&self) -> &Layout {
@@ -137,6 +144,34 @@ impl Source for Machine<'_> {
 
     fn recording(&self) -> Option<&str> {
         self.recording.as_deref()
+    }
+
+    fn record(&mut self) -> String {
+        if let Some(recorder) = self.recorder.take() {
+            let name = self.recording.take().unwrap_or_default();
+            return match recorder.finish() {
+                Ok(()) => format!("the recording is in {name}"),
+                Err(error) => error.to_string(),
+            };
+        }
+        let name = format!("flyball-top-{}.fbt", crate::time::stamp());
+        let opened =
+            Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), Kept::default(), date);
+        match opened {
+            Ok(recorder) => {
+                self.record_to(recorder, name.clone());
+                format!("records to {name}; r ends it")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn export(&mut self, text: &str) -> String {
+        let name = format!("flyball-top-{}.txt", crate::time::stamp());
+        match flyball_files::replace(Path::new(&name), text.as_bytes()) {
+            Ok(()) => format!("the view is in {name}"),
+            Err(error) => format!("cannot write {name}: {error}"),
+        }
     }
 
     fn own(&self) -> Option<f64> {

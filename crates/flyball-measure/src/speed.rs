@@ -1,0 +1,166 @@
+//! Why CPUs ran as fast as they did in a round, and whether that is what the arm asked for. Another crate watches them
+//! ([`RoundSpeed`]); what was found is kept with the round, and an arm's rounds are averaged here.
+
+use crate::Arm;
+
+/// Watches the CPUs of rounds, and explains their speed.
+pub trait RoundSpeed {
+    /// Begins. Called when the arm is in effect, before the meters.
+    fn begin(&mut self, arm: &Arm);
+
+    /// Looks again, if it is time. Called at every tick.
+    fn attend(&mut self);
+
+    /// Ends. `None` where no speed can be seen.
+    fn end(&mut self) -> Option<SpeedNote>;
+}
+
+/// The speed of the CPUs that ran, on average over the time in which each ran.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SpeedNote {
+    /// In list form.
+    pub cpus: String,
+    /// The highest frequency of the hardware, and the mean while they ran.
+    pub highest_mhz: f64,
+    pub mhz: f64,
+    /// What lies between the two, in the order in which it takes effect.
+    pub losses: Vec<SpeedLoss>,
+}
+
+/// What one limit took.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SpeedLoss {
+    /// As `flyball why --json` names it.
+    pub limiter: String,
+    /// In a sentence, after 'lost to'.
+    pub words: String,
+    pub mhz: f64,
+    /// Share of the running time in which it limited.
+    pub share: f64,
+    pub evidence: Vec<String>,
+    /// The setting that changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knob: Option<String>,
+    /// A setting asked for it, so that it was not asked for more.
+    pub is_setting: bool,
+}
+
+/// Below this share of what was asked for it was not reached: rounding to whole ratios is less.
+const REACHED: f64 = 0.98;
+
+impl SpeedNote {
+    /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes effect before a lower one of
+    /// a setting takes nothing from what was asked for.
+    fn asked(&self) -> (f64, Vec<&SpeedLoss>) {
+        let settings = self.losses.iter().rposition(|loss| loss.is_setting).map_or(0, |last| last + 1);
+        let (before, after) = self.losses.split_at(settings);
+        (self.highest_mhz - before.iter().map(|loss| loss.mhz).sum::<f64>(), after.iter().collect())
+    }
+
+    /// Why the frequency that was asked for was not reached, as a sentence; `None` if it was.
+    pub fn why_not(&self) -> Option<String> {
+        let (asked, mut losses) = self.asked();
+        if self.mhz >= REACHED * asked || losses.is_empty() {
+            return None;
+        }
+        losses.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
+        let ghz = |mhz: f64| format!("{:.2}", mhz / 1000.0);
+        let reasons = losses.iter().map(|loss| {
+            let share = loss.share * 100.0;
+            let mut words = format!("{} to {} ({share:.0} % of the time", ghz(loss.mhz), loss.words);
+            words.extend(loss.evidence.first().map(|evidence| format!(", {evidence}")));
+            words.extend(loss.knob.as_ref().map(|knob| format!("; `{knob}`")));
+            words + ")"
+        });
+        Some(format!(
+            "ran at {} of {} GHz that it asked for: lost {}.",
+            ghz(self.mhz),
+            ghz(asked),
+            reasons.collect::<Vec<_>>().join(", ")
+        ))
+    }
+
+    /// The mean of rounds; `None` without any.
+    pub(crate) fn mean<'a>(rounds: impl Iterator<Item = &'a SpeedNote>) -> Option<SpeedNote> {
+        let mut sum: Option<SpeedNote> = None;
+        let mut count = 0.0;
+        for round in rounds {
+            count += 1.0;
+            let Some(sum) = &mut sum else {
+                sum = Some(round.clone());
+                continue;
+            };
+            sum.highest_mhz += round.highest_mhz;
+            sum.mhz += round.mhz;
+            // In the order in which limits take effect, which all rounds have in common.
+            let mut at = 0;
+            for loss in &round.losses {
+                match sum.losses.iter().position(|other| other.limiter == loss.limiter) {
+                    Some(place) => {
+                        sum.losses[place].mhz += loss.mhz;
+                        sum.losses[place].share += loss.share;
+                        at = place + 1;
+                    }
+                    None => {
+                        sum.losses.insert(at, loss.clone());
+                        at += 1;
+                    }
+                }
+            }
+        }
+        let mut sum = sum?;
+        sum.highest_mhz /= count;
+        sum.mhz /= count;
+        for loss in &mut sum.losses {
+            loss.mhz /= count;
+            loss.share /= count;
+        }
+        Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(mhz: f64, losses: &[(&str, f64, bool)]) -> SpeedNote {
+        let loss = |&(limiter, mhz, is_setting): &(&str, f64, bool)| SpeedLoss {
+            limiter: limiter.to_owned(),
+            words: format!("the {limiter}"),
+            mhz,
+            share: 1.0,
+            evidence: vec!["180 of 180 W".to_owned()],
+            knob: (!is_setting).then(|| "power-limit".to_owned()),
+            is_setting,
+        };
+        SpeedNote {
+            cpus: "0-3".to_owned(),
+            highest_mhz: 3500.0,
+            mhz,
+            losses: losses.iter().map(loss).collect(),
+        }
+    }
+
+    #[test]
+    fn what_a_setting_takes_was_asked_for() {
+        assert_eq!(note(2000.0, &[("max-freq", 1500.0, true)]).why_not(), None);
+        // A limit above that of the setting makes no difference.
+        let limits = [("active-cores", 100.0, false), ("max-freq", 400.0, true), ("power", 1000.0, false)];
+        let held = note(2000.0, &limits);
+        assert_eq!(
+            held.why_not().as_deref(),
+            Some(
+                "ran at 2.00 of 3.00 GHz that it asked for: lost 1.00 to the power (100 % of the time, 180 of 180 W; \
+                 `power-limit`)."
+            )
+        );
+    }
+
+    #[test]
+    fn rounds_are_averaged() {
+        let rounds = [note(3000.0, &[("power", 500.0, false)]), note(3500.0, &[])];
+        let mean = SpeedNote::mean(rounds.iter()).unwrap();
+        assert_eq!((mean.mhz, mean.losses[0].mhz, mean.losses[0].share), (3250.0, 250.0, 0.5));
+        assert_eq!(SpeedNote::mean([].into_iter()), None);
+    }
+}

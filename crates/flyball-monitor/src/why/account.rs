@@ -1,0 +1,264 @@
+//! Explanations over any length of time: what each interval says is summed up, and samples need not be kept.
+
+use std::collections::BTreeMap;
+
+use flyball_host::{CpuList, Vendor};
+
+use super::{Attribution, Explanation, LEAST, Loss, Step, package::PackageState};
+use crate::{Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+
+/// What happened to the CPUs of a machine over a run of samples.
+#[derive(Debug)]
+pub struct Account {
+    /// In the order of the layout's CPUs.
+    sums: Vec<Sum>,
+}
+
+impl Account {
+    pub fn new(layout: &Layout) -> Account {
+        Account { sums: layout.cpus.iter().map(|_| Sum::default()).collect() }
+    }
+
+    /// Adds what happened between two samples.
+    pub fn add(&mut self, layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) {
+        let interval = Interval::between(layout, from, to);
+        // Without rates there is nothing to attribute, and the next interval is whole again.
+        if !interval.is_broken {
+            self.add_interval(layout, facts, &interval, from, to);
+        }
+    }
+
+    /// Adds the limits of one moment. It has no speed.
+    pub(super) fn add_moment(&mut self, layout: &Layout, facts: &Facts, only: &Sample) {
+        self.add_interval(layout, facts, &Interval::between(layout, only, only), only, only);
+    }
+
+    fn add_interval(
+        &mut self,
+        layout: &Layout,
+        facts: &Facts,
+        interval: &Interval,
+        from: &Sample,
+        to: &Sample,
+    ) {
+        let packages: Vec<PackageState> = (0..layout.packages.len())
+            .map(|index| PackageState::of(layout, facts, interval, from, to, index))
+            .collect();
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            let found = &interval.cpus[index];
+            let package = layout.package_of(cpu).and_then(|index| packages.get(index));
+            // Registers of an earlier sample stand in this one too; they say nothing of this interval.
+            let request = to.get(layout, Quantity::Request, index).filter(|_| {
+                let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
+                at(to) != at(from)
+            });
+            let sum = &mut self.sums[index];
+            let losses = facts.cpus.get(index).map(|facts| {
+                let attribution =
+                    Attribution { layout, facts, cpu: found, core_type: cpu.core_type, package, request };
+                sum.limits = attribution.caps();
+                attribution.losses()
+            });
+            sum.is_online = to.get(layout, Quantity::Online, index) == Some(1);
+            sum.add(interval, found, losses);
+        }
+    }
+
+    /// Explains the CPUs so far: all of them, or those in `wanted`. Those to which the same happened are one group.
+    pub fn explain(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Vec<Explanation> {
+        let mut found: Vec<Explanation> = Vec::new();
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            if wanted.is_some_and(|wanted| !wanted.contains(cpu.number)) {
+                continue;
+            }
+            let one = self.sums[index].explanation(layout, facts, index);
+            let package = |other: &Explanation| {
+                let first = other.cpus.iter().next().and_then(|number| layout.index_of(number));
+                first.map(|index| (layout.cpus[index].package, layout.cpus[index].core_type))
+            };
+            let like = found
+                .iter_mut()
+                .find(|other| other.is_like(&one) && package(other) == Some((cpu.package, cpu.core_type)));
+            match like {
+                Some(other) => other.join(&one),
+                None => found.push(one),
+            }
+        }
+        found
+    }
+
+    /// All CPUs that ran, or those of them in `wanted`, as one whose numbers are means over the time in which each ran.
+    /// `None` if none ran, or if no speed can be seen.
+    pub fn whole(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Option<Explanation> {
+        let mut sum = Sum::default();
+        let (mut cpus, mut highest, mut from, mut most) = (CpuList::new(), 0.0, String::new(), 0.0);
+        for (index, cpu) in layout.cpus.iter().enumerate() {
+            let own = &self.sums[index];
+            if own.weight <= 0.0 || wanted.is_some_and(|wanted| !wanted.contains(cpu.number)) {
+                continue;
+            }
+            let one = own.explanation(layout, facts, index);
+            sum.merge(own);
+            highest += own.weight * one.highest?;
+            cpus.insert(cpu.number);
+            // What one CPU shows stands for all of them: the one that ran longest.
+            if own.weight > most {
+                (most, from) = (own.weight, one.highest_from);
+            }
+        }
+        let top = Top { cpus, mhz: Some(highest / sum.weight), from, set_by: None };
+        (sum.weight > 0.0).then(|| sum.waterfall(layout, facts, top))
+    }
+}
+
+/// What happened to a CPU over several intervals, weighted by the time in which it ran.
+#[derive(Debug, Default)]
+struct Sum {
+    weight: f64,
+    mhz: f64,
+    productive: f64,
+    losses: BTreeMap<Limiter, Lost>,
+    seconds: f64,
+    busy: f64,
+    knows_busy: bool,
+    idle: Vec<f64>,
+    limits: Vec<Cap>,
+    is_online: bool,
+}
+
+/// Where a waterfall begins.
+struct Top<'a> {
+    cpus: CpuList,
+    /// The highest frequency of the hardware, and where it was read.
+    mhz: Option<f64>,
+    from: String,
+    /// Who set scaling_max_freq.
+    set_by: Option<&'a str>,
+}
+
+/// What one limit took.
+#[derive(Debug, Default)]
+struct Lost {
+    /// MHz times weight.
+    mhz: f64,
+    /// The time in which it limited.
+    weight: f64,
+    evidence: Vec<Evidence>,
+}
+
+impl Sum {
+    fn add(&mut self, interval: &Interval, cpu: &CpuInterval, losses: Option<Vec<Loss>>) {
+        self.seconds += interval.seconds;
+        self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
+        self.knows_busy |= cpu.busy.is_some();
+        self.idle.resize(cpu.idle.len(), 0.0);
+        for (sum, share) in self.idle.iter_mut().zip(&cpu.idle) {
+            *sum += share.unwrap_or(0.0) * interval.seconds;
+        }
+        let (Some(mhz), Some(busy)) = (cpu.mhz, cpu.busy) else { return };
+        let weight = busy * interval.seconds;
+        self.weight += weight;
+        self.mhz += weight * mhz;
+        self.productive += weight * cpu.productive.unwrap_or(0.0);
+        for loss in losses.into_iter().flatten() {
+            let sum = self.losses.entry(loss.limiter).or_default();
+            sum.mhz += weight * loss.mhz;
+            sum.weight += weight;
+            sum.evidence = loss.evidence;
+        }
+    }
+
+    /// Adds another CPU.
+    fn merge(&mut self, other: &Sum) {
+        self.weight += other.weight;
+        self.mhz += other.mhz;
+        self.productive += other.productive;
+        self.seconds += other.seconds;
+        self.busy += other.busy;
+        self.knows_busy |= other.knows_busy;
+        self.is_online |= other.is_online;
+        self.idle.resize(self.idle.len().max(other.idle.len()), 0.0);
+        for (sum, idle) in self.idle.iter_mut().zip(&other.idle) {
+            *sum += idle;
+        }
+        for (limiter, lost) in &other.losses {
+            let sum = self.losses.entry(*limiter).or_default();
+            if sum.evidence.is_empty() {
+                sum.evidence.clone_from(&lost.evidence);
+            }
+            sum.mhz += lost.mhz;
+            sum.weight += lost.weight;
+        }
+    }
+
+    fn explanation(&self, layout: &Layout, facts: &Facts, index: usize) -> Explanation {
+        let cpu = facts.cpus.get(index);
+        // What a counter says outranks what a table says.
+        let highest = cpu
+            .map(|cpu| cpu.highest)
+            .filter(|highest| *highest > 0.0)
+            .map(|highest| highest.max(self.mean_mhz().unwrap_or(0.0)));
+        let cpus = [layout.cpus[index].number].into_iter().collect();
+        let from = cpu.map(|cpu| cpu.highest_from.clone()).unwrap_or_default();
+        let set_by = cpu.and_then(|cpu| cpu.max_set_by.as_deref());
+        self.waterfall(layout, facts, Top { cpus, mhz: highest, from, set_by })
+    }
+
+    fn mean_mhz(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.mhz / self.weight)
+    }
+
+    /// The steps from the highest frequency to the mean.
+    fn waterfall(&self, layout: &Layout, facts: &Facts, top: Top<'_>) -> Explanation {
+        let Top { cpus, mhz: highest, from: highest_from, set_by } = top;
+        let idle_states = &layout.machine.idle_states;
+        let state = match (self.is_online, self.knows_busy) {
+            (false, _) => State::Offline,
+            (true, false) => State::Unknown,
+            (true, true) if self.busy > 0.0 => State::Running,
+            (true, true) => State::Asleep,
+        };
+        let mhz = self.mean_mhz();
+        let mut steps = Vec::new();
+        let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
+        for (limiter, lost) in &self.losses {
+            let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);
+            if mean < LEAST * highest.unwrap_or(0.0) {
+                continue;
+            }
+            rest -= mean;
+            let by = match limiter {
+                Limiter::MaxFreq => set_by.map(str::to_owned).or_else(|| {
+                    (!facts.programs.is_empty())
+                        .then(|| format!("{} runs and may have", facts.programs.join(", ")))
+                }),
+                _ => None,
+            };
+            steps.push(Step {
+                limiter: *limiter,
+                mhz: mean,
+                share: lost.weight / self.weight,
+                evidence: lost.evidence.clone(),
+                // AMD's limits are the firmware's own.
+                knob: limiter
+                    .knob()
+                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
+                by,
+            });
+        }
+        let share = |time: &f64| time / self.seconds.max(f64::MIN_POSITIVE);
+        Explanation {
+            cpus,
+            state,
+            busy: self.knows_busy.then(|| share(&self.busy)),
+            highest,
+            highest_from,
+            mhz,
+            steps,
+            rest,
+            limits: self.limits.clone(),
+            productive: (self.productive > 0.0).then(|| self.productive / self.weight),
+            idle: idle_states.iter().cloned().zip(self.idle.iter().map(share)).collect(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How fast CPUs ran while something else ran, and why not faster: for the rounds of comparisons and for `run --why`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use flyball_host::{CpuList, Host, topology::scaling_driver};
+use flyball_measure::{Arm, RoundSpeed, SpeedLoss, SpeedNote};
+use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
+
+/// At most this often the CPUs that ran are interrupted for their counters.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Watches CPUs.
+pub struct SpeedWatch<'h> {
+    host: &'h dyn Host,
+    /// Those that the work may use; all without them.
+    cpus: Option<CpuList>,
+    /// `None` if the CPUs cannot be listed.
+    sampler: Option<Sampler<'h>>,
+    /// Limits by settings, for each arm once: taking them reads hundreds of files.
+    facts: BTreeMap<String, Facts>,
+    arm: String,
+    account: Option<Account>,
+    last: Option<Sample>,
+}
+
+impl<'h> SpeedWatch<'h> {
+    pub fn new(host: &'h dyn Host, cpus: Option<CpuList>) -> SpeedWatch<'h> {
+        let (facts, arm) = (BTreeMap::new(), String::new());
+        SpeedWatch { host, cpus, sampler: None, facts, arm, account: None, last: None }
+    }
+
+    /// Begins under settings of this name.
+    pub fn begin(&mut self, arm: &str) {
+        // Another driver or another mode of it has other files, registers and reasons.
+        let driver = scaling_driver(self.host);
+        if self.sampler.as_ref().is_none_or(|sampler| sampler.layout().machine.driver != driver) {
+            self.sampler = Sampler::open(self.host, Options::default()).ok();
+            if let Some(sampler) = &mut self.sampler {
+                sampler.begin();
+            }
+        }
+        let Some(sampler) = &mut self.sampler else { return };
+        if !self.facts.contains_key(arm)
+            && let Ok(facts) = Facts::take(self.host, sampler.layout(), |_| None)
+        {
+            self.facts.insert(arm.to_owned(), facts);
+        }
+        arm.clone_into(&mut self.arm);
+        self.account = Some(Account::new(sampler.layout()));
+        self.last = Some(sampler.sample());
+    }
+
+    /// Looks again if it is time.
+    pub fn attend(&mut self) {
+        let now = self.host.now().as_nanos() as u64;
+        let due = |last: &Sample| now.saturating_sub(last.at) >= BETWEEN.as_nanos() as u64;
+        if self.last.as_ref().is_some_and(due) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let (Some(sampler), Some(account), Some(facts)) =
+            (&mut self.sampler, &mut self.account, self.facts.get(&self.arm))
+        else {
+            return;
+        };
+        let sample = sampler.sample();
+        if let Some(last) = &self.last {
+            account.add(sampler.layout(), facts, last, &sample);
+        }
+        self.last = Some(sample);
+    }
+
+    /// Ends, and explains what ran.
+    pub fn end(&mut self) -> Option<Explanation> {
+        self.look();
+        let account = self.account.take()?;
+        account.whole(self.sampler.as_ref()?.layout(), self.facts.get(&self.arm)?, self.cpus.as_ref())
+    }
+}
+
+impl RoundSpeed for SpeedWatch<'_> {
+    fn begin(&mut self, arm: &Arm) {
+        SpeedWatch::begin(self, &arm.name);
+    }
+
+    fn attend(&mut self) {
+        SpeedWatch::attend(self);
+    }
+
+    fn end(&mut self) -> Option<SpeedNote> {
+        let found = SpeedWatch::end(self)?;
+        Some(SpeedNote {
+            cpus: found.cpus.to_string(),
+            highest_mhz: found.highest?,
+            mhz: found.mhz?,
+            losses: found
+                .steps
+                .iter()
+                .map(|step| SpeedLoss {
+                    limiter: step.limiter.id().to_owned(),
+                    words: step.limiter.words().to_owned(),
+                    mhz: step.mhz,
+                    share: step.share,
+                    evidence: step.evidence.iter().map(ToString::to_string).collect(),
+                    knob: step.knob.map(str::to_owned),
+                    is_setting: step.limiter.is_setting(),
+                })
+                .collect(),
+        })
+    }
+}
