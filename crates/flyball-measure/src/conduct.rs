@@ -439,7 +439,7 @@ impl Conductor<'_> {
         let ran = self.workload.run(self.host, schedule.tick(), &mut tick, self.stop);
         let readings = recording.finish();
         let conditions = counting.map(|counting| counting.stop(&readings));
-        let speed = speed.and_then(|speed| speed.end());
+        let speed = speed.and_then(RoundSpeed::end);
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {

@@ -10,7 +10,7 @@ use flyball_control::{
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Host, Launch};
-use flyball_monitor::{Facts, Limiter, Options, Sampler, explain};
+use flyball_monitor::{ABSENT, Facts, Layout, Limiter, Options, Quantity, Sample, Sampler, explain};
 use flyball_sim::silicon::{KiloHertz, MachineSpec};
 use flyball_simhost::{SimHost, SimSetup};
 
@@ -31,6 +31,9 @@ enum Plant {
     Heat(f64),
     /// Share of the frequency without limits.
     Hold(f64),
+    /// The same, and the registers say that a device outside the processor asked for it. The silicon has no such device: the bits
+    /// are set in the samples.
+    Prochot(f64),
 }
 
 impl Plant {
@@ -46,6 +49,15 @@ impl Plant {
             Plant::Current(_) => Limiter::Current,
             Plant::Heat(_) => Limiter::Heat,
             Plant::Hold(_) => Limiter::Firmware,
+            Plant::Prochot(_) => Limiter::Prochot,
+        }
+    }
+
+    /// What it is to be named as. AMD has no register that names the current, and `power` stands for both there.
+    fn named(self, base: &Base) -> Limiter {
+        match self {
+            Plant::Current(_) if base.machine.starts_with("ryzen") => Limiter::Power,
+            _ => self.limiter(),
         }
     }
 
@@ -171,7 +183,7 @@ fn run(base: Base, plants: &[Plant], free: Option<&Free>) -> Option<Ran> {
     transaction.keep().unwrap();
     let cpu: u32 = base.pin.split(['-', ',']).next().unwrap().parse().unwrap();
     for plant in plants {
-        if let Plant::Hold(share) = plant {
+        if let Plant::Hold(share) | Plant::Prochot(share) = plant {
             let held = KiloHertz((free.unwrap().mhz * share * 1000.0) as u32);
             host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
         }
@@ -203,6 +215,11 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant]) -> Ran {
         samples.push(sampler.sample());
     }
     let (after, seconds) = (now(host), (host.now() - began).as_secs_f64());
+    if plants.iter().any(|plant| matches!(plant, Plant::Prochot(_))) {
+        for sample in &mut samples {
+            assert_prochot(sampler.layout(), sample);
+        }
+    }
     let facts = Facts::take(host, sampler.layout(), |_| None).unwrap();
     let only = [cpu].into_iter().collect();
     let found = explain(sampler.layout(), &facts, &samples, Some(&only)).remove(0);
@@ -216,6 +233,16 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant]) -> Ran {
         rest: found.rest,
         highest: found.highest.unwrap_or(0.0),
         text: found.to_string(),
+    }
+}
+
+/// Bit 0 of MSR 0x64f and bit 2 of IA32_THERM_STATUS, in every register that was read (Intel SDM volume 4).
+fn assert_prochot(layout: &Layout, sample: &mut Sample) {
+    for (quantity, bit) in [(Quantity::LimitReasons, 1), (Quantity::ThermStatus, 1 << 2)] {
+        let Some(start) = layout.start(quantity) else { continue };
+        for value in &mut sample.values[start..start + layout.cpus.len()] {
+            *value |= if *value == ABSENT { 0 } else { bit };
+        }
     }
 }
 
@@ -242,6 +269,7 @@ fn singles(base: &Base) -> Vec<Plant> {
     plants.extend([0.95, 0.85, 0.7, 0.5].map(Plant::Hold));
     if is_intel {
         plants.extend([95, 85, 70, 50].map(Plant::Percentage));
+        plants.extend([0.95, 0.85, 0.7, 0.5].map(Plant::Prochot));
     }
     if has_classes {
         plants.extend([0.9, 0.7, 0.5].map(Plant::ClassOfService));
@@ -256,10 +284,7 @@ fn singles(base: &Base) -> Vec<Plant> {
         // One busy CPU takes so little that no limit of a real machine is below it.
         plants.extend([0.97, 0.9, 0.8, 0.65, 0.5].map(Plant::Power));
         plants.extend([0.95, 0.85, 0.7, 0.55].map(Plant::Heat));
-        // AMD has no register that names the current: nothing distinguishes it from a power limit.
-        if is_intel {
-            plants.extend([0.9, 0.8, 0.7, 0.6].map(Plant::Current));
-        }
+        plants.extend([0.95, 0.9, 0.8, 0.7, 0.6].map(Plant::Current));
     }
     plants
 }
@@ -268,7 +293,7 @@ fn singles(base: &Base) -> Vec<Plant> {
 fn pairs(base: &Base) -> Vec<[Plant; 2]> {
     let mut kinds: BTreeMap<Limiter, Vec<Plant>> = BTreeMap::new();
     for plant in singles(base) {
-        kinds.entry(plant.limiter()).or_default().push(plant);
+        kinds.entry(plant.named(base)).or_default().push(plant);
     }
     // The extremes would make most pairs trivial.
     let of = |plants: &[Plant]| plants[plants.len() / 2];
@@ -276,10 +301,12 @@ fn pairs(base: &Base) -> Vec<[Plant; 2]> {
     let mut pairs = Vec::new();
     for (index, one) in kinds.iter().enumerate() {
         for other in &kinds[index + 1..] {
-            let limiters = [one.limiter(), other.limiter()];
+            let limiters = [one.named(base), other.named(base)];
             // Settings that exclude each other: what governor userspace asks for leaves no choice to a preference.
             if limiters == [Limiter::Governor, Limiter::Preference]
                 || limiters.contains(&Limiter::Governor) && limiters.contains(&Limiter::Percentage)
+                // One frequency is held, for one of the two reasons.
+                || limiters == [Limiter::Prochot, Limiter::Firmware]
             {
                 continue;
             }
@@ -306,7 +333,7 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
     }
     for count in 1..=plants.len() {
         let mhz = if count == plants.len() { ran.mhz } else { run(base, &plants[..count], Some(free))?.mhz };
-        steps.push((plants[count - 1].limiter(), last - mhz));
+        steps.push((plants[count - 1].named(&base), last - mhz));
         last = mhz;
     }
     Some(steps)

@@ -16,6 +16,7 @@ mod hold;
 mod recorded_speed_select;
 mod settings;
 mod speed_select;
+mod top;
 mod trace;
 mod twin;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ("hold", hold::suite()),
         ("recorded_speed_select", recorded_speed_select::suite()),
         ("speed_select", speed_select::suite()),
+        ("top", top::suite()),
         ("trace", trace::suite()),
     ])
 }

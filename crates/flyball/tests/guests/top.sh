@@ -1,0 +1,49 @@
+#!/bin/sh
+# top.sh FLYBALL SAMPLES: what `flyball top` does to CPUs that sleep, by the kernel's own count of interrupts between processors.
+# Runs as root in a guest. Prints for each run its name and the calls, rescheduling and other interrupts that the CPUs but 0
+# got: `sleep` alone, then top with the default, with all CPUs touched, and `/dev/cpu/N/msr` read per CPU as other tools do.
+cp "$1" /tmp/flyball && cd /tmp || exit 1
+modprobe msr 2> /dev/null
+export NO_COLOR=1
+# The sum over all CPUs but 0 of a row of /proc/interrupts.
+row() {
+    while read -r name zero rest; do
+        [ "$name" = "$1:" ] || continue
+        sum=0
+        for count in $rest; do
+            case $count in *[!0-9]*) break ;; esac
+            sum=$((sum + count))
+        done
+        echo $sum
+        return
+    done < /proc/interrupts
+    echo 0
+}
+# Microseconds that CPU 1 slept, over its states.
+slept() {
+    sum=0
+    for file in /sys/devices/system/cpu/cpu1/cpuidle/state*/time; do
+        [ -e "$file" ] && read -r time < "$file" && sum=$((sum + time))
+    done
+    echo $sum
+}
+# count NAME COMMAND...
+count() {
+    name=$1
+    shift
+    # What earlier commands started settles.
+    sleep 2
+    cal=$(row CAL) res=$(row RES) idle=$(slept)
+    "$@" > out 2> err || { echo "not ok $name: $(cat out err)"; return; }
+    echo "run $name CAL $(($(row CAL) - cal)) RES $(($(row RES) - res)) idle_us $(($(slept) - idle))"
+}
+# Everything on CPU 0, so that the others have nothing to do.
+taskset -p 1 $$ > /dev/null
+seconds=$2
+count nothing sleep "$seconds"
+count default ./flyball top --samples "$2" --csv
+cp out default.csv
+count all ./flyball top --samples "$2" --touch all --csv
+# What the default showed of the CPUs but 0: how many rows slept.
+echo "asleep $(grep -c ',asleep,' default.csv) of $(grep -vc '^time' default.csv)"
+echo done
