@@ -191,6 +191,7 @@ impl Watch {
         let reading = reading?;
         let alert = &self.alert;
         let sign = if alert.above { 1.0 } else { -1.0 };
+        // Positive on the alarming side, whichever that is.
         let beyond = (reading.value - alert.threshold) * sign;
         let changes = match self.is_on {
             false => beyond > 0.0,
@@ -203,6 +204,7 @@ impl Watch {
             return None;
         }
         let since = *self.since.get_or_insert(at);
+        // On the monotonic clock: a wall clock that is set would begin or end an alert.
         if at.saturating_sub(since) < alert.hold.as_nanos() as u64 {
             return None;
         }

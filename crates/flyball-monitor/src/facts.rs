@@ -77,6 +77,7 @@ impl Facts {
             Request { knobs: KNOBS, sample_absence: true, online_by_list: true, ..Request::default() };
         snapshot.take(host, &request);
         let look = Look::of(&snapshot);
+        // Only there the register's ratios are of P-cores alone (MSR 0x650 has those of E-cores).
         let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
         let packages: Vec<PackageFacts> = layout
             .packages
@@ -203,6 +204,8 @@ impl<'a> Look<'a> {
             let evidence = Evidence::new("intel_pstate/max_perf_pct", percent.0.to_string());
             caps.push(Cap { limiter: Limiter::Percentage, mhz, evidence });
         }
+        // What a level of the request register is worth, to compare requests with frequencies:
+        // linear on both vendors' scales.
         let level = match vendor {
             Vendor::Amd => base.zip(nominal).map(|(base, nominal)| base / nominal),
             _ => {
@@ -228,6 +231,8 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts]) {
     let access = found.access(host);
     for domain in &found.domains {
         let Ok(state) = model::domain(access.as_ref(), domain) else { continue };
+        // Classes and turbo-freq act through core-power; while it is off, what is configured has no
+        // effect.
         if !state.qos.enabled {
             continue;
         }

@@ -101,12 +101,14 @@ impl History {
     pub fn add(&mut self, sample: Sample) {
         let now = sample.at;
         self.open.push(sample);
+        // Packed as a file has them, and only then: single samples have few differences to store.
         if self.open.len() == CHUNK {
             let bytes = file::pack(&self.open, self.layout.values());
             self.packed.push_back(Packed { wall: self.open[0].wall, last_at: now, bytes });
             self.open.clear();
         }
         let kept_from = now.saturating_sub(self.span.as_nanos() as u64);
+        // By chunks: single samples cannot be dropped from one.
         while self.packed.front().is_some_and(|chunk| chunk.last_at < kept_from) {
             self.packed.pop_front();
             self.first += CHUNK as u64;

@@ -93,6 +93,8 @@ impl Interval {
         let span = to.at.saturating_sub(from.at);
         let wall = to.wall as i128 - from.wall as i128;
         // The monotonic clock stands still while the machine is suspended, the wall clock does not.
+        // NTP slews by at most 500 ppm, which is less in any interval of some minutes; a suspend or
+        // a set clock is more.
         let is_broken = to.at <= from.at || (wall - i128::from(span)).abs() > 500_000_000;
         let pair = Pair { layout, from, to, span: span.max(1) };
         let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
@@ -112,6 +114,7 @@ impl Pair<'_> {
     fn delta(&self, quantity: Quantity, index: usize) -> Option<u64> {
         let (from, to) = (self.from.get(self.layout, quantity, index)?, self.now(quantity, index)?);
         let bits = self.layout.field(quantity)?.wraps_after;
+        // Also for registers that do not count; nothing asks for their difference.
         if to >= from {
             return Some(to - from);
         }
@@ -127,6 +130,8 @@ impl Pair<'_> {
         let now = |quantity| self.now(quantity, index);
         let delta = |quantity| if is_broken { None } else { self.delta(quantity, index) };
         let states = self.layout.machine.idle_states.len();
+        // A sleep that began before the interval is counted at its end, whole: more than the
+        // interval.
         let share = |micros: u64| (micros as f64 * 1e3 / self.span as f64).min(1.0);
         let (busy_ticks, idle_ticks, steal_ticks) =
             (delta(Quantity::Busy), delta(Quantity::Idle), delta(Quantity::Steal));
@@ -140,6 +145,7 @@ impl Pair<'_> {
         let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
         let has_counters = self.layout.field(Quantity::CountersAt).is_some();
         let busy = match (&speed, has_counters) {
+            // MPERF counts cycles in C0, /proc/stat ticks: a hundred per second.
             (Some(speed), _) => Some(speed.busy),
             _ => of_ticks(busy_ticks),
         };
@@ -155,6 +161,7 @@ impl Pair<'_> {
         };
         let is_running = state == State::Running;
         let mhz = speed.as_ref().and_then(|speed| speed.mhz);
+        // A margin of an earlier sample is of another temperature.
         let margin =
             now(Quantity::ThermalMargin).filter(|_| is_running && was_read).map(|margin| margin as f64);
         CpuInterval {
@@ -198,6 +205,7 @@ impl Pair<'_> {
         let (tsc, aperf, mperf) = (delta(Quantity::Tsc)?, delta(Quantity::Aperf)?, delta(Quantity::Mperf)?);
         let tsc_mhz = tsc as f64 * 1e3 / read_span as f64;
         // What it ran, it ran between the samples, though the readings may be further apart.
+        // Its last reading may be minutes ago, if it slept since.
         let span = read_span.min(self.span.max(1)) as f64;
         let busy = if tsc_mhz > 0.0 { mperf as f64 * 1e3 / (tsc_mhz * span) } else { 0.0 };
         Some(Speed {
@@ -214,6 +222,8 @@ impl Pair<'_> {
         let watts = |quantity| if is_broken { None } else { self.watts(quantity, index) };
         let own = self.layout.packages[index].number;
         let members = self.layout.cpus.iter().zip(cpus).filter(|(cpu, _)| cpu.package == Some(own));
+        // Intel's package sensor would cost a register of its own; the hottest core that ran is
+        // what throttles.
         let hottest = members.filter_map(|(_, cpu)| cpu.celsius).reduce(f64::max);
         PackageInterval {
             watts: watts(Quantity::PackageEnergy),

@@ -133,6 +133,8 @@ impl<'h> Sampler<'h> {
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
         let Discovered { mut layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
         let shared = shared::extend(host, &mut layout);
+        // Once: a look-up by name for each of the 26,000 values of 576 CPUs would cost more than
+        // the reading.
         let places = Places::of(&layout);
         Ok(Sampler {
             host,
@@ -175,6 +177,8 @@ impl<'h> Sampler<'h> {
                 self.host.sleep(FIRST_LOOK);
             }
         }
+        // CPU time of this thread and not wall time: what a loaded machine does in between is no
+        // cost of the sample.
         let started = process::thread_time();
         let mut sample = self.look();
         self.read_counters(&mut sample);
@@ -184,6 +188,7 @@ impl<'h> Sampler<'h> {
             shared::fill(self.host, &self.layout, &self.shared, &mut sample);
         }
         self.ask_for_reasons(&mut sample);
+        // The first look is left out, which no other sample repeats.
         sample.cost.cpu = (process::thread_time() - started).as_nanos() as u64;
         self.last = Some(sample.clone());
         sample
@@ -199,6 +204,8 @@ impl<'h> Sampler<'h> {
             _ => at,
         };
         let values = match &self.last {
+            // What is not read this time keeps its value and, with the time that goes with it, says
+            // when it was read.
             Some(last) => last.values.clone(),
             None => vec![ABSENT; self.layout.values()],
         };
@@ -215,6 +222,8 @@ impl<'h> Sampler<'h> {
         let places = &self.places;
         let count = self.cpus.len();
         for quantity in [Quantity::Online, Quantity::Busy, Quantity::Idle, Quantity::Steal] {
+            // The file has lines for online CPUs only: a CPU without one is offline, and a stale count
+            // would become a delta when it returns.
             let blank = if quantity == Quantity::Online { 0 } else { ABSENT };
             sample.values[places.range(quantity, count)].fill(blank);
         }
@@ -226,6 +235,8 @@ impl<'h> Sampler<'h> {
             return;
         }
         for times in stat::cpus(&self.buffer) {
+            // Plugged in since the layout was made: a recording cannot have it, and the next start
+            // does.
             let Some(index) = self.layout.index_of(times.cpu) else { continue };
             places.put(sample, Quantity::Online, index, 1);
             places.put(sample, Quantity::Busy, index, times.busy);
@@ -246,6 +257,9 @@ impl<'h> Sampler<'h> {
             (delta(Quantity::Busy), delta(Quantity::Idle))
         });
         let cpu = &mut self.cpus[index];
+        // thermal_throttle goes with a CPU that goes offline and comes back as new files
+        // (thermal_throttle_offline() in drivers/thermal/intel/therm_throt.c): a descriptor of
+        // before answers ENODEV.
         if is_online && !was_online {
             cpu.reopen();
         }
@@ -255,7 +269,7 @@ impl<'h> Sampler<'h> {
             && match ticks {
                 // It ran all along. Its idle times moved by less than a tick.
                 Some((Some(busy), Some(0))) => busy > 0,
-                // It slept on, as far as ticks show. One that runs between ticks has idle times that move, and is not still.
+                // It slept on, by its ticks. One that runs between ticks has idle times that move, and is not still.
                 Some((Some(0), Some(_))) => cpu.is_still && !(self.turn + index).is_multiple_of(STILL_TURNS),
                 _ => false,
             };
@@ -269,6 +283,8 @@ impl<'h> Sampler<'h> {
             }
             cpu.is_still = !moved;
         }
+        // APERF and MPERF begin again at 0 when a CPU comes back. Without their times no difference
+        // is made of them.
         if !is_online {
             for quantity in [Quantity::CountersAt, Quantity::ReasonsAt] {
                 self.places.put(sample, quantity, index, ABSENT);
@@ -324,6 +340,8 @@ impl<'h> Sampler<'h> {
                     self.places.put(sample, Quantity::ReportedFrequency, index, value);
                 }
             } else if wanted {
+                // A time of its own: at 512 CPUs the first and the last reading are milliseconds apart, 1 %
+                // of a short interval.
                 let at = self.host.now().as_nanos() as u64;
                 let interrupts =
                     self.source.read(self.host, cpu.number, &mut cpu.counters, |quantity, value| {
@@ -354,6 +372,7 @@ impl<'h> Sampler<'h> {
         let is_first = self.last.as_ref().is_none_or(|last| {
             self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
         });
+        // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
         let mut line = [0; file::SHORT];
         for _ in 0..count {
@@ -410,6 +429,7 @@ impl<'h> Sampler<'h> {
         for index in 0..count {
             let now = |quantity| places.get(sample, quantity, index);
             let delta = |quantity| Some(now(quantity)?.wrapping_sub(places.get(last, quantity, index)?));
+            // Not read in this sample: it slept, and has no reason.
             if delta(Quantity::CountersAt).is_none_or(|span| span == 0) {
                 continue;
             }
@@ -421,9 +441,13 @@ impl<'h> Sampler<'h> {
             ) else {
                 continue;
             };
+            // Measured once: the rate does not change, and each interval's own measure would have its
+            // jitter.
             let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
             let got = aperf as f64 / mperf.max(1) as f64 * khz;
             let most = now(Quantity::RequestMax).map_or(f64::INFINITY, |most| most as f64);
+            // A CPU that ran for less than 1 % is mostly waking up; its registers say nothing of a
+            // limit.
             if mperf as f64 >= 0.01 * tsc as f64 && got < BELOW * most {
                 below.push(index);
             }
@@ -433,6 +457,7 @@ impl<'h> Sampler<'h> {
         for &index in below.iter().cycle().skip(start).take(below.len().min(MOST_ASKED)) {
             self.next_asked = index + 1;
             sample.cost.asked += 1;
+            // Later samples repeat these values; only this time shows which interval they belong to.
             let at = self.host.now().as_nanos() as u64;
             self.places.put(sample, Quantity::ReasonsAt, index, at);
             for &(quantity, register) in &self.reasons {

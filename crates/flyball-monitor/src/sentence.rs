@@ -19,6 +19,7 @@ impl fmt::Display for Explanation {
             },
         }
         let mut steps: Vec<&Step> = self.steps.iter().collect();
+        // The largest first, other than in the waterfall: the sentence answers what to change.
         steps.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
         if steps.is_empty() && self.highest.is_some() {
             f.write_str(": nothing limited it")?;

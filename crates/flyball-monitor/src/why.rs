@@ -143,6 +143,7 @@ impl Attribution<'_> {
         let mut losses = Vec::new();
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
             // A limit that the CPU ran above took no more than the difference to what it had.
+            // Measured beats configured: turbo tables do not cover all that opportunistic boost does.
             let left = cap.max(mhz);
             if left < top {
                 losses.push(Loss { limiter, mhz: top - left, evidence: vec![evidence] });
@@ -160,6 +161,8 @@ impl Attribution<'_> {
         let percentage = caps.iter_mut().find(|cap| cap.limiter == Limiter::Percentage);
         match (percentage, self.max_freq()) {
             // Without HWP the file follows the percentage, and is rounded down: one limit, not two.
+            // intel_pstate without HWP derives policy->max from the percentage
+            // (intel_pstate_update_perf_limits).
             (Some(percentage), Some(file)) if (percentage.mhz - file.mhz).abs() <= 100.0 => {
                 percentage.mhz = percentage.mhz.min(file.mhz);
             }
@@ -189,7 +192,10 @@ impl Attribution<'_> {
         }
         // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
         let fastest = self.package.and_then(|package| package.fastest(self.core_type)).unwrap_or(mhz);
+        // A faster core may have a higher limit of its own (preferred cores); no more than what is
+        // left is compared.
         let behind = fastest.min(mhz + remains) - mhz;
+        // A CPU that rests in between is behind because of that, not because of a limit.
         let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(0.9);
         let own = if is_own { behind } else { 0.0 };
         let shared = remains - own;
@@ -215,6 +221,8 @@ impl Attribution<'_> {
         // Without autonomous selection the register has what the governor asks for.
         let is_known = self.facts.level > 0.0 && self.is_autonomous();
         let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
+        // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
+        // 15.4.4).
         let level = match self.layout.machine.vendor {
             Vendor::Amd => request & 0xff,
             _ => request >> 8 & 0xff,
@@ -265,6 +273,8 @@ impl Attribution<'_> {
 
     /// What took the rest if it is not something that the hardware names.
     fn unnamed(&self) -> (Limiter, Vec<Evidence>) {
+        // What follows is by exclusion: no limit of the package shows itself, so the request is
+        // what is left, if it may be.
         let busy = self.cpu.busy.unwrap_or(0.0);
         let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
         let governor = self.governor();

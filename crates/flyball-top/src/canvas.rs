@@ -49,12 +49,14 @@ impl Canvas<'_> {
 
     /// Writes text at a place, cut at the right edge, and says where it ends.
     pub fn text(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
+        // Callers count lines without looking at the height; what is outside is not drawn.
         if y >= self.height() || x >= self.width() {
             return x;
         }
         let text = cut(text, self.width() - x);
         let style = tone.style(self.coloured);
         let place = (self.area.x + x as u16, self.area.y + y as u16);
+        // The library counts cells, which differ from characters for wide ones.
         let (end, _) = self.buffer.set_stringn(place.0, place.1, &text, usize::MAX, style);
         usize::from(end.saturating_sub(self.area.x))
     }
@@ -122,6 +124,7 @@ pub fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
     let mut chosen: Vec<usize> = (0..columns.len()).collect();
     let needed = |chosen: &[usize]| chosen.iter().map(|index| columns[*index].width + 1).sum::<usize>();
     // The mark of what was left out takes a place too.
+    // One at a time, because the room for the mark is needed only once something is left out.
     while needed(&chosen) > width.saturating_sub(usize::from(chosen.len() < columns.len())) + 1 {
         let Some(at) = (0..chosen.len()).max_by_key(|at| (columns[chosen[*at]].rank, *at)) else { break };
         if columns[chosen[at]].rank == 0 {

@@ -36,6 +36,7 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
         return Drawn { help_pages: help(&mut canvas, state.help), ..Drawn::default() };
     }
     head(&mut canvas, state, scene);
+    // Before the body, whose height depends on it.
     let alert = alert_line(scene);
     let below = 1 + u16::from(alert.is_some());
     let mut body = canvas.part(1, area.height - 1 - below);
@@ -80,6 +81,7 @@ fn head(canvas: &mut Canvas, state: &State, scene: &Scene) {
     let time = scene.moment.map_or(String::new(), |moment| clock(moment.wall));
     let mode = match (state.shown, scene.moment) {
         (Some(_), Some(moment)) => {
+            // By wall time: samples of a recording may be hours apart.
             let back = scene.newest.1.saturating_sub(moment.wall) as f64 * 1e-9;
             let what = match (scene.is_replay, state.is_playing) {
                 (true, true) => "replay",
@@ -194,6 +196,7 @@ pub fn one_line(scene: &Scene) -> String {
     if let Some((_, median, _)) = speed {
         parts.push(format!("{median:.0} MHz"));
     }
+    // No meter and a meter at 0 W look the same here; neither is worth a column of forty.
     if watts > 0.0 {
         parts.push(format!("{watts:.0} W"));
     }

@@ -47,6 +47,7 @@ impl Moment {
         }
         let mut all: Vec<(Reason, CpuList)> =
             by_word.into_values().map(|(reason, cpus)| (reason, cpus.into_iter().collect())).collect();
+        // Stable, so that equally frequent reasons keep their places from frame to frame.
         all.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
         all
     }
@@ -70,6 +71,8 @@ pub struct Group {
 /// The groups of a layout, in the order of the topology.
 pub fn groups(layout: &Layout) -> Vec<Group> {
     let mut order: Vec<usize> = (0..layout.cpus.len()).collect();
+    // Threads of a core are neighbours then, whatever numbers the firmware gave them: Intel has
+    // the second threads last.
     order.sort_by_key(|index| {
         let cpu = &layout.cpus[*index];
         let core_type = cpu.core_type.map(|core_type| core_type as u8);
@@ -90,6 +93,7 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
                     format!("{core_type}-cores")
                 };
             }
+            // A package's power is shown once, with its first group: P and E cores share it.
             let package = layout.package_of(cpu).filter(|package| last_package != Some(*package));
             last_package = package.or(last_package);
             groups.push(Group { name, cpus: Vec::new(), package });
@@ -220,6 +224,7 @@ fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -
 /// Why each CPU is not faster, with what is known of the machine's settings: the reason that took most of it.
 pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
+    // The largest part of the waterfall: a cell has room for one letter.
     for explanation in explain(layout, facts, &[from.clone(), to.clone()], None) {
         let Some(step) = explanation.first() else { continue };
         let is_throttle = matches!(

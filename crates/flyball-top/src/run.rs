@@ -48,6 +48,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// # Errors
 /// The terminal went away; what [`Source::advance`] answered.
 pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io::Result<Ended> {
+    // Held to the end of the function: dropping it gives the terminal back on every way out.
     let (_taken, mut screen) = terminal::take()?;
     let mut looker = Looker {
         layout: source.timeline().layout().clone(),
@@ -57,6 +58,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         drawn: Drawn::default(),
         frame: Buffer::default(),
     };
+    // The first sample at once; the screen fills with the second.
     let mut due = Instant::now();
     let mut taken_at = Instant::now();
     let mut count = 0;
@@ -93,9 +95,11 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             state.tick(source.timeline().end().saturating_sub(1));
             changed = true;
             // A machine that is slower than the interval is not asked twice at once.
+            // From the time it was due, not from now: intervals do not drift by what a sample takes.
             due = (due + source.interval()).max(Instant::now());
             continue;
         }
+        // The poll ends with a key, the next sample or the look at signals, whichever is first.
         let wait = due.saturating_duration_since(Instant::now()).min(LOOK);
         let mut next = terminal::input(wait)?;
         // All that waits is taken before the next frame: a held key or a storm of sizes is one frame.
@@ -126,6 +130,7 @@ impl Looker {
     fn newest(&mut self, source: &mut dyn Source) -> io::Result<()> {
         let number = source.timeline().end().saturating_sub(1);
         let Some(sample) = read(source, number)? else { return Ok(()) };
+        // A gap (a sample that was dropped) has no interval.
         if let Some((_, before)) = self.last.take().filter(|(last, _)| last + 1 == number) {
             let mut moment = Moment::between(&self.layout, number, &before, &sample);
             source.reasons(&mut moment, &before, &sample);
@@ -165,6 +170,7 @@ impl Looker {
             return Ok(());
         }
         let from = number.saturating_sub(POINTS).max(source.timeline().first());
+        // Graphs are of neighbours in time; what was before the jump is elsewhere.
         self.series = Series::default();
         let mut before = read(source, from)?;
         for number in from + 1..=number {
@@ -193,6 +199,7 @@ impl Looker {
             _ => Vec::new(),
         };
         let newest = end.saturating_sub(1);
+        // Of a recording nothing was taken: its newest sample is read once.
         let wall = match &self.last {
             Some((_, sample)) => sample.wall,
             None => read(source, newest)?.map_or(0, |sample| sample.wall),

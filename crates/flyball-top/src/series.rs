@@ -20,6 +20,8 @@ impl From<&Moment> for Point {
         let cpus = &moment.interval.cpus;
         Point {
             number: moment.number,
+            // Two bytes per CPU: 600 points of 576 CPUs are 0.7 MB this way, and 2.8 MB as numbers of
+            // the interval.
             mhz: cpus.iter().map(|cpu| cpu.mhz.unwrap_or(0.0).min(65_535.0) as u16).collect(),
             busy: cpus.iter().map(|cpu| (cpu.busy.unwrap_or(0.0) * 255.0).round() as u8).collect(),
             watts: moment
@@ -44,6 +46,7 @@ const MOST: usize = 600;
 impl Series {
     /// Adds the point behind the last. One that does not follow it begins the series again.
     pub fn add(&mut self, point: Point) {
+        // A jump: graphs show neighbours.
         if self.points.back().is_some_and(|last| last.number + 1 != point.number) {
             self.points.clear();
         }

@@ -73,6 +73,7 @@ pub fn target(jump: Jump, newest: u64) -> u64 {
         Jump::Clock(seconds) => {
             let today = newest / DAY * DAY + seconds * SECOND;
             // A time that has not come yet today is yesterday's.
+            // The last 14:05 that was, because samples of the future do not exist.
             if today > newest { today.saturating_sub(DAY) } else { today }
         }
     }

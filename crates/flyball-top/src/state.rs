@@ -191,6 +191,7 @@ impl State {
         if key == Key::Ctrl('c') {
             return Effect::Quit;
         }
+        // Taken out, so that every way out of the prompt but one ends it.
         if let Some(prompt) = self.prompt.take() {
             return self.typed(prompt, key);
         }
@@ -228,6 +229,7 @@ impl State {
             Action::Open => self.open(extent),
             Action::Back => self.back(),
             Action::Pause if extent.is_replay => self.play(extent),
+            // Paused is showing a fixed sample: sampling goes on, and nothing is lost meanwhile.
             Action::Pause => self.shown = if self.shown.is_none() { Some(extent.last) } else { None },
             Action::StepBack => self.step(-1, extent),
             Action::StepForward => self.step(1, extent),
@@ -299,6 +301,7 @@ impl State {
     fn back(&mut self) {
         match self.view {
             View::OneCpu => self.view = self.before,
+            // Innermost first, as Esc does in less: the filter, the fold, the view.
             _ if !self.filter.is_empty() => self.filter.clear(),
             View::Table if !self.folded => self.folded = true,
             _ => self.look(View::Overview),
@@ -329,6 +332,7 @@ impl State {
         if self.is_playing {
             let next = self.shown.map_or(last, |shown| (shown + 1).min(last));
             self.shown = Some(next);
+            // At the end it pauses, so that Space begins again.
             self.is_playing = next < last;
         }
     }
@@ -430,6 +434,7 @@ pub fn passes(filter: &str, cpu: u32, text: &str) -> bool {
     if filter.is_empty() {
         return true;
     }
+    // A list first: no word of a row is digits, commas and dashes alone.
     if let Ok(list) = filter.parse::<CpuList>() {
         return list.contains(cpu);
     }

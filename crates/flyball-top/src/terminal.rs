@@ -56,6 +56,8 @@ pub fn take() -> io::Result<(Taken, Screen)> {
         }));
     });
     enable_raw_mode()?;
+    // From here on every failure restores: raw mode without a screen would leave a terminal
+    // that shows nothing typed.
     let taken = Taken(());
     execute!(io::stdout(), EnterAlternateScreen, Hide)?;
     // A frame is one write: without the buffer each change of colour would be one.
@@ -106,6 +108,7 @@ fn key_of(event: KeyEvent) -> Option<Key> {
         KeyCode::Char(char) if event.modifiers.contains(KeyModifiers::CONTROL) => {
             Key::Ctrl(char.to_ascii_lowercase())
         }
+        // Alt is for the terminal's and the multiplexer's own keys.
         KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::ALT) => return None,
         KeyCode::Char(char) => Key::Char(char),
         KeyCode::F(number) => Key::Function(number),

@@ -193,6 +193,8 @@ impl<R: Read + Seek> Recording<R> {
             end: *offset,
             decoded: None,
         };
+        // Another layout means other columns: its samples cannot stand on one timeline with the
+        // last file's.
         for (mut file, layout, facts, offset) in headed {
             if layout == recording.layout {
                 recording.index(&mut file, offset)?;
@@ -316,6 +318,8 @@ impl<R: Read + Seek> Recording<R> {
             file.seek(SeekFrom::Start(place.offset)).map_err(at(place.offset))?;
             file.read_exact(&mut content).map_err(at(place.offset))?;
             let values = self.layout.values();
+            // The head's checksum said where the content is; only this one says that it is what was
+            // written.
             let is_whole = crc32fast::hash(&content) == place.crc;
             let samples = is_whole.then(|| unpack(&content, place.count.into(), values)).flatten();
             if samples.is_none() {

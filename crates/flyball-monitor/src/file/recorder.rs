@@ -243,6 +243,7 @@ impl Recorder {
         // A clock that was set back, or a changed machine: the day has a file already.
         let free = (1..=MOST_OF_A_DAY).map(named).find(|path| !path.exists());
         let free = free.unwrap_or_else(|| named(MOST_OF_A_DAY));
+        // The lock and the descriptor stay with the old file, which nobody writes any more.
         fs::rename(&self.path, free).map_err(|cause| self.failed(cause))?;
         self.begin()
     }
@@ -301,6 +302,8 @@ impl Recorder {
         for (path, status) in known {
             let written = status.modified().unwrap_or_else(|_| SystemTime::now());
             let is_old = age.is_some_and(|age| written.elapsed().is_ok_and(|since| since > age));
+            // Oldest first, which `earlier` sorted by the dates in the names: copying changes times of
+            // files.
             if is_old || bytes.is_some_and(|most| total > most) {
                 fs::remove_file(path).map_err(|cause| self.failed(cause))?;
                 total -= status.len();

@@ -74,11 +74,15 @@ impl Source {
         counters: &mut Counters,
         mut put: impl FnMut(Quantity, u64),
     ) -> Option<u32> {
+        // At its first turn and after it was offline, whose events the kernel has detached
+        // (perf_event_exit_cpu).
         if matches!(counters, Counters::Closed) {
             *counters = self.open(host, cpu).ok()?;
         }
         match (self, &*counters) {
             (Source::Group(events), Counters::Group(group)) => {
+                // In one read(2): the kernel then updates the whole group with one interrupt of that CPU
+                // (perf_event_read).
                 let mut counts = vec![0; events.len()];
                 group.read(&mut counts).ok()?;
                 for (event, count) in events.iter().zip(counts) {
@@ -90,6 +94,8 @@ impl Source {
             (Source::Registers(registers), counters) => {
                 for &(quantity, register) in registers {
                     let value = counters.register(host, cpu, register);
+                    // The TSC is always there: without it the CPU went offline. Others may be missing on this
+                    // model.
                     if value.is_none() && quantity == Quantity::Tsc {
                         return None;
                     }

@@ -64,6 +64,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     let mut layout = layout_of(host, &topology);
     let idle = idle_states(host, &topology);
     layout.machine.idle_states.clone_from(&idle);
+    // Virtual machines without cpuidle and kernels with idle=poll have none; the CPUs' shares
+    // are then of /proc/stat alone.
     if idle.is_empty() {
         let error = HostError::new(Op::Read, format!("{CPUS}/cpu0/cpuidle"), Errno::NOENT);
         layout.missing.push(Missing::of(What::IdleStates, &error));
@@ -87,6 +89,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
             Vec::new()
         }
     };
+    // Intel's margin counts down to this; AMD's sensor reports degrees, and the register is
+    // another thing there.
     layout.machine.throttle_temperature = host
         .msr(here, msr::MSR_IA32_TEMPERATURE_TARGET)
         .ok()
@@ -120,6 +124,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     }
     let (power, missing) = power(host, &layout);
     layout.missing.extend(missing);
+    // What helps on hardware (load a module, be root) is wrong advice where nothing can show
+    // it.
     let elsewhere = match host.kind() {
         flyball_host::Kind::Recorded => Some(Why::NotRecorded as fn(String) -> Why),
         _ => topology.flags.contains("hypervisor").then_some(Why::Virtual as fn(String) -> Why),
@@ -223,6 +229,8 @@ fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     let mut most = Vec::new();
     let mut seen = Vec::new();
     for cpu in topology.cpus.values().filter(|cpu| cpu.online) {
+        // P and E cores may have different states; the longer list names them all, since deeper
+        // ones come last.
         if seen.contains(&cpu.core_type) {
             continue;
         }
@@ -247,6 +255,8 @@ fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, Hos
             .iter()
             .filter_map(|(name, quantity)| {
                 let text = host.read(&format!("{PMU}/events/{name}")).ok()?;
+                // The msr PMU has one field, so the text is always this (PMU_EVENT_ATTR_STRING in
+                // arch/x86/events/msr.c).
                 let event = u64::from_str_radix(text.strip_prefix("event=0x")?, 16).ok()?;
                 Some((*quantity, kind, event))
             })
@@ -367,6 +377,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         if quantity == Quantity::PackageEnergy {
             for number in 0..2 {
                 let name = host.read(&format!("{folder}/constraint_{number}_name")).unwrap_or_default();
+                // Only their names say which is which (Documentation/power/powercap/powercap.rst).
                 let quantity = match name.as_str() {
                     "long_term" => Quantity::PowerLimit,
                     "short_term" => Quantity::ShortPowerLimit,
@@ -398,6 +409,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         };
         if let Some(index) = package(&name) {
             add(&folder, Quantity::PackageEnergy, index);
+        // It is shown, and no reason is drawn from it: what it covers is the board's choice.
         } else if name == "psys" {
             add(&folder, Quantity::PlatformEnergy, 0);
         } else if name == "dram" {
@@ -479,6 +491,7 @@ fn fields(
     for &quantity in counters {
         match quantity {
             Quantity::ThermalMargin => add(quantity, Scope::Cpu, Unit::Degrees, 0),
+            // MSR_SMI_COUNT is 32 bits wide (Intel SDM volume 4).
             Quantity::Smi => add(quantity, Scope::Cpu, Unit::Count, 32),
             _ => add(quantity, Scope::Cpu, Unit::Cycles, 64),
         }
@@ -509,6 +522,7 @@ fn fields(
         if !power.iter().any(|file| file.quantity == quantity) {
             continue;
         }
+        // There is one meter for all packages.
         let scope = if quantity == Quantity::PlatformEnergy { Scope::Machine } else { Scope::Package };
         match quantity {
             Quantity::PowerLimit | Quantity::ShortPowerLimit => add(quantity, scope, Unit::MicroWatts, 0),

@@ -39,6 +39,7 @@ impl KeptAttribute {
         if matches!(self.state, State::New) {
             self.state = match host.keep_open(&self.path) {
                 Ok(Some(file)) => State::Kept(file),
+                // Out of descriptors, or a host in software, which has none.
                 Ok(None) => State::Each,
                 Err(_) => State::Gone,
             };

@@ -56,6 +56,7 @@ impl Account {
             let losses = facts.cpus.get(index).map(|facts| {
                 let attribution =
                     Attribution { layout, facts, cpu: found, core_type: cpu.core_type, package, request };
+                // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
                 attribution.losses()
             });
@@ -76,6 +77,7 @@ impl Account {
                 let first = other.cpus.iter().next().and_then(|number| layout.index_of(number));
                 first.map(|index| (layout.cpus[index].package, layout.cpus[index].core_type))
             };
+            // Linear, since a machine has a handful of groups however many CPUs it has.
             let like = found
                 .iter_mut()
                 .find(|other| other.is_like(&one) && package(other) == Some((cpu.package, cpu.core_type)));
@@ -156,6 +158,7 @@ impl Sum {
             *sum += share.unwrap_or(0.0) * interval.seconds;
         }
         let (Some(mhz), Some(busy)) = (cpu.mhz, cpu.busy) else { return };
+        // By running time: a CPU that ran for a moment at a low frequency did not lose much.
         let weight = busy * interval.seconds;
         self.weight += weight;
         self.mhz += weight * mhz;
@@ -223,6 +226,7 @@ impl Sum {
         let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
         for (limiter, lost) in &self.losses {
             let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);
+            // It stays in the rest, so that the sum is still the difference.
             if mean < LEAST * highest.unwrap_or(0.0) {
                 continue;
             }

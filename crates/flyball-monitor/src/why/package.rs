@@ -119,8 +119,10 @@ impl PackageState {
             }
         }
         state.awake = cores.values().sum();
+        // Of a mean: cores come and go within the interval, and the table has whole numbers.
         let active = (state.awake + 0.5) as u32;
         let turbo = facts.packages.get(index).map_or(&[][..], |package| &package.turbo);
+        // The buckets are upper bounds; more cores than the last one names have its limit.
         let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
         // One moment says nothing of who is awake.
         state.turbo = bucket.filter(|_| interval.seconds > 0.0).map(|bucket| bucket.1);
@@ -170,6 +172,8 @@ impl PackageState {
         if self.therm.is_some_and(|therm| therm & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x19c", "bit 0, thermal"));
         }
+        // Firmware controls the temperature below the limit, so that the status bit is set for
+        // moments only.
         if let Some(margin) = self.margin.filter(|margin| *margin <= HOT) {
             evidence.push(Evidence::new("thermal sensor", format!("{margin:.0} degrees below its limit")));
         }
@@ -197,6 +201,7 @@ impl PackageState {
                 evidence.push(Evidence::new("MSR 0x64f", format!("bit {bit}, {name}")));
             }
         }
+        // Both registers have the power-limit status there (Intel SDM volume 4, bit 10).
         if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x1b1", "bit 10, power limit"));
         }
@@ -211,6 +216,8 @@ impl PackageState {
 
     /// A limit that all busy cores share and that no register names: of AMD's, power or current.
     pub(super) fn shared_limit(&self) -> Option<(Limiter, Vec<Evidence>)> {
+        // With a limit that can be read, power below it excludes it. One CPU alone shows no common
+        // cause.
         if self.limit.is_some() || self.busy < 2 || self.slow * 4 < self.busy * 3 {
             return None;
         }
@@ -236,6 +243,7 @@ impl PackageState {
         } else if let Some(celsius) = self.celsius {
             evidence.push(Evidence::new("sensor", format!("{celsius:.0} degrees Celsius")));
         }
+        // Power and temperature at least: with one of them, the other may be the reason.
         if evidence.len() >= 2 {
             return (Limiter::Firmware, evidence);
         }

@@ -130,6 +130,8 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
     let groups: Vec<Group> = groups(layout)
         .into_iter()
         .map(|mut group| {
+            // By CPU and not by cell: a filter must not change what a place in the map stands for more
+            // than it has to.
             group.cpus.retain(|index| {
                 let word = moment.reasons[*index].as_ref().map_or("", |reason| reason.word.as_str());
                 passes(&state.filter, layout.cpus[*index].number, &format!("{} {word}", group.name))
@@ -145,6 +147,7 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
     let (cell, rows) = plan(layout, &groups, canvas.width(), room);
     let scale = Scale::of(state.quantity, moment);
     canvas.text(0, 0, &legend(state.quantity, &scale), Tone::Faint);
+    // The selection is a CPU, whose row depends on the width of the screen.
     let at_row = |row: &Row| matches!((row, selected), (Row::Cells(cpus), Some(cpu)) if cpus.contains(&cpu));
     let selected_row = rows.iter().position(at_row).unwrap_or(0);
     let from = super::scroll(selected_row, rows.len(), room);
@@ -169,6 +172,7 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
                         moment.reasons[*index].as_ref(),
                     );
                     let tone = if selected == Some(*index) { Tone::Selected } else { value.tone };
+                    // Numbers only where they fit with a gap; a glyph has the same meaning in less room.
                     if cell == 4 {
                         canvas.text(1 + x * cell, y, &value.number, tone);
                     } else {

@@ -112,6 +112,7 @@ fn graph(
     }
     let count = canvas.width().saturating_sub(LABEL + 1);
     let points: Vec<_> = scene.series.up_to(moment.number, count).collect();
+    // Twice: for the peak, and for the line that is scaled by it.
     let speeds = || {
         points.iter().map(|point| match point.mhz[chosen] {
             0 => f64::NAN,

@@ -69,6 +69,7 @@ pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mome
     let below = (held.len() + 2).min(room / 3);
     let room = (room - below).max(1);
     // With two lines per group there is room for graphs.
+    // All or none: rows that jump between frames cannot be read.
     let per_group = if groups.len() * 3 <= room { 3 } else { 1 };
     let shown = room / per_group;
     let from = scroll(state.selected, groups.len(), shown);
@@ -115,6 +116,7 @@ fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: 
         .iter()
         .map(|point| {
             let ran = group.cpus.iter().map(|index| f64::from(point.mhz[*index])).filter(|mhz| *mhz > 0.0);
+            // Nothing ran: a gap, not a zero, which would be a frequency.
             mean(ran).unwrap_or(f64::NAN)
         })
         .collect();
@@ -129,6 +131,8 @@ fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: 
         let watts: Vec<f64> = points.iter().map(|point| f64::from(point.watts[package])).collect();
         let peak = watts.iter().copied().filter(|watts| !watts.is_nan()).reduce(f64::max);
         if let Some(peak) = peak {
+            // Against the limit, so that the height says how near it is; above it in a short-term
+            // window, against the peak.
             line(y + 1, "power", watts, limit.unwrap_or(peak).max(peak));
         }
     }

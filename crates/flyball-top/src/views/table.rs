@@ -51,6 +51,7 @@ impl<'a> Line<'a> {
         let reason = moment.reasons[cpus[0]].as_ref();
         Line {
             list: cpus.iter().map(|index| scene.layout.cpus[*index].number).collect(),
+            // What a row has in common may be read of any of its CPUs.
             first: &moment.interval.cpus[cpus[0]],
             busy: mean(all().filter_map(|cpu| cpu.busy)),
             got: spread(all().filter_map(|cpu| cpu.mhz).collect()),
