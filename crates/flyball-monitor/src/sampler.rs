@@ -177,8 +177,8 @@ impl<'h> Sampler<'h> {
                 self.host.sleep(FIRST_LOOK);
             }
         }
-        // CPU time of this thread and not wall time: what a loaded machine does in between is no
-        // cost of the sample.
+        // CPU time of this thread and not wall time: what a loaded machine does in between does not
+        // count.
         let started = process::thread_time();
         let mut sample = self.look();
         self.read_counters(&mut sample);

@@ -243,7 +243,7 @@ impl Recorder {
         // A clock that was set back, or a changed machine: the day has a file already.
         let free = (1..=MOST_OF_A_DAY).map(named).find(|path| !path.exists());
         let free = free.unwrap_or_else(|| named(MOST_OF_A_DAY));
-        // The lock and the descriptor stay with the old file, which nobody writes any more.
+        // The lock and the descriptor stay with the old file, which is complete.
         fs::rename(&self.path, free).map_err(|cause| self.failed(cause))?;
         self.begin()
     }

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Vendor};
 
-use super::{Attribution, Explanation, LEAST, Loss, Step, package::PackageState};
+use super::{
+    attribution::{Attribution, LEAST, Loss},
+    explanation::{Explanation, Step},
+    package::PackageState,
+};
 use crate::{Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
 
 /// What happened to the CPUs of a machine over a run of samples.

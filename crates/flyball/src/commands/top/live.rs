@@ -6,7 +6,6 @@ use std::{
 };
 
 use flyball_host::{Host, Launch, Process};
-use flyball_measure::render::civil;
 use flyball_monitor::{
     Options, Sampler,
     file::{Kept, RecordError, Recorder},
@@ -16,7 +15,7 @@ use flyball_top::{Source as _, source::moment_at};
 use super::{
     Args, Form,
     print::Printer,
-    source::{Alerts, Machine},
+    source::{Alerts, Machine, date},
 };
 use crate::{
     context::Context,
@@ -62,12 +61,6 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
     shown?;
     finished?;
     Ok(Exit::Done)
-}
-
-/// `2026-11-22` of a day since 1970.
-pub(super) fn date(day: u64) -> String {
-    let (year, month, day) = civil(day);
-    format!("{year:04}-{month:02}-{day:02}")
 }
 
 fn start(host: &dyn Host, command: &[String]) -> Result<Option<Box<dyn Process>>, Failure> {

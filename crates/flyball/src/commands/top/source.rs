@@ -8,6 +8,7 @@ use std::{
 };
 
 use flyball_host::{Host, process};
+use flyball_measure::render::civil;
 use flyball_monitor::{
     Facts, Interval, Layout, Sample, Sampler,
     alert::{Event, Reading, Subject, Watch},
@@ -19,10 +20,14 @@ use flyball_top::{
     moment::{explained, steps},
 };
 
-use super::live::date;
-
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
+
+/// `2026-11-22` of a day since 1970.
+pub fn date(day: u64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
 
 /// A machine that is sampled.
 pub struct Machine<'h> {

@@ -1,0 +1,192 @@
+//! Which limit took how much of one CPU's frequency in one interval.
+
+use flyball_control::CoreType;
+use flyball_host::Vendor;
+
+use super::package::PackageState;
+use crate::{Cap, CpuInterval, Evidence, Layout, Limiter};
+
+/// Losses below this share of the highest frequency are rounding.
+pub(super) const LEAST: f64 = 0.008;
+
+/// What one limit took of a CPU in an interval.
+pub(super) struct Loss {
+    pub(super) limiter: Limiter,
+    pub(super) mhz: f64,
+    pub(super) evidence: Vec<Evidence>,
+}
+
+/// A CPU in an interval, with all that may have limited it.
+pub(super) struct Attribution<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) facts: &'a crate::facts::CpuFacts,
+    pub(super) cpu: &'a CpuInterval,
+    pub(super) core_type: Option<CoreType>,
+    pub(super) package: Option<&'a PackageState>,
+    /// The processor's request register, if it was read in this interval.
+    pub(super) request: Option<u64>,
+}
+
+impl Attribution<'_> {
+    /// What each limit took. First the limits that are known as frequencies, in the order in which they take effect; what
+    /// remains goes to the one reason whose evidence there is.
+    pub(super) fn losses(&self) -> Vec<Loss> {
+        let (Some(mhz), true) = (self.cpu.mhz, self.facts.highest > 0.0) else { return Vec::new() };
+        let mut top = self.facts.highest;
+        let mut losses = Vec::new();
+        for Cap { limiter, mhz: cap, evidence } in self.caps() {
+            // A limit that the CPU ran above took no more than the difference to what it had.
+            // Measured beats configured: turbo tables do not cover all that opportunistic boost does.
+            let left = cap.max(mhz);
+            if left < top {
+                losses.push(Loss { limiter, mhz: top - left, evidence: vec![evidence] });
+                top = left;
+            }
+        }
+        self.remainder(top - mhz, mhz, &mut losses);
+        losses
+    }
+
+    /// Limits that are known as frequencies, in the order in which they take effect.
+    pub(super) fn caps(&self) -> Vec<Cap> {
+        let mut caps = self.facts.caps.clone();
+        caps.extend(self.package.and_then(PackageState::active_cores));
+        let percentage = caps.iter_mut().find(|cap| cap.limiter == Limiter::Percentage);
+        match (percentage, self.max_freq()) {
+            // Without HWP the file follows the percentage, and is rounded down: one limit, not two.
+            // intel_pstate without HWP derives policy->max from the percentage
+            // (intel_pstate_update_perf_limits).
+            (Some(percentage), Some(file)) if (percentage.mhz - file.mhz).abs() <= 100.0 => {
+                percentage.mhz = percentage.mhz.min(file.mhz);
+            }
+            (_, file) => caps.extend(file),
+        }
+        caps.extend(self.asked());
+        caps.sort_by_key(|cap| cap.limiter);
+        caps
+    }
+
+    /// Attributes what the known limits leave unexplained.
+    fn remainder(&self, remains: f64, mhz: f64, losses: &mut Vec<Loss>) {
+        let least = LEAST * self.facts.highest;
+        if remains <= least {
+            return;
+        }
+        let step = self.step();
+        let named = self.package.and_then(PackageState::limit);
+        // Limits in files are rounded down to what the hardware has.
+        let settings = Limiter::ClassOfService..=Limiter::Governor;
+        if named.is_none()
+            && let Some(last) =
+                losses.last_mut().filter(|last| remains <= step && settings.contains(&last.limiter))
+        {
+            last.mhz += remains;
+            return;
+        }
+        // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
+        let fastest = self.package.and_then(|package| package.fastest(self.core_type)).unwrap_or(mhz);
+        // A faster core may have a higher limit of its own (preferred cores); no more than what is
+        // left is compared.
+        let behind = fastest.min(mhz + remains) - mhz;
+        // A CPU that rests in between is behind because of that, not because of a limit.
+        let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(0.9);
+        let own = if is_own { behind } else { 0.0 };
+        let shared = remains - own;
+        if shared > least {
+            let (limiter, evidence) = named.unwrap_or_else(|| self.unnamed());
+            losses.push(Loss { limiter, mhz: shared, evidence });
+        }
+        if own > least
+            && let Some(package) = self.package
+        {
+            let (limiter, mut evidence) = package.excluded();
+            evidence.push(Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time")));
+            losses.push(Loss { limiter, mhz: own, evidence });
+        }
+    }
+
+    /// scaling_max_freq, or what the processor was asked for if that is less.
+    fn max_freq(&self) -> Option<Cap> {
+        let file = self.cpu.max?;
+        let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
+        let from_file =
+            Cap { limiter: Limiter::MaxFreq, mhz: (file / self.step()).floor() * self.step(), evidence };
+        // Without autonomous selection the register has what the governor asks for.
+        let is_known = self.facts.level > 0.0 && self.is_autonomous();
+        let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
+        // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
+        // 15.4.4).
+        let level = match self.layout.machine.vendor {
+            Vendor::Amd => request & 0xff,
+            _ => request >> 8 & 0xff,
+        };
+        let asked = level as f64 * self.facts.level;
+        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file.min(self.facts.highest), f64::min);
+        // More than one level below everything that files show: another limit within the kernel (QoS, cooling).
+        if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
+            let value =
+                format!("at most level {level} ({asked:.0} MHz), while scaling_max_freq shows {file:.0} MHz");
+            let evidence = Evidence::new("request register", value);
+            return Some(Cap { limiter: Limiter::MaxFreq, mhz: asked, evidence });
+        }
+        Some(from_file)
+    }
+
+    /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen 25.
+    fn step(&self) -> f64 {
+        if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
+    }
+
+    fn governor(&self) -> &str {
+        let names = &self.layout.machine.governors;
+        self.cpu.governor.and_then(|number| names.get(number)).map_or("", String::as_str)
+    }
+
+    /// Whether the processor chooses frequencies within limits by itself.
+    fn is_autonomous(&self) -> bool {
+        matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
+    }
+
+    /// A governor that asks for one frequency, whatever the load is.
+    fn asked(&self) -> Option<Cap> {
+        if self.is_autonomous() {
+            return None;
+        }
+        let mhz = match self.governor() {
+            "powersave" => self.cpu.min?,
+            "userspace" => self.facts.set_speed?,
+            _ => return None,
+        };
+        let evidence = Evidence::new("scaling_governor", format!("{} ({mhz:.0} MHz)", self.governor()));
+        // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).
+        let mhz =
+            if self.layout.machine.vendor == Vendor::Intel { (mhz / 100.0).ceil() * 100.0 } else { mhz };
+        Some(Cap { limiter: Limiter::Governor, mhz, evidence })
+    }
+
+    /// What took the rest if it is not something that the hardware names.
+    fn unnamed(&self) -> (Limiter, Vec<Evidence>) {
+        // What follows is by exclusion: no limit of the package shows itself, so the request is
+        // what is left, if it may be.
+        let busy = self.cpu.busy.unwrap_or(0.0);
+        let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
+        let governor = self.governor();
+        if self.is_autonomous() {
+            let epp = self.cpu.epp.unwrap_or(0);
+            // Up to balance_performance a CPU that runs all the time gets all that there is.
+            if governor != "performance" && (epp > 128 || epp > 0 && busy < 0.9) {
+                let preference = Evidence::new("energy_performance_preference", epp.to_string());
+                return (Limiter::Preference, vec![preference, load]);
+            }
+        } else if !matches!(governor, "" | "performance") && busy < 0.95 {
+            return (Limiter::Governor, vec![Evidence::new("scaling_governor", governor), load]);
+        }
+        if busy < 0.2 {
+            return (Limiter::WakeUp, vec![load]);
+        }
+        let Some(package) = self.package else {
+            return (Limiter::Unseen, vec![Evidence::new("package", "not known")]);
+        };
+        package.shared_limit().unwrap_or_else(|| package.excluded())
+    }
+}

@@ -1,0 +1,93 @@
+//! What is said of CPUs: the waterfall with its evidence.
+
+use flyball_host::CpuList;
+use serde::Serialize;
+
+use crate::{Cap, Evidence, Limiter, State};
+
+/// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference of the two frequencies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// CPUs to which the same happened; numbers are their means.
+    pub cpus: CpuList,
+    pub state: State,
+    /// Share of the time in which they ran.
+    pub busy: Option<f64>,
+    /// The highest frequency that the hardware has for them, MHz, and where that was read.
+    pub highest: Option<f64>,
+    pub highest_from: String,
+    /// The mean frequency while they ran, MHz.
+    pub mhz: Option<f64>,
+    /// In the order in which the limits take effect.
+    pub steps: Vec<Step>,
+    /// What is left over of the difference: rounding and measurement, MHz.
+    pub rest: f64,
+    /// Every limit that is known as a frequency, whether it took something or not.
+    pub limits: Vec<Cap>,
+    /// Share of the cycles that did not wait for memory, if the processor counts them.
+    pub productive: Option<f64>,
+    /// Share of the time in each idle state, by name.
+    pub idle: Vec<(String, f64)>,
+}
+
+/// What one limit took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    pub limiter: Limiter,
+    /// Mean over the time in which the CPU ran, MHz.
+    pub mhz: f64,
+    /// Share of that time in which it limited.
+    pub share: f64,
+    pub evidence: Vec<Evidence>,
+    /// The setting that changes it.
+    pub knob: Option<&'static str>,
+    /// Who set it, if that is known.
+    pub by: Option<String>,
+}
+
+/// CPUs of a group differ in frequency by at most this share.
+const NEAR: f64 = 0.015;
+
+impl Explanation {
+    /// Whether the same happened to both.
+    pub(super) fn is_like(&self, other: &Explanation) -> bool {
+        let limiters = |one: &Explanation| one.steps.iter().map(|step| step.limiter).collect::<Vec<_>>();
+        let near = |one: Option<f64>, other: Option<f64>, room: f64| match (one, other) {
+            (Some(one), Some(other)) => (one - other).abs() <= room,
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let room = NEAR * self.highest.unwrap_or(0.0);
+        self.state == other.state
+            && near(self.highest, other.highest, 0.5)
+            && near(self.mhz, other.mhz, room)
+            && near(self.busy, other.busy, 0.1)
+            && limiters(self) == limiters(other)
+    }
+
+    /// Adds the CPUs of another that is like it; the numbers become means.
+    pub(super) fn join(&mut self, other: &Explanation) {
+        let (old, new) = (self.cpus.len() as f64, other.cpus.len() as f64);
+        let mean = |one: f64, other: f64| (one * old + other * new) / (old + new);
+        let both = |one: &mut Option<f64>, other: Option<f64>| {
+            *one = one.zip(other).map(|(one, other)| mean(one, other));
+        };
+        both(&mut self.busy, other.busy);
+        both(&mut self.highest, other.highest);
+        both(&mut self.mhz, other.mhz);
+        both(&mut self.productive, other.productive);
+        self.rest = mean(self.rest, other.rest);
+        for (step, others) in self.steps.iter_mut().zip(&other.steps) {
+            step.mhz = mean(step.mhz, others.mhz);
+            step.share = mean(step.share, others.share);
+        }
+        for (idle, others) in self.idle.iter_mut().zip(&other.idle) {
+            idle.1 = mean(idle.1, others.1);
+        }
+        self.cpus.add(&other.cpus);
+    }
+
+    /// The reason that took most.
+    pub fn first(&self) -> Option<&Step> {
+        self.steps.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz))
+    }
+}
