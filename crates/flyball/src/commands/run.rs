@@ -63,7 +63,7 @@ pub struct Args {
 
     /// Hold this profile while the command runs, over other holds: the settings stay with 'flyball hold', which other
     /// commands can use meanwhile.
-    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet"])]
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet", "why"])]
     hold: Option<String>,
 
     /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does. CPUs that run are interrupted once per
@@ -84,7 +84,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(profile) = &args.hold {
         let user = args.run_as.user_of_program()?;
         let signals = Signals::catch()?;
-        return super::hold::while_running(context, profile, || command(args, user.as_ref(), None, &signals));
+        return super::hold::while_running(context, profile, || {
+            command(args, user.as_ref(), None, &signals, None)
+        });
     }
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
     if wanted.is_empty() && args.quiet.is_none() {

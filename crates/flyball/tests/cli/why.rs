@@ -74,7 +74,18 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
         "--arm",
         "slow:governor=performance max-freq=2GHz",
     ];
-    let rest = ["--rounds", "1", "--warm-up", "0", "--seed", "1", "--workload", "tbench", "-o", run.to_str().unwrap()];
+    let rest = [
+        "--rounds",
+        "1",
+        "--warm-up",
+        "0",
+        "--seed",
+        "1",
+        "--workload",
+        "tbench",
+        "-o",
+        run.to_str().unwrap(),
+    ];
     let ran = why(&[&["-M", "sim:sst-guide", "compare"][..], &arms, &rest].concat());
     assert_eq!(ran.code, 0, "{}", ran.text());
     let text = std::fs::read_to_string(run.join("report.json")).unwrap();
