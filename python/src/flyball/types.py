@@ -646,6 +646,30 @@ class PublishedFileItem(TypedDict):
 PublishedFile = List["PublishedFileItem"]
 
 
+class SpeedNote(TypedDict):
+    """The speed of the CPUs that ran, on average over the time in which each ran."""
+
+    cpus: str
+    highest_mhz: float
+    mhz: float
+    losses: List[SpeedLoss]
+
+
+class SpeedLossRequired(TypedDict):
+    limiter: str
+    words: str
+    mhz: float
+    share: float
+    evidence: List[str]
+    is_setting: bool
+
+
+class SpeedLoss(SpeedLossRequired, total=False):
+    """What one limit took."""
+
+    knob: str
+
+
 class Moment(TypedDict, total=False):
     """A moment of the machine, by its own clocks."""
 
@@ -765,6 +789,7 @@ class RoundFile(RoundFileRequired, total=False):
 
     notes: List[str]
     trace: TraceNote
+    speed: SpeedNote
     conditions: Conditions
 
 
@@ -1375,6 +1400,7 @@ class ReportArmReportRequired(TypedDict):
 
 class ReportArmReport(ReportArmReportRequired, total=False):
     grades: Grades
+    speed: SpeedNote
 
 
 class LeftOut(TypedDict):

@@ -6,7 +6,6 @@ use flyball_host::{Host, KeptFile};
 pub(super) const SHORT: usize = 64;
 pub(super) type Line = [u8; SHORT];
 
-
 /// A file of the machine that is read again and again.
 #[allow(missing_debug_implementations, reason = "an open file has nothing to show")]
 pub struct KeptAttribute {
