@@ -14,7 +14,6 @@ pub mod moment;
 mod palette;
 #[cfg(feature = "screen")]
 pub mod run;
-#[cfg(feature = "screen")]
 mod scene;
 pub mod series;
 pub mod source;
@@ -29,7 +28,6 @@ pub use draw::{draw, one_line};
 pub use moment::Moment;
 #[cfg(feature = "screen")]
 pub use run::{Ended, Options, run};
-#[cfg(feature = "screen")]
 pub use scene::{Drawn, Scene};
 pub use series::Series;
 pub use source::Source;

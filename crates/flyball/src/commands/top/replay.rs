@@ -24,7 +24,6 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     machine::bound,
-    process::interrupts,
 };
 
 /// A recording as a source of moments.
@@ -121,7 +120,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
     match form {
         #[cfg(feature = "tui")]
         Form::Screen => {
-            let ended = interrupts()?;
+            let ended = crate::process::interrupts()?;
             let coloured = crate::terminal::is_coloured();
             let options = flyball_top::Options { coloured, samples: None, ended: &ended };
             let mut state = flyball_top::State::default();
