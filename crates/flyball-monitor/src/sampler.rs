@@ -301,6 +301,10 @@ impl<'h> Sampler<'h> {
             return false;
         }
         let Some(last) = &self.last else { return true };
+        // It has just come online, for which it ran, and its counters have no beginning yet.
+        if get(last, Quantity::Online) == Some(0) {
+            return true;
+        }
         let delta = |quantity| Some(get(sample, quantity)?.saturating_sub(get(last, quantity)?));
         // Busy time is sampled by the tick, which what runs shortly and often may escape; idle time is exact where the tick
         // stops, and is counted up to now (get_idle_time() in fs/proc/stat.c).
@@ -374,11 +378,29 @@ impl<'h> Sampler<'h> {
         });
         // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
-        let mut line = [0; file::SHORT];
-        for _ in 0..count {
-            let policy = &mut self.policies[self.next_policy % all];
-            self.next_policy = (self.next_policy + 1) % all;
+        let (start, mut line) = (self.next_policy, [0; file::SHORT]);
+        self.next_policy = if all == 0 { 0 } else { (start + count) % all };
+        for (index, policy) in self.policies.iter_mut().enumerate() {
+            let is_due = (index + all - start) % all < count;
+            let get = |sample, quantity, cpu| self.places.get(sample, quantity, cpu);
+            // Both drivers read the preference from a register on the CPU, which is an interrupt
+            // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is read of CPUs that ran.
+            let may_interrupt = |sample| match self.options.touch {
+                _ if self.host.kind() != flyball_host::Kind::Live => true,
+                Touch::Nothing => false,
+                Touch::All => true,
+                Touch::Ran => policy.cpus.iter().any(|&cpu| {
+                    let at = |sample| get(sample, Quantity::CountersAt, cpu);
+                    at(sample).is_some() && at(sample) != self.last.as_ref().and_then(at)
+                }),
+            };
+            let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
+            let reads_preference = (is_due || !is_known) && may_interrupt(sample);
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
+                let is_wanted = if *quantity == Quantity::Epp { reads_preference } else { is_due };
+                if !is_wanted {
+                    continue;
+                }
                 let text = file.line(self.host, &mut line);
                 let value = text.and_then(|text| request(*quantity, text, &self.layout.machine.governors));
                 // A policy whose CPUs are all offline answers EBUSY, and its files go with the driver: tried again in turn.

@@ -185,7 +185,11 @@ fn run(base: Base, plants: &[Plant], free: Option<&Free>) -> Option<Ran> {
     for plant in plants {
         if let Plant::Hold(share) | Plant::Prochot(share) = plant {
             let held = KiloHertz((free.unwrap().mhz * share * 1000.0) as u32);
-            host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
+            // The pin is the processor's: it slows all cores.
+            let cpus = if matches!(plant, Plant::Prochot(_)) { pinned(base) } else { vec![cpu] };
+            for cpu in cpus {
+                host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
+            }
         }
         if let Plant::Heat(share) = plant {
             // As after a long time at what the cooling carries away.
@@ -194,6 +198,11 @@ fn run(base: Base, plants: &[Plant], free: Option<&Free>) -> Option<Ran> {
         }
     }
     Some(measure(&host, base, plants))
+}
+
+fn pinned(base: Base) -> Vec<u32> {
+    let list: flyball_host::CpuList = base.pin.parse().unwrap();
+    list.iter().collect()
 }
 
 /// Runs the model, and compares what is explained with what the silicon did.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # top.sh FLYBALL SAMPLES: what `flyball top` does to CPUs that sleep, by the kernel's own count of interrupts between processors.
 # Runs as root in a guest. Prints for each run its name and the calls, rescheduling and other interrupts that the CPUs but 0
-# got: `sleep` alone, then top with the default, with all CPUs touched, and `/dev/cpu/N/msr` read per CPU as other tools do.
+# got: `sleep` alone, two samples (what a start costs), top with the default, and with all CPUs touched.
 cp "$1" /tmp/flyball && cd /tmp || exit 1
 modprobe msr 2> /dev/null
 export NO_COLOR=1
@@ -41,6 +41,7 @@ count() {
 taskset -p 1 $$ > /dev/null
 seconds=$2
 count nothing sleep "$seconds"
+count start ./flyball top --samples 2 --csv
 count default ./flyball top --samples "$2" --csv
 cp out default.csv
 count all ./flyball top --samples "$2" --touch all --csv
