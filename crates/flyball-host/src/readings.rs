@@ -2,7 +2,7 @@
 //! registers with the reasons of limits.
 //!
 //! Who asks sends nothing: a connection is the request, and the answer is text that ends with the connection. So the service has no
-//! input to parse. It answers root and members of the group [`GROUP`], and reads at most once a second, whoever asks and however
+//! input to parse. It answers root and members of the group [`GROUP`], and reads at most once a second, no matter who asks and how
 //! often: energy that is read more often shows what code runs (CVE-2020-8694, and hardware/energy advisory INTEL-SA-00389).
 
 use std::{

@@ -14,7 +14,7 @@ use std::{
 use flyball_host::{Host, readings::is_entitled};
 use flyball_monitor::{Options, Sampler, shared::readings_of};
 
-/// Between two samples, whoever asks.
+/// Between two samples, no matter who asks.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 /// For a client that takes its answer slowly; the next one waits as long.
 const PATIENCE: Duration = Duration::from_millis(200);

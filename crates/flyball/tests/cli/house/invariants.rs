@@ -13,6 +13,7 @@ const UNSAFE: [&str; 4] = ["flyball-host", "flyball-sim", "flyball-guest", "flyb
 /// Values of the process that may change, each with the reason why it does not belong to a machine.
 const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-host/src/process.rs::NAME", "this process's own name"),
+    ("crates/flyball-host/src/process.rs::IS_TAKEN", "whether this process has taken over its sockets"),
     ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),
     ("crates/flyball-host/src/bounds.rs::BOUNDS", "how this process ends where it takes too much"),
     ("crates/flyball-host/src/bounds.rs::REFUSED", "whether this process was refused memory"),
