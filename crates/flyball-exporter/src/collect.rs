@@ -143,7 +143,8 @@ impl<'h> Collector<'h> {
         self.renew();
         let (from, to) = self.interval_of(client);
         let interval = Interval::between(self.sampler.layout(), &from, &to);
-        self.settings.look(self.host, to.at);
+        let sampler = &self.sampler;
+        self.settings.look(self.host, to.at, |index| sampler.may_interrupt(index));
         let mut out = Exposition::new(format, self.room);
         self.write(&mut out, &interval, &to);
         self.used += process::thread_time().saturating_sub(started);

@@ -108,6 +108,8 @@ pub struct Sampler<'h> {
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
+    /// Which CPUs the last sample was free to interrupt.
+    may_interrupt: Vec<bool>,
     last: Option<Sample>,
     buffer: Vec<u8>,
     /// Where the reading of policies, and of reasons, goes on.
@@ -144,6 +146,7 @@ impl<'h> Sampler<'h> {
             shared,
             reasons,
             stat: KeptAttribute::new("/proc/stat".to_owned()),
+            may_interrupt: vec![false; cpus.len()],
             cpus,
             policies,
             power,
@@ -160,6 +163,11 @@ impl<'h> Sampler<'h> {
 
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval, or the machine is in software.
+    pub fn may_interrupt(&self, index: usize) -> bool {
+        self.host.kind() != flyball_host::Kind::Live || self.may_interrupt[index]
     }
 
     /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that ran in between.
@@ -337,6 +345,7 @@ impl<'h> Sampler<'h> {
                 Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index, span),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
+            self.may_interrupt[index] = wanted;
             let cpu = &mut self.cpus[index];
             if self.source.is_none() {
                 if let Some(file) = &mut cpu.frequency {
@@ -379,23 +388,16 @@ impl<'h> Sampler<'h> {
         // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
         let (start, mut line) = (self.next_policy, [0; file::SHORT]);
+        let is_software = self.host.kind() != flyball_host::Kind::Live;
         self.next_policy = if all == 0 { 0 } else { (start + count) % all };
         for (index, policy) in self.policies.iter_mut().enumerate() {
             let is_due = (index + all - start) % all < count;
             let get = |sample, quantity, cpu| self.places.get(sample, quantity, cpu);
             // Both drivers read the preference from a register on the CPU, which is an interrupt
             // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is read of CPUs that ran.
-            let may_interrupt = |sample| match self.options.touch {
-                _ if self.host.kind() != flyball_host::Kind::Live => true,
-                Touch::Nothing => false,
-                Touch::All => true,
-                Touch::Ran => policy.cpus.iter().any(|&cpu| {
-                    let at = |sample| get(sample, Quantity::CountersAt, cpu);
-                    at(sample).is_some() && at(sample) != self.last.as_ref().and_then(at)
-                }),
-            };
+            let may_interrupt = is_software || policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
             let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
-            let reads_preference = (is_due || !is_known) && may_interrupt(sample);
+            let reads_preference = (is_due || !is_known) && may_interrupt;
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
                 let is_wanted = if *quantity == Quantity::Epp { reads_preference } else { is_due };
                 if !is_wanted {

@@ -38,6 +38,8 @@ struct Item {
     package: Option<usize>,
     /// CPUs that it is about.
     cpus: u64,
+    /// The index of the CPU that the kernel reads it on, with an interrupt.
+    read_on: Option<usize>,
     file: KeptAttribute,
     value: Option<u64>,
 }
@@ -72,7 +74,7 @@ impl Settings {
         // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all policies have it or none.
         let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
         let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
-        for cpu in &layout.cpus {
+        for (index, cpu) in layout.cpus.iter().enumerate() {
             let Some(package) = layout.package_of(cpu) else { continue };
             if let Some(policy) = cpu.policy.filter(|policy| has_boost && policies.insert(*policy)) {
                 let count = layout.cpus.iter().filter(|other| other.policy == Some(policy)).count() as u64;
@@ -93,6 +95,8 @@ impl Settings {
                     1,
                     format!("{folder}/power/energy_perf_bias"),
                 );
+                // energy_perf_bias_show() in arch/x86/kernel/cpu/intel_epb.c: rdmsrl_on_cpu().
+                settings.items.last_mut().into_iter().for_each(|item| item.read_on = Some(index));
             }
             for (number, state) in layout.machine.idle_states.iter().enumerate() {
                 let path = format!("{folder}/cpuidle/state{number}/disable");
@@ -109,7 +113,15 @@ impl Settings {
             self.knobs.push(knob.to_owned());
             self.knobs.len() - 1
         });
-        self.items.push(Item { knob, form, package, cpus, file: KeptAttribute::new(path), value: None });
+        self.items.push(Item {
+            knob,
+            form,
+            package,
+            cpus,
+            read_on: None,
+            file: KeptAttribute::new(path),
+            value: None,
+        });
     }
 
     /// Domains of the uncore: package_00_die_00, or uncore00 with a file that names the package
@@ -132,7 +144,8 @@ impl Settings {
     }
 
     /// Reads the files whose turn it is: all at first, then as many as the time since the last look asks for.
-    pub(super) fn look(&mut self, host: &dyn Host, at: u64) {
+    /// What a CPU would be interrupted for is read only if `may_interrupt` says so of its index.
+    pub(super) fn look(&mut self, host: &dyn Host, at: u64, may_interrupt: impl Fn(usize) -> bool) {
         let all = self.items.len();
         // In proportion to the time, so that frequent scrapes read little each and rare ones are not minutes behind.
         let count = match self.looked.replace(at) {
@@ -145,6 +158,9 @@ impl Settings {
         for _ in 0..count {
             let item = &mut self.items[self.next % all];
             self.next = (self.next + 1) % all;
+            if item.read_on.is_some_and(|index| !may_interrupt(index)) {
+                continue;
+            }
             item.value = item.file.number(host, &mut self.buffer);
             if item.value.is_none() {
                 // The CPU is offline; its file is another one when it comes back.

@@ -363,7 +363,6 @@ fn holds_are_shown() {
         "flyball_drift_places{knob=\"governor\"} 0",
         "flyball_hold_active{hold=\"steady\",owner=\"",
         "flyball_hold_service_up 0",
-        "flyball_cpus{knob=\"governor\",value=\"performance\",package=\"0\"} 2",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
