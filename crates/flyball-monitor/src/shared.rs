@@ -5,7 +5,7 @@ use flyball_host::{
     readings::{Reading, Readings},
 };
 
-use crate::{Field, Layout, Missing, Quantity, Sample, Scope, Unit, missing::What};
+use crate::{ABSENT, Field, Layout, Missing, Quantity, Sample, Scope, Unit, missing::What};
 
 /// What is shared: the quantity, what it is missing as where it cannot be read, and its form.
 const SHARED: &[(Quantity, What, Scope, Unit)] = &[
@@ -33,6 +33,10 @@ pub fn readings_of(layout: &Layout, sample: &Sample) -> Readings {
             continue;
         }
         let name = quantity.name();
+        if layout.instances(scope) > 0 && sample.get(layout, quantity, 0).is_none() {
+            // So that a client knows of it: reasons are read only while a CPU is slower than asked for.
+            values.push(Reading { name: name.clone(), number: number(layout, scope, 0), value: ABSENT });
+        }
         for index in 0..layout.instances(scope) {
             let Some(value) = sample.get(layout, quantity, index) else { continue };
             let value = if unit == Unit::MicroJoules { value / ENERGY_STEP * ENERGY_STEP } else { value };
