@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use flyball_exporter::{Collector, Format, Options, catalogue};
 use flyball_host::{Host, Launch, Plain};
@@ -16,6 +19,25 @@ fn open(name: &str) -> SimHost {
 fn launch(words: &[&str]) -> Launch {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     Launch::new(&words[0], &words[1..])
+}
+
+/// A CPU has one value of a knob: global and per-policy files of one switch are not counted both.
+#[test]
+fn no_cpu_is_counted_twice() {
+    for (name, cpus) in [("ryzen-5750g", 16), ("sst-guide", 56), ("hybrid-laptop", 16)] {
+        let host = open(name);
+        let mut collector = Collector::open(&host, EACH, None).unwrap();
+        let text = collector.scrape("a", Format::Text);
+        let mut counted: BTreeMap<&str, f64> = BTreeMap::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("flyball_cpus{knob=\"")) {
+            let (knob, number) = (line.split('"').next().unwrap(), line.rsplit(' ').next().unwrap());
+            *counted.entry(knob).or_default() += number.parse::<f64>().unwrap();
+        }
+        assert!(counted.contains_key("governor"), "{text}");
+        for (knob, count) in counted {
+            assert!(count <= f64::from(cpus), "{name} {knob}: {count}");
+        }
+    }
 }
 
 /// The value of a series, whose labels are given as they are written.

@@ -58,6 +58,9 @@ impl Settings {
         let mut settings =
             Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
         let first = layout.cpus.iter().find(|cpu| cpu.package.is_some()).map_or(0, |cpu| cpu.number);
+        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all policies have it or none.
+        let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
+        let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
         let mut whole = |knob: &str, form: Form, path: &str| {
             let path = format!("{CPUS}/{path}");
             // Looked for once: these come and go with the driver's mode, after which an exporter is best started again.
@@ -68,12 +71,11 @@ impl Settings {
         whole("turbo", Form::Inverted, "intel_pstate/no_turbo");
         whole("max-perf-pct", Form::Percent, "intel_pstate/max_perf_pct");
         whole("min-perf-pct", Form::Percent, "intel_pstate/min_perf_pct");
-        whole("boost", Form::Switch, "cpufreq/boost");
+        if !has_boost {
+            whole("boost", Form::Switch, "cpufreq/boost");
+        }
         let has_epb = host.exists(&format!("{CPUS}/cpu{first}/power/energy_perf_bias"));
         let mut policies = std::collections::BTreeSet::new();
-        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all policies have it or none.
-        let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
-        let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
         for (index, cpu) in layout.cpus.iter().enumerate() {
             let Some(package) = layout.package_of(cpu) else { continue };
             if let Some(policy) = cpu.policy.filter(|policy| has_boost && policies.insert(*policy)) {
