@@ -108,7 +108,7 @@ pub struct Sampler<'h> {
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
-    /// Which CPUs the last sample was free to interrupt.
+    /// Which CPUs the last sample was free to interrupt; all of a machine in software.
     may_interrupt: Vec<bool>,
     last: Option<Sample>,
     buffer: Vec<u8>,
@@ -167,7 +167,7 @@ impl<'h> Sampler<'h> {
 
     /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval, or the machine is in software.
     pub fn may_interrupt(&self, index: usize) -> bool {
-        self.host.kind() != flyball_host::Kind::Live || self.may_interrupt[index]
+        self.may_interrupt[index]
     }
 
     /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that ran in between.
@@ -339,13 +339,14 @@ impl<'h> Sampler<'h> {
     /// Interrupts the CPUs that ran, once each.
     fn read_counters(&mut self, sample: &mut Sample) {
         let span = self.ticks(sample);
+        let is_software = self.host.kind() != flyball_host::Kind::Live;
         for index in 0..self.cpus.len() {
             let wanted = match self.options.touch {
                 Touch::Nothing => false,
                 Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index, span),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
-            self.may_interrupt[index] = wanted;
+            self.may_interrupt[index] = wanted || is_software;
             let cpu = &mut self.cpus[index];
             if self.source.is_none() {
                 if let Some(file) = &mut cpu.frequency {
@@ -388,14 +389,13 @@ impl<'h> Sampler<'h> {
         // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
         let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
         let (start, mut line) = (self.next_policy, [0; file::SHORT]);
-        let is_software = self.host.kind() != flyball_host::Kind::Live;
         self.next_policy = if all == 0 { 0 } else { (start + count) % all };
         for (index, policy) in self.policies.iter_mut().enumerate() {
             let is_due = (index + all - start) % all < count;
             let get = |sample, quantity, cpu| self.places.get(sample, quantity, cpu);
             // Both drivers read the preference from a register on the CPU, which is an interrupt
             // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is read of CPUs that ran.
-            let may_interrupt = is_software || policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
+            let may_interrupt = policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
             let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
             let reads_preference = (is_due || !is_known) && may_interrupt;
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {

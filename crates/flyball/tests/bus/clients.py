@@ -133,7 +133,7 @@ def kde():
 
 
 def holds():
-    """A user's choice ends all holds, and each holder is told of its own, where it asked."""
+    """A user's choice ends all holds. Each program gets the signal for its own hold, on the interface that it used."""
     one, other = Client(), Client(HADESS)
     one.choose("balanced")
     first, second = one.hold("performance"), other.hold("power-saver", "low battery", "org.example.Battery")

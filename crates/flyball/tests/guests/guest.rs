@@ -44,6 +44,41 @@ pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<
         .output()
 }
 
+/// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. It prints `ok WHAT` or `not ok WHAT` for
+/// each check, more than `least` in all, and `done` at its end.
+pub fn run_checks(
+    kernel: &str,
+    options: &[&str],
+    script: &str,
+    words: &[&str],
+    least: usize,
+) -> Result<(), Failed> {
+    let flyball = format!("{}:flyball", env!("CARGO_BIN_EXE_flyball"));
+    let file = format!("{}/tests/guests/{script}", env!("CARGO_MANIFEST_DIR"));
+    let look = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/kills.d/look.sh");
+    let options = [options, &["--file", &flyball, "--file", &file, "--file", look]].concat();
+    let script = format!("./{script}");
+    let output = run(kernel, &options, &[&["sh", &script, "./flyball"], words].concat())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let wrong: Vec<&str> = text.lines().filter(|line| line.starts_with("not ok")).collect();
+    let right = text.lines().filter(|line| line.starts_with("ok ")).count();
+    if wrong.is_empty() && right > least && text.lines().any(|line| line == "done") && output.status.success()
+    {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let tail: Vec<&str> = errors.lines().rev().take(40).collect();
+    Err(format!(
+        "{right} checks held, {} did not; {}; last line '{}'\n{}\n--- stderr\n{}",
+        wrong.len(),
+        output.status,
+        text.lines().last().unwrap_or_default(),
+        wrong.join("\n"),
+        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    )
+    .into())
+}
+
 /// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is to hold in it.
 pub struct SuiteCase {
     pub name: String,

@@ -66,29 +66,8 @@ const GUESTS: &[Guest] = &[
 ];
 
 fn boot(guest: &Guest) -> Result<(), Failed> {
-    let flyball = format!("{}:flyball", env!("CARGO_BIN_EXE_flyball"));
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/hold.sh");
-    let look = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/kills.d/look.sh");
-    let options = [guest.options, &["--file", &flyball, "--file", script, "--file", look]].concat();
-    let command = ["sh", "./hold.sh", "./flyball", guest.modes, guest.status];
-    let output = guest::run(guest.kernel, &options, &command)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let wrong: Vec<&str> = text.lines().filter(|line| line.starts_with("not ok")).collect();
-    let right = text.lines().filter(|line| line.starts_with("ok ")).count();
-    if wrong.is_empty() && right > 10 && text.lines().any(|line| line == "done") && output.status.success() {
-        return Ok(());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let tail: Vec<&str> = errors.lines().rev().take(40).collect();
-    Err(format!(
-        "{right} checks held, {} did not; {}; last line '{}'\n{}\n--- stderr\n{}",
-        wrong.len(),
-        output.status,
-        text.lines().last().unwrap_or_default(),
-        wrong.join("\n"),
-        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
-    )
-    .into())
+    let words = [guest.modes, guest.status];
+    guest::run_checks(guest.kernel, guest.options, "hold.sh", &words, 10)
 }
 
 /// The boots of this suite.

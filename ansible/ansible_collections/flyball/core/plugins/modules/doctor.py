@@ -20,13 +20,12 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
+  - action_common_attributes
   - flyball.core.flyball
 attributes:
   check_mode:
-    description: Can run in check_mode and return changed status prediction without modifying target.
     support: full
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     support: none
 """
 

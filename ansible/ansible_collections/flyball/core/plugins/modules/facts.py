@@ -9,13 +9,12 @@ short_description: What a node's processors are and how they are set, as facts
 description:
   - Reads with C(flyball show) and returns RV(ansible_facts) with C(flyball). Nothing is written.
 extends_documentation_fragment:
+  - action_common_attributes
   - flyball.core.flyball
 attributes:
   check_mode:
-    description: Can run in check_mode and return changed status prediction without modifying target.
     support: full
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     support: none
 """
 
