@@ -58,7 +58,7 @@ pub struct SettingsError(pub String);
 pub trait Blocks {
     /// The arms of the next block in their order, by the rounds of all blocks before it; `None` ends the comparison.
     /// The same rounds give the same arms, so that a comparison can be resumed.
-    fn next(&mut self, manifest: &Manifest, done: &[Round]) -> Option<Vec<usize>>;
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>>;
 }
 
 /// Records the driver's decisions while a round runs.
@@ -332,6 +332,7 @@ impl Conductor<'_> {
                 let moment = Moment::read(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
+                self.workload.limit(time_limit(directory, boot));
                 let Ran { notes, outcome, readings, trace, speed, conditions } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
@@ -385,11 +386,11 @@ impl Conductor<'_> {
             return Some(arms.first().copied().into_iter().collect());
         };
         // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then completed.
-        let mut done: Vec<Round> = directory
+        // References: a round holds up to 64 KiB of its workload's output.
+        let mut done: Vec<&Round> = directory
             .rounds
             .iter()
             .filter(|round| round.boot == boot && !round.warm_up && round.block < block)
-            .cloned()
             .collect();
         done.sort_by_key(|round| (round.block, round.place));
         blocks.next(&directory.manifest, &done)
@@ -456,7 +457,8 @@ impl Conductor<'_> {
         let trace = tracer
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
             .transpose()?;
-        if !self.ignore_failure {
+        // A round that was ended is a result: its setting is too slow.
+        if !self.ignore_failure && !outcome.cut {
             if let Some(failure) = &outcome.failure {
                 return Err(MeasureError::Failed {
                     arm: arm.name.clone(),
@@ -504,6 +506,16 @@ impl Conductor<'_> {
             self.host.sleep(left.min(Duration::from_millis(100)));
         }
     }
+}
+
+/// After what time a round of a search is ended; `None` without a limit, and until the first arm has run.
+fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
+    let Length::Search { cut: Some(cut), .. } = directory.manifest.schedule.length else { return None };
+    let of_base = |round: &&Round| round.boot == boot && round.arm == 0 && round.outcome.failure.is_none();
+    // Warm-up rounds too: without them, what hangs in the first block would hang forever.
+    let seconds: Vec<f64> =
+        directory.rounds.iter().filter(of_base).map(|round| round.outcome.seconds).collect();
+    Duration::try_from_secs_f64(cut * crate::stats::median(&seconds)?).ok()
 }
 
 /// Whether one of the boots so far ran all rounds of an arm.

@@ -497,7 +497,10 @@ impl Manifest {
         within("the interval of the meters", interval, 0.0, 86_400.0)?;
         within("the number of warm-up rounds", warm_up as f64, 0.0, 1e6)?;
         match length {
-            Length::Search { most } => within("the number of rounds", most as f64, 0.0, 1e6)?,
+            Length::Search { most, cut } => {
+                within("the number of rounds", most as f64, 0.0, 1e6)?;
+                within("the cap", cut.unwrap_or(1.0), 1.0, 1e6)?;
+            }
             Length::Rounds(rounds) => within("the number of rounds", rounds as f64, 0.0, 1e6)?,
             Length::Until { half_width, least, most, decided: _ } => {
                 within("the half-width", half_width, 0.0, 1.0)?;
@@ -635,6 +638,7 @@ pub(crate) mod tests {
                 work_seconds: None,
                 usage: None,
                 failure: None,
+                cut: false,
                 output: String::new(),
             },
             readings: Readings::default(),

@@ -32,6 +32,9 @@ pub enum Length {
     Search {
         /// Rounds at most.
         most: usize,
+        /// A round is ended after so many times the median of the first arm's, and counts as failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut: Option<f64>,
     },
 }
 
@@ -93,7 +96,7 @@ impl Schedule {
         match self.length {
             Length::Rounds(rounds) => rounds,
             // No block has less than one round.
-            Length::Until { most, .. } | Length::Search { most } => most,
+            Length::Until { most, .. } | Length::Search { most, .. } => most,
         }
     }
 
@@ -101,7 +104,7 @@ impl Schedule {
     pub fn rounds(&self, arms: usize) -> usize {
         match self.length {
             // Only the first arm warms the machine up for a search: it has many arms, and runs few of them often.
-            Length::Search { most } => most + self.warm_up,
+            Length::Search { most, .. } => most + self.warm_up,
             _ => (self.most() + self.warm_up) * arms,
         }
     }

@@ -58,6 +58,9 @@ pub struct Outcome {
     /// What the kernel accounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Whether it was ended because it took too long, which is how it failed then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// `exit 1`, `signal 11`: how it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -98,6 +101,9 @@ pub trait Workload {
 
     /// What it yields.
     fn metric(&self) -> Metric;
+
+    /// Ends later runs after this time, where that can be done.
+    fn limit(&mut self, _time: Option<Duration>) {}
 
     /// Does it once on `host`, calling `tick` about every `interval` of the machine's time while it lasts.
     ///

@@ -10,10 +10,12 @@
 
 mod cholesky;
 mod fit;
+mod front;
 mod posterior;
 mod search;
 mod space;
 
 pub use fit::Scales;
+pub use front::{Front, FrontGoal, Label, Standing};
 pub use search::{Bound, Choice, Goal, Round, Search, Step};
 pub use space::{Factor, Levels, Space, SpaceError};

@@ -50,11 +50,11 @@ pub struct Round {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum Step<T = Choice> {
     /// Run these arms, in this order, as one block.
     Run(Vec<usize>),
     /// The search is over.
-    End(Choice),
+    End(T),
 }
 
 /// The best arm so far.
@@ -71,7 +71,7 @@ pub struct Choice {
 }
 
 /// A search under way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Search {
     space: Space,
     goal: Goal,
@@ -89,11 +89,11 @@ pub struct Search {
 }
 
 /// Up to this many arms, the first block runs all of them.
-const ALL_AT_ONCE: usize = 12;
+pub(crate) const ALL_AT_ONCE: usize = 12;
 /// The arms of the first block of a larger space.
-const FIRST: usize = 8;
+pub(crate) const FIRST: usize = 8;
 /// The arms of every other block, the base and the leader among them.
-const BLOCK: usize = 6;
+pub(crate) const BLOCK: usize = 6;
 /// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few percent of searches.
 const LEAST_ROUNDS: usize = 5;
 /// Draws of the model: 0.99 is then known to 0.003.
@@ -112,7 +112,7 @@ const CERTAINTY_ALONE: f64 = 0.6;
 const FAILURES: usize = 2;
 
 /// What the draws say.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Odds {
     /// The arms that were drawn.
     arms: Vec<usize>,
@@ -240,8 +240,17 @@ impl Search {
 
     /// By how much an arm's objective is expected to exceed the base's, in logarithms, and the standard deviation of that.
     pub fn against_base(&self, arm: usize) -> Option<(f64, f64)> {
-        let fit = self.fits[0].as_ref()?;
-        Some(Posterior::new(&self.space, fit, &[self.space.base(), arm])?.difference())
+        self.difference(0, self.space.base(), arm)
+    }
+
+    /// By how much the second arm is expected to exceed the first in the objective (0) or the bounded quantity (1).
+    pub(crate) fn difference(&self, quantity: usize, from: usize, to: usize) -> Option<(f64, f64)> {
+        Some(Posterior::new(&self.space, self.fitted(quantity)?, &[from, to])?.difference())
+    }
+
+    /// The model of the objective (0) or of the bounded quantity (1).
+    pub(crate) fn fitted(&self, quantity: usize) -> Option<&Fit> {
+        self.fits[quantity].as_ref()
     }
 
     /// Of each factor, which share of the expected differences of the objective it explains alone.
@@ -302,7 +311,7 @@ impl Search {
     }
 
     /// The arms to draw: all, or those that may be the best, in a space too large to draw whole.
-    fn candidates(&self, objective: &Fit) -> Vec<usize> {
+    pub(crate) fn candidates(&self, objective: &Fit) -> Vec<usize> {
         let failed = |arm: &usize| {
             let failures =
                 self.rounds.iter().filter(|(_, round)| round.arm == *arm && round.objective.is_none());
@@ -424,7 +433,7 @@ impl Search {
     }
 
     /// How long a round of an arm takes: the mean of its own, or of all.
-    fn seconds(&self, arm: usize) -> f64 {
+    pub(crate) fn seconds(&self, arm: usize) -> f64 {
         let mean = |of: &dyn Fn(usize) -> bool| {
             let (mut sum, mut count) = (0.0, 0.0);
             for (_, round) in self.rounds.iter().filter(|(_, round)| of(round.arm)) {

@@ -84,6 +84,7 @@ schemas! {
     TRACE_REPORT = "trace-report" 1,
     TRACE_RUN = "trace-run" 1,
     TUNE = "tune" 1,
+    TUNE_FRONT = "tune-front" 1,
     TUNE_PLAN = "tune-plan" 1,
     VERIFY = "verify" 1,
     WHY = "why" 1,

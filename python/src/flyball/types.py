@@ -2547,6 +2547,73 @@ class TraceRunOutput(TraceRunOutputRequired, total=False):
     emulated: str
 
 
+class TuneFrontOutputGoalAim(TypedDict):
+    quantity: str
+    more: bool
+
+
+class TuneFrontOutputGoalLimitAim(TypedDict):
+    quantity: str
+    more: bool
+
+
+class TuneFrontOutputGoalLimit(TypedDict, total=False):
+    """The limit; a change from now as a fraction, or a value."""
+
+    aim: TuneFrontOutputGoalLimitAim
+    value: float
+    relative: bool
+
+
+class TuneFrontOutputGoalSecond(TypedDict):
+    """The second quantity of a front."""
+
+    quantity: str
+    more: bool
+
+
+class TuneFrontOutputGoalRequired(TypedDict):
+    aim: TuneFrontOutputGoalAim
+    limit: Union[TuneFrontOutputGoalLimit, None]
+    within: float
+
+
+class TuneFrontOutputGoal(TuneFrontOutputGoalRequired, total=False):
+    """What is searched for."""
+
+    second: TuneFrontOutputGoalSecond
+    prefer: Union[Dict[str, Any], None]
+
+
+class TuneFrontOutputSettingsItemRequired(TypedDict):
+    name: str
+    claim: Literal["on-front", "dominated", "undecided"]
+    chance: float
+    p: float
+    changes: List[List[float]]
+
+
+class TuneFrontOutputSettingsItem(TuneFrontOutputSettingsItemRequired, total=False):
+    by: str
+
+
+class TuneFrontOutputRequired(TypedDict):
+    schema: Literal["tune-front/1"]
+    goal: TuneFrontOutputGoal
+    confidence: float
+    rounds: int
+    fresh: int
+    blocks: int
+    settings: List[TuneFrontOutputSettingsItem]
+
+
+class TuneFrontOutput(TuneFrontOutputRequired, total=False):
+    """What `flyball tune --front` and `flyball report` of its directory print: which settings no other one beats."""
+
+    simulated: bool
+    emulated: str
+
+
 class TunePlanOutputGoalAim(TypedDict):
     quantity: str
     more: bool
@@ -2565,6 +2632,13 @@ class TunePlanOutputGoalLimit(TypedDict, total=False):
     relative: bool
 
 
+class TunePlanOutputGoalSecond(TypedDict):
+    """The second quantity of a front."""
+
+    quantity: str
+    more: bool
+
+
 class TunePlanOutputGoalRequired(TypedDict):
     aim: TunePlanOutputGoalAim
     limit: Union[TunePlanOutputGoalLimit, None]
@@ -2574,6 +2648,7 @@ class TunePlanOutputGoalRequired(TypedDict):
 class TunePlanOutputGoal(TunePlanOutputGoalRequired, total=False):
     """What is searched for."""
 
+    second: TunePlanOutputGoalSecond
     prefer: Union[Dict[str, Any], None]
 
 

@@ -138,6 +138,7 @@ impl Workload for Fake {
             seconds,
             work_seconds: None,
             usage: None,
+            cut: false,
             failure,
             output: "first\nlast words\n".to_owned(),
         })

@@ -69,7 +69,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     let schedule = &report.schedule;
     let length = match schedule.length {
         Length::Rounds(rounds) => format!("{rounds} blocks"),
-        Length::Search { most } => format!("a search of at most {most} rounds"),
+        Length::Search { most, .. } => format!("a search of at most {most} rounds"),
         Length::Until { decided: true, most, .. } => format!("blocks until decided, {most} at most"),
         Length::Until { half_width, most, .. } => {
             format!("blocks until {} half-width, {most} at most", percent(half_width).trim_start_matches('+'))

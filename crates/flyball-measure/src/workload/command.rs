@@ -40,6 +40,8 @@ pub struct Command {
     pub group: Option<String>,
     /// The user that it runs as, if not this process's.
     pub user: Option<User>,
+    /// A run is ended after this time.
+    pub limit: Option<Duration>,
 }
 
 impl Command {
@@ -53,6 +55,7 @@ impl Command {
             reader: Reader::WallTime,
             group: None,
             user: None,
+            limit: None,
         }
     }
 
@@ -103,6 +106,10 @@ impl Workload for Command {
         self.reader.metric()
     }
 
+    fn limit(&mut self, time: Option<Duration>) {
+        self.limit = time;
+    }
+
     fn run(
         &mut self,
         host: &dyn Host,
@@ -120,6 +127,9 @@ impl Workload for Command {
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
         let launch = self.launch().output_to(clone(&stdout)?, clone(&stderr)?);
         let mut running = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
+        let began = host.now();
+        let is_late = || self.limit.is_some_and(|limit| host.now().saturating_sub(began) > limit);
+        let mut cut = false;
         let ended = loop {
             match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
                 // The end comes before the stop flag: a command that has ended by itself needs no signal.
@@ -127,6 +137,10 @@ impl Workload for Command {
                 None if stop.asked() => {
                     running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
                     return Err(WorkloadError::Stopped);
+                }
+                None if is_late() => {
+                    cut = true;
+                    break running.stop(PATIENCE).map_err(|cause| io("end the command", cause))?;
                 }
                 None => tick(),
             }
@@ -144,6 +158,8 @@ impl Workload for Command {
             (None, Some(signal)) => Some(format!("signal {signal}")),
             (None, None) => Some("an unknown end".to_owned()),
         };
+        // Its own end says nothing then: it may have caught the signal and exited with 0.
+        let failure = if cut { Some(format!("ended after {seconds:.1} s")) } else { failure };
         let reading = self.reader.read(&output, seconds, &self.argv);
         let value = match &self.reader {
             // Commands shorter than the kernel's accounting step may have 0; there is no ratio to 0.
@@ -152,7 +168,9 @@ impl Workload for Command {
             _ => reading.map(|reading| reading.value),
         };
         Ok(Outcome {
-            value,
+            // Part of the work is not a value of all of it.
+            value: value.filter(|_| !cut),
+            cut,
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
             usage: ended.usage,
@@ -266,6 +284,15 @@ mod tests {
         );
         assert!(matches!(result, Err(WorkloadError::Stopped)));
         assert_eq!(ticks, 3);
+    }
+
+    #[test]
+    fn late_runs_are_ended() {
+        let mut command = shell("trap 'exit 0' TERM; sleep 100 & wait");
+        Workload::limit(&mut command, Some(Duration::from_millis(200)));
+        let outcome = run(&mut command, &Stop::default()).expect("sh runs");
+        assert!(outcome.cut && outcome.value.is_none() && outcome.failure.is_some(), "{outcome:?}");
+        assert!((0.2..20.0).contains(&outcome.seconds));
     }
 
     #[test]

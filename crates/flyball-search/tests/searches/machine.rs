@@ -111,6 +111,22 @@ impl Machine {
         }
     }
 
+    /// What a round would be without the drift of its time, and that drift, to be added up elsewhere.
+    pub fn recorded(&mut self, arm: usize, rounds: usize) -> Vec<[f64; 2]> {
+        let drift = std::mem::replace(&mut self.drift, vec![0.0]);
+        let values = (0..rounds).map(|_| {
+            let round = self.round(arm);
+            [round.objective, round.bounded].map(Option::unwrap_or_default)
+        });
+        let values = values.collect();
+        self.drift = drift;
+        values
+    }
+
+    pub fn drift(&self) -> &[f64] {
+        &self.drift
+    }
+
     /// Whether `arm` is a right answer: energy within 1 % of the best setting that keeps the limit, and the limit kept to
     /// half a percent.
     pub fn is_right(&self, arm: usize, base: usize, limit: Option<f64>) -> bool {

@@ -5,6 +5,7 @@
 //! prints the rows of spaces of that size alone.
 
 mod announced;
+mod front;
 mod machine;
 mod others;
 mod transfer;

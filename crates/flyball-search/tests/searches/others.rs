@@ -219,6 +219,38 @@ fn others() {
     }
 }
 
+/// Writes the machines of these searches to the file `FLYBALL_SEARCH_DUMP`, one JSON object a line, for other programs to search
+/// (scripts/bench-tune): each setting's rounds without drift, the drift by number of round, which settings are right answers, and what
+/// `flyball tune` made of them.
+#[test]
+fn recorded_rounds() {
+    use std::io::Write as _;
+    let Ok(path) = std::env::var("FLYBALL_SEARCH_DUMP") else { return };
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).expect("a file"));
+    let (count, seed) = (number("FLYBALL_SEARCHES", 5), number("FLYBALL_SEARCH_SEED", 1));
+    let size = if number("FLYBALL_SEARCH_SETTINGS", 12) == 48 { [3, 4, 4, 1] } else { TWELVE };
+    let base = space(size).base();
+    for number in 0..count {
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let mut machine = Machine::new(size, 0.01, seed);
+        let (choice, _) = search(&mut machine, size, LIMIT, 200, seed);
+        let tune = (machine.done, machine.is_right(choice.arm, base, LIMIT));
+        let mut machine = Machine::new(size, 0.01, seed);
+        let arms = 0..space(size).len();
+        let right: Vec<usize> = arms.clone().filter(|arm| machine.is_right(*arm, base, LIMIT)).collect();
+        let rounds: Vec<Vec<[f64; 2]>> = arms.map(|arm| machine.recorded(arm, 200)).collect();
+        writeln!(
+            file,
+            "{{\"size\":{size:?},\"base\":{base},\"limit\":{},\"right\":{right:?},\"tune\":[{},{}],\"drift\":{:?},\"rounds\":{rounds:?}}}",
+            LIMIT.unwrap_or_default(),
+            tune.0,
+            tune.1,
+            &machine.drift()[..400],
+        )
+        .expect("written");
+    }
+}
+
 /// The 95 % interval of a share, in percent (Wilson 1927).
 pub fn wilson(found: f64, of: f64) -> (f64, f64) {
     let z = 1.96;

@@ -6,7 +6,9 @@
 mod args;
 mod blocks;
 mod earlier;
+mod front;
 mod goal;
+mod intake;
 mod preset;
 mod replay;
 mod space;
@@ -24,7 +26,7 @@ use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Quantity, RunD
 pub use self::args::Args;
 pub use self::replay::{is_search, report};
 use self::{
-    blocks::{Outcome, SearchBlocks},
+    blocks::Outcome,
     earlier::EarlierRound,
     goal::Goal,
     preset::Asked,
@@ -73,6 +75,9 @@ const FILE: &str = "search.json";
 /// Bytes of a search's file: two thousand settings of a few hundred bytes.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// After how many times the base's median a round is ended where time counts.
+const CAP: f64 = 3.0;
+
 /// The probability at which a search ends.
 const CERTAINTY: f64 = 0.99;
 
@@ -94,14 +99,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         },
     };
     let mut tuning = Tuning { context, host: &*host, args, directory, record, interrupted };
-    let Some((outcome, confirmed)) = tuning.run()? else {
-        eprintln!(
-            "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball tune --resume {}",
-            tuning.directory.rounds.len(),
-            tuning.directory.path().display()
-        );
-        return Ok(Exit::Command(130));
-    };
+    if tuning.record.goal.second.is_some() {
+        let Some(found) = tuning.front()? else { return Ok(tuning.stopped()) };
+        return front::finish(context, &*host, &tuning, &found);
+    }
+    let Some((outcome, confirmed)) = tuning.run()? else { return Ok(tuning.stopped()) };
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
     let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed, second);
@@ -139,12 +141,11 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
             subject_to: args.subject_to.clone(),
         },
     };
-    let goal = Goal::parse(
-        &asked,
-        args.within,
-        &args.prefer,
-        &flyball_measure::Workload::metric(&workload.command),
-    )?;
+    let metric = flyball_measure::Workload::metric(&workload.command);
+    let goal = match &args.front {
+        Some(text) => Goal::parse_front(text, args.within, &metric)?,
+        None => Goal::parse(&asked, args.within, &args.prefer, &metric)?,
+    };
     power::check(host, &args.measuring)?;
     check_meters(host, &goal, workload.command.cpus.as_ref(), args.measuring.power_command.is_some())?;
     let searched = Searched::new(host, &context.machine, &asked.over, &args.without)?;
@@ -152,7 +153,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         Some(path) => earlier::read(path, &goal, &searched)?,
         None => Vec::new(),
     };
-    let length = Length::Search { most: args.max_runs as usize };
+    let length = Length::Search { most: args.max_runs as usize, cut: Some(cut(args, &goal)?) };
     let mut manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
     manifest.trace = args.measuring.trace;
     if let Some(level) = args.measuring.quiet {
@@ -188,6 +189,19 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     };
     write_record(&directory, &record)?;
     Ok(Some((directory, record)))
+}
+
+/// After how many times the base's median a round is ended.
+fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
+    match args.cap {
+        // What takes several times as long can still use the least power, and a score is only there at the end.
+        Some(_) if !goal.is_about_time() => Err(Failure::usage(
+            "--cap needs time as a quantity or as the limit: other quantities need the whole run; use --timeout",
+        )),
+        Some(cap) => Ok(cap.min(args.timeout)),
+        None if goal.is_about_time() => Ok(CAP.min(args.timeout)),
+        None => Ok(args.timeout),
+    }
 }
 
 fn write_record(directory: &RunDirectory, record: &Record) -> Result<(), Failure> {
@@ -237,7 +251,7 @@ fn check_meters(
     use flyball_measure::Domain;
     let meters = Meters::find(host, cpus);
     let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);
-    for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim)].into_iter().flatten() {
+    for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim), goal.second].into_iter().flatten() {
         let there = match aim.quantity {
             Quantity::Energy | Quantity::Power => has(Domain::Package),
             Quantity::PerWatt => has(Domain::Package) || has(Domain::Platform) || has_command,
@@ -264,6 +278,26 @@ struct Tuning<'a> {
 }
 
 impl Tuning<'_> {
+    /// Says how to go on after Ctrl-C.
+    fn stopped(&self) -> Exit {
+        eprintln!(
+            "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball tune --resume {}",
+            self.directory.rounds.len(),
+            self.directory.path().display()
+        );
+        Exit::Command(130)
+    }
+
+    /// Searches for a front. `None` if it was interrupted.
+    fn front(&mut self) -> Result<Option<front::Found>, Failure> {
+        let record = self.record.clone();
+        let mut blocks = front::FrontBlocks::new(&record, self.directory.manifest.schedule.seed, true)?;
+        if self.search_rounds(&mut blocks)?.is_none() {
+            return Ok(None);
+        }
+        self.ended(blocks.failure(), blocks.found()).map(Some)
+    }
+
     /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was interrupted.
     fn run(&mut self) -> Result<Option<(Outcome, Option<Confirmed>)>, Failure> {
         loop {
@@ -280,7 +314,7 @@ impl Tuning<'_> {
             self.record.contradicted_after = Some(outcome.blocks);
             // As many rounds again: those before led to a wrong choice.
             self.record.most_rounds += outcome.rounds;
-            if let Length::Search { most } = &mut self.directory.manifest.schedule.length {
+            if let Length::Search { most, .. } = &mut self.directory.manifest.schedule.length {
                 *most = self.record.most_rounds;
             }
             write_record(&self.directory, &self.record)?;
@@ -291,7 +325,7 @@ impl Tuning<'_> {
     fn rounds(
         &self,
         directory: &mut RunDirectory,
-        blocks: Option<&mut SearchBlocks<'_>>,
+        blocks: Option<&mut dyn Blocks>,
     ) -> Result<Option<()>, Failure> {
         let arms = directory.manifest.arms.clone();
         let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
@@ -303,7 +337,6 @@ impl Tuning<'_> {
         let seeds = RunSeeds::of_comparison(directory.manifest.schedule.seed, directory.rounds.len());
         let mut taken = arms::take(self.context, self.host, &arms, &self.interrupted, quiet, seeds)?;
         let interrupted = Arc::clone(&self.interrupted);
-        let blocks = blocks.map(|blocks| blocks as &mut dyn Blocks);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
             Ok(End::Complete) => Ok(Some(())),
             Ok(End::Stopped) => Ok(None),
@@ -314,22 +347,34 @@ impl Tuning<'_> {
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
         let mut blocks = replay::blocks(&self.directory, &record, true)?;
+        if self.search_rounds(&mut blocks)?.is_none() {
+            return Ok(None);
+        }
+        self.ended(blocks.failure(), blocks.outcome.as_ref()).cloned().map(Some)
+    }
+
+    /// Runs the rounds that a search asks for. `None` if they were interrupted.
+    fn search_rounds(&mut self, blocks: &mut dyn Blocks) -> Result<Option<()>, Failure> {
         // Opened a second time: its rounds change while this object is read.
         let mut directory = RunDirectory::open(self.directory.path())?;
         directory.give_to(self.directory.owner().cloned());
-        directory.manifest.schedule.length = Length::Search { most: record.most_rounds };
-        let ended = self.rounds(&mut directory, Some(&mut blocks));
-        self.directory = directory;
-        if ended?.is_none() {
-            return Ok(None);
+        if let Length::Search { most, .. } = &mut directory.manifest.schedule.length {
+            *most = self.record.most_rounds;
         }
-        if let Some(why) = blocks.failure {
+        let ended = self.rounds(&mut directory, Some(blocks));
+        self.directory = directory;
+        ended
+    }
+
+    /// The result of a search that is over.
+    fn ended<T>(&self, failure: Option<&str>, found: Option<T>) -> Result<T, Failure> {
+        if let Some(why) = failure {
             return Err(Failure::failed(format!(
                 "{why}\ncompleted rounds are in {}",
                 self.directory.path().display()
             )));
         }
-        blocks.outcome.map(Some).ok_or_else(|| {
+        found.ok_or_else(|| {
             Failure::failed("the search ended without a result: no round has yielded the quantity")
         })
     }
@@ -392,8 +437,11 @@ fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Re
         for one in &searched.left_out {
             let _ = writeln!(out, "  without {}: {}", one.settings, one.why);
         }
-        let _ =
-            writeln!(out, "rounds     at most {}, then a confirmation in fresh rounds", record.most_rounds);
+        let fresh = match record.goal.second {
+            None => "then a confirmation in fresh rounds",
+            Some(_) => "the fresh ones of the claims among them",
+        };
+        let _ = writeln!(out, "rounds     at most {}, {fresh}", record.most_rounds);
         out
     };
     context.output.about(host).object(schema::TUNE_PLAN, || record, text)
@@ -406,21 +454,30 @@ fn save_profile(
     record: &Record,
     verdict: &Verdict<'_>,
 ) -> Result<(), Failure> {
-    use std::fmt::Write as _;
-    let arm = &record.searched.arms[verdict.search.chosen];
-    let metric = &directory.manifest.workload.metric;
     let is_limit_kept = verdict.confirmed.as_ref().is_none_or(|fresh| fresh.keeps_limit == Some(true));
     // A profile is read later, without the verdict.
     let doubt =
         if record.goal.limit.is_none() || is_limit_kept { "" } else { "; the limit was not shown to hold" };
+    write_profile(path, directory, record, verdict.search.chosen, doubt)
+}
+
+/// Writes the settings of an arm as a profile. `doubt` goes into its description.
+fn write_profile(
+    path: &Path,
+    directory: &RunDirectory,
+    record: &Record,
+    arm: usize,
+    doubt: &str,
+) -> Result<(), Failure> {
+    use std::fmt::Write as _;
     let description = format!(
         "{} for {}, found by flyball tune{doubt}",
-        record.goal.title(metric),
+        record.goal.title(&directory.manifest.workload.metric),
         directory.manifest.workload.name
     );
     let mut text = format!("description = {}\n", quoted(&description));
     let mut sections = String::new();
-    for setting in &arm.settings {
+    for setting in &record.searched.arms[arm].settings {
         let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(&setting.value));
         match setting.knob.split_once('@') {
             None => text += &line(&setting.knob),

@@ -24,7 +24,7 @@ impl Progress {
         let most = match length {
             Length::Rounds(blocks) => format!("{blocks} counted blocks"),
             Length::Until { most, .. } => format!("at most {most} counted blocks"),
-            Length::Search { most } => format!("at most {most} counted rounds"),
+            Length::Search { most, .. } => format!("at most {most} counted rounds"),
         };
         let pauses =
             if *cool_down > 0.0 { format!(", each after a pause of {cool_down} s") } else { String::new() };

@@ -27,6 +27,7 @@ Examples:
   flyball tune --over governor=powersave,performance --over turbo=on,off --maximize perf-per-watt --workload sched-pipe
   flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
+  flyball tune --over max-freq=2GHz..4.6GHz:5 --over epp=all --front time,energy -- ./bench
   flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
   flyball tune --preset efficiency -- ./bench                      the knobs of this machine that save energy
   flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
@@ -50,12 +51,16 @@ pub struct Args {
     pub(super) without: Vec<String>,
 
     /// Search for the least of this quantity.
-    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "resume", "preset"])]
+    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "front", "resume", "preset"])]
     pub(super) minimize: Option<String>,
 
     /// Search for the most of this quantity.
     #[arg(long, value_name = "QUANTITY")]
     pub(super) maximize: Option<String>,
+
+    /// Search for all settings that no other one beats in these two quantities (time,energy), instead of for one setting.
+    #[arg(long, value_name = "QUANTITY,QUANTITY", conflicts_with_all = ["minimize", "maximize", "subject_to", "preset", "prefer", "strict", "start_from"])]
+    pub(super) front: Option<String>,
 
     /// A limit that the chosen setting must keep, against 'now' ('time <= +5%', 'performance >= -2%') or absolute
     /// ('power <= 60', in the report's unit).
@@ -74,6 +79,16 @@ pub struct Args {
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_time: Option<u32>,
 
+    /// End a round after so many times the median time of 'now' [default: 3, where time is minimized or limited by a percentage].
+    /// It has no value then, and its setting is over the limit; after its second such round it is left out.
+    #[arg(long, value_name = "TIMES", value_parser = parse_times)]
+    pub(super) cap: Option<f64>,
+
+    /// End a round after so many times the median time of 'now', whatever is searched for. It counts as failed; a setting
+    /// is left out after its second failure.
+    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times)]
+    pub(super) timeout: f64,
+
     /// Of settings that are equal within --within, choose the one with the least of this quantity.
     #[arg(long, value_name = "QUANTITY", default_value = "time")]
     pub(super) prefer: String,
@@ -91,7 +106,8 @@ pub struct Args {
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
-    /// Write the chosen settings to this file, as a profile for 'flyball apply'.
+    /// Write the chosen settings to this file, as a profile for 'flyball apply'. With --front, one profile for each setting on
+    /// the front: PROFILE-1.toml and so on.
     #[arg(short, long, value_name = "PROFILE")]
     pub(super) output: Option<PathBuf>,
 
@@ -100,7 +116,7 @@ pub struct Args {
     pub(super) directory: Option<PathBuf>,
 
     /// Continue a search that was stopped.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "preset", "max_time", "strict", "start_from", "directory", "seed", "observer", "quiet", "trace", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: run the command of a directory that belongs to another user without asking.
@@ -116,4 +132,9 @@ pub struct Args {
 
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
+}
+
+fn parse_times(text: &str) -> Result<f64, String> {
+    let times = text.trim().parse().ok().filter(|times| (1.5..=1000.0).contains(times));
+    times.ok_or_else(|| "write a number from 1.5 to 1000, as 3".to_owned())
 }

@@ -2,10 +2,14 @@
 
 use std::time::Instant;
 
-use flyball_measure::{Blocks, Manifest, Round, disturbance, stats};
+use flyball_measure::{Blocks, Manifest, Round, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
-use super::{Record, goal::certainty};
+use super::{
+    Record,
+    goal::certainty,
+    intake::{Block, Intake},
+};
 use crate::{exit::Failure, terminal, time};
 
 pub(super) struct SearchBlocks<'a> {
@@ -13,20 +17,13 @@ pub(super) struct SearchBlocks<'a> {
     record: &'a Record,
     /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had then.
     contradiction: Option<(usize, Vec<Vec<Searched>>)>,
-    /// Blocks of the directory that the search has.
-    taken: usize,
-    /// How often each arm's round was left out.
-    left_out: Vec<usize>,
-    /// Blocks in a row that say nothing.
-    void: usize,
+    intake: Intake,
     /// Whether progress is shown.
     shows: bool,
     /// When this session began, and how many rounds there were then. The user's clock: a simulated machine's is another.
     began: (Instant, Option<usize>),
     /// Set when the search is over.
     pub outcome: Option<Outcome>,
-    /// Why it cannot go on.
-    pub failure: Option<String>,
 }
 
 /// How a search ended.
@@ -50,12 +47,6 @@ pub(super) struct Outcome {
     pub expected: Vec<(f64, f64)>,
 }
 
-/// Void blocks in a row that end the search.
-const MOST_VOID: usize = 3;
-/// How often a disturbed round of a setting is run again. After that its setting brings the disturbance about.
-const REPEATS: usize = 2;
-/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands still in suspend.
-const ASLEEP: f64 = 2.0;
 /// The block after which the noise is known well enough to say what it means.
 const NOISE_KNOWN: usize = 4;
 
@@ -72,16 +63,13 @@ impl<'a> SearchBlocks<'a> {
             ),
         };
         Ok(SearchBlocks {
-            left_out: vec![0; record.searched.arms.len()],
+            intake: Intake::new(record.searched.arms.len()),
             search,
             record,
             contradiction: None,
-            taken: 0,
-            void: 0,
             shows,
             began: (Instant::now(), None),
             outcome: None,
-            failure: None,
         })
     }
 
@@ -92,16 +80,9 @@ impl<'a> SearchBlocks<'a> {
         self
     }
 
-    /// A round as the search sees it.
-    pub fn searched(record: &Record, arm: usize, round: &Round, manifest: &Manifest) -> Searched {
-        let cost = |aim: super::goal::Aim| aim.cost(round, manifest);
-        Searched {
-            arm,
-            objective: cost(record.goal.aim),
-            bounded: record.goal.limit.and_then(|limit| cost(limit.aim)),
-            preferred: record.goal.prefer.and_then(cost),
-            seconds: round.outcome.seconds,
-        }
+    /// Why it cannot go on.
+    pub fn failure(&self) -> Option<&str> {
+        self.intake.failure.as_deref()
     }
 
     fn end(&mut self, choice: Choice, settled: bool, rounds: usize) {
@@ -113,7 +94,7 @@ impl<'a> SearchBlocks<'a> {
             undecided: choice.undecided,
             settled,
             rounds,
-            blocks: self.taken,
+            blocks: self.intake.taken,
             tried: arms.clone().filter(|arm| self.search.runs(*arm) > 0).count(),
             shares: self.search.shares().unwrap_or_default(),
             expected: arms.map(|arm| self.search.against_base(arm).unwrap_or_default()).collect(),
@@ -121,7 +102,7 @@ impl<'a> SearchBlocks<'a> {
     }
 
     /// What is known so far and what comes next, while the next block has not begun.
-    fn report(&self, manifest: &Manifest, done: &[Round], next: &[usize]) {
+    fn report(&self, manifest: &Manifest, done: &[&Round], next: &[usize]) {
         let Some(best) = self.search.best().filter(|_| self.shows) else { return };
         terminal::redraw("");
         let name = |arm: usize| manifest.arms[arm].name.as_str();
@@ -158,7 +139,8 @@ impl<'a> SearchBlocks<'a> {
 
     /// Says once when the noise is too high for the rounds that are allowed.
     fn noise(&self) {
-        let (Some(scales), true) = (self.search.scales(), self.shows && self.taken == NOISE_KNOWN) else {
+        let (Some(scales), true) = (self.search.scales(), self.shows && self.intake.taken == NOISE_KNOWN)
+        else {
             return;
         };
         let within = self.record.goal.within;
@@ -180,43 +162,22 @@ impl<'a> SearchBlocks<'a> {
     }
 
     /// Gives the search the rounds of the next block in the directory; false if there is none.
-    fn take(&mut self, manifest: &Manifest, done: &[Round]) -> bool {
-        if let Some((_, blocks)) = self.contradiction.take_if(|(after, _)| *after == self.taken) {
+    fn take(&mut self, manifest: &Manifest, done: &[&Round]) -> bool {
+        if let Some((_, blocks)) = self.contradiction.take_if(|(after, _)| *after == self.intake.taken) {
             for block in &blocks {
                 self.search.add(block);
             }
         }
-        let rounds: Vec<&Round> = done.iter().filter(|round| round.block == self.taken).collect();
-        if rounds.is_empty() {
-            return false;
+        match self.intake.next(self.record, manifest, done) {
+            None => return false,
+            Some(Block::Void) => {}
+            Some(Block::Rounds(block)) => self.search.add(&block),
         }
-        self.taken += 1;
-        if slept(&rounds) {
-            self.void += 1;
-            if self.void >= MOST_VOID {
-                self.failure = Some("the machine was suspended in three blocks in a row".to_owned());
-            }
-            return true;
-        }
-        self.void = 0;
-        let mut block = Vec::new();
-        for round in rounds {
-            let left_out = &mut self.left_out[round.arm];
-            if *left_out < REPEATS && disturbance(manifest, round).is_some() {
-                *left_out += 1;
-                continue;
-            }
-            block.push(SearchBlocks::searched(self.record, round.arm, round, manifest));
-        }
-        if self.taken == 1 && block.iter().any(|one| one.arm == 0 && one.objective.is_none()) {
-            self.failure = Some("'now' itself fails, or its quantity is not a number above zero".to_owned());
-        }
-        self.search.add(&block);
         true
     }
 
     /// With --strict: settings that rounds without a model do not show to be no better than the chosen one.
-    fn open(&self, chosen: usize, manifest: &Manifest, done: &[Round]) -> Vec<usize> {
+    fn open(&self, chosen: usize, manifest: &Manifest, done: &[&Round]) -> Vec<usize> {
         let goal = &self.record.goal;
         let arms = self.search.space().len();
         // Bonferroni over the settings and the two quantities.
@@ -226,7 +187,7 @@ impl<'a> SearchBlocks<'a> {
                 let round = done.iter().find(|round| round.arm == arm && round.block == block)?;
                 aim.cost(round, manifest)
             };
-            (0..self.taken).filter_map(|block| Some(of(to, block)? - of(from, block)?)).collect()
+            (0..self.intake.taken).filter_map(|block| Some(of(to, block)? - of(from, block)?)).collect()
         };
         let is_open = |arm: &usize| {
             let worse = stats::always_interval(&pairs(goal.aim, chosen, *arm), level)
@@ -248,11 +209,11 @@ impl<'a> SearchBlocks<'a> {
 }
 
 impl Blocks for SearchBlocks<'_> {
-    fn next(&mut self, manifest: &Manifest, done: &[Round]) -> Option<Vec<usize>> {
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
         // One block at a time, also when a stopped search is resumed: the fit of a block begins where that of the block
         // before ended, and the search goes on as if it had never been stopped.
         while self.take(manifest, done) {}
-        if self.failure.is_some() {
+        if self.failure().is_some() {
             return None;
         }
         self.began.1.get_or_insert(done.len());
@@ -293,7 +254,7 @@ fn needed(settings: usize, noise: f64, within: f64) -> usize {
 }
 
 /// The seconds that rounds took, with what is around them, over all sessions.
-fn spent(done: &[Round]) -> f64 {
+pub(super) fn spent(done: &[&Round]) -> f64 {
     let alone: f64 = done.iter().map(|round| round.outcome.seconds).sum();
     // The clock begins again in each session; within one, a round's start counts from the one before it.
     let around: f64 = done
@@ -302,14 +263,4 @@ fn spent(done: &[Round]) -> f64 {
         .filter(|gap| *gap > 0.0)
         .sum();
     alone + around
-}
-
-/// Whether the machine was suspended within a block.
-fn slept(rounds: &[&Round]) -> bool {
-    rounds.windows(2).any(|two| {
-        let walls = (two[0].moment.uptime_s, two[1].moment.uptime_s);
-        let (Some(from), Some(to)) = walls else { return false };
-        // /proc/uptime counts suspend (kernel/time/timekeeping.c, ktime_get_boottime_ts64), the monotonic clock does not.
-        (to - from) - (two[1].started - two[0].started) > ASLEEP && two[1].started > two[0].started
-    })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use flyball_measure::RunDirectory;
 use flyball_search::Round;
 
-use super::{Record, blocks::SearchBlocks, goal::Goal, read_record, space::Searched};
+use super::{Record, goal::Goal, intake::searched as as_searched, read_record, space::Searched};
 use crate::exit::Failure;
 
 /// A round of an earlier search. Kept in this search's record, so that it can be computed without the other directory.
@@ -33,7 +33,10 @@ pub(super) fn read(path: &Path, goal: &Goal, searched: &Searched) -> Result<Vec<
     let record: Record = read_record(path, &directory)?;
     let wrong = |why: &str| Failure::usage(format!("--start-from {}: {why}", path.display()));
     let limit = |goal: &Goal| goal.limit.map(|limit| limit.aim);
-    if record.goal.aim != goal.aim || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim)) {
+    if record.goal.aim != goal.aim
+        || record.goal.second.is_some()
+        || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim))
+    {
         return Err(wrong("it searched for another quantity or under another limit"));
     }
     let arm_here = |arm: usize| {
@@ -69,9 +72,7 @@ pub(super) fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<
     let last = fresh.rounds.iter().map(|round| round.block).max().map_or(0, |block| block + 1);
     let rounds_of = |block: usize| {
         let rounds = fresh.rounds.iter().filter(move |round| !round.warm_up && round.block == block);
-        rounds.filter_map(|round| {
-            Some(SearchBlocks::searched(record, arm_here(round.arm)?, round, &fresh.manifest))
-        })
+        rounds.filter_map(|round| Some(as_searched(record, arm_here(round.arm)?, round, &fresh.manifest)))
     };
     (0..last).map(|block| rounds_of(block).collect()).collect()
 }

@@ -53,6 +53,9 @@ impl Limit {
 pub(super) struct Goal {
     pub aim: Aim,
     pub limit: Option<Limit>,
+    /// With the first quantity, the second of a front. Then there is no limit and no best setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<Aim>,
     /// Differences up to this fraction do not matter.
     pub within: f64,
     /// What decides between settings that are equal within that.
@@ -84,9 +87,30 @@ impl Goal {
         let name = asked.minimize.as_deref().or(asked.maximize.as_deref()).unwrap_or_default();
         let aim = Aim { quantity: quantity(name, metric)?, more: asked.minimize.is_none() };
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
-        let prefer = quantity(prefer, metric)?;
-        let more = prefer.metric(metric).better == Better::Higher;
-        Ok(Goal { aim, limit, within, prefer: Some(Aim { quantity: prefer, more }) })
+        Ok(Goal { aim, limit, second: None, within, prefer: Some(good(prefer, metric)?) })
+    }
+
+    /// Reads the two quantities of a front.
+    ///
+    /// # Errors
+    /// One quantity or more than two; an unknown one; the same twice.
+    pub fn parse_front(text: &str, within: f64, metric: &Metric) -> Result<Goal, Failure> {
+        let wrong =
+            |why: &str| Failure::usage(format!("--front '{text}': {why}; for example --front time,energy"));
+        let Some((first, second)) = text.split_once(',') else {
+            return Err(wrong("a front needs two quantities"));
+        };
+        let (aim, second) = (good(first, metric)?, good(second, metric)?);
+        if aim == second {
+            return Err(wrong("these are the same"));
+        }
+        Ok(Goal { aim, limit: None, second: Some(second), within, prefer: None })
+    }
+
+    /// Whether a setting that takes several times as long is out for that alone.
+    pub fn is_about_time(&self) -> bool {
+        let aims = [Some(self.aim), self.limit.filter(|limit| limit.relative).map(|limit| limit.aim)];
+        aims.into_iter().flatten().any(|aim| aim.quantity == Quantity::Time && !aim.more)
     }
 
     /// The goal for a search, on [`Aim::cost`].
@@ -100,6 +124,10 @@ impl Goal {
 
     /// As it reads in a sentence: `least energy, time <= +5 %`.
     pub fn title(&self, metric: &Metric) -> String {
+        if let Some(second) = self.second {
+            let name = |aim: Aim| aim.quantity.metric(metric).name;
+            return format!("front of {} and {}", name(self.aim), name(second));
+        }
         let most = if self.aim.more { "most" } else { "least" };
         let mut text = format!("{most} {}", self.aim.quantity.metric(metric).name);
         if let Some(limit) = &self.limit {
@@ -145,6 +173,12 @@ fn quantity(name: &str, metric: &Metric) -> Result<Quantity, Failure> {
             metric.name
         ))
     })
+}
+
+/// A quantity in the direction that is usually good.
+fn good(name: &str, metric: &Metric) -> Result<Aim, Failure> {
+    let quantity = quantity(name, metric)?;
+    Ok(Aim { quantity, more: quantity.metric(metric).better == Better::Higher })
 }
 
 fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {

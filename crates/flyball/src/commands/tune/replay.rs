@@ -8,7 +8,9 @@ use flyball_plot::{Axis, Block, Chart, Mark, Page, Series};
 use super::{
     CONFIRM, FILE, Record,
     blocks::{Outcome, SearchBlocks},
-    earlier, read_record,
+    earlier, front,
+    intake::{in_order, not_over},
+    read_record,
     verdict::{Confirmed, Verdict},
 };
 use crate::{
@@ -41,17 +43,14 @@ pub(super) fn blocks<'a>(
 /// A directory that is damaged, or whose search is not over.
 pub fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<Exit, Failure> {
     let record = read_record(directory.path(), directory)?;
+    if record.goal.second.is_some() {
+        return front::report(output, directory, &record, place);
+    }
     let mut blocks = blocks(directory, &record, false)?;
-    let mut done: Vec<_> = directory.rounds.iter().filter(|round| !round.warm_up).cloned().collect();
-    done.sort_by_key(|round| (round.block, round.place));
+    let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
     let Some(outcome) = blocks.outcome.filter(|_| next.is_none()) else {
-        eprintln!(
-            "note: this search is not over ({} rounds); to continue: flyball tune --resume {}",
-            done.len(),
-            directory.path().display()
-        );
-        return Ok(Exit::Done);
+        return Ok(not_over(directory, done.len()));
     };
     let second = record.contradicted_after.is_some();
     let folder = directory.path().join(CONFIRM[usize::from(second)]);

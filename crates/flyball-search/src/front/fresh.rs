@@ -1,0 +1,221 @@
+//! The proposals of a front and their tests in fresh rounds.
+//!
+//! A proposal is a list of statements about differences of two settings, all of which must be shown (an
+//! intersection-union test: none of them needs a correction). The proposals together are corrected by Holm's procedure, and the
+//! looks at growing rounds by dividing the error among them.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::{FrontGoal, Label, Standing};
+use crate::search::Round;
+
+/// One statement: the difference of a quantity, the other setting minus this one, times `sign` exceeds `more_than`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Test {
+    pub other: usize,
+    pub quantity: usize,
+    pub sign: f64,
+    pub more_than: f64,
+}
+
+/// What is proposed of one setting.
+#[derive(Debug)]
+struct Proposal {
+    arm: usize,
+    label: Label,
+    tests: Vec<Test>,
+    /// Of all its tests at the last look.
+    p: f64,
+    is_shown: bool,
+    /// Whether no number of rounds that is allowed is expected to show it.
+    is_hopeless: bool,
+}
+
+/// The second part of a front's search.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    goal: FrontGoal,
+    proposals: Vec<Proposal>,
+    blocks: Vec<Vec<Round>>,
+    /// Of each quantity, the variance of a round of each arm, by the rounds before these.
+    noise: [Vec<f64>; 2],
+    /// Arms of all proposals.
+    arms: Vec<usize>,
+}
+
+/// After so many fresh blocks, the proposals are looked at, with these shares of the allowed error.
+const LOOKS: [(usize, f64); 3] = [(3, 0.4), (6, 0.3), (9, 0.3)];
+/// How many rounds the variance of the first part counts for: as in the model.
+const COMMON: f64 = 6.0;
+/// The share of the needed distance, below which a proposal is given up.
+const HOPE: f64 = 0.6;
+
+/// What shows that another setting dominates, by how it differs from this one, and how clearly: the least of its statements'
+/// distances in deviations.
+pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> (f64, Vec<Test>) {
+    let clear = |better: usize| {
+        let worse = 1 - better;
+        let tests = vec![
+            Test { other, quantity: better, sign: -1.0, more_than: 0.0 },
+            Test { other, quantity: worse, sign: -1.0, more_than: -within },
+        ];
+        let distance = |quantity: usize, margin: f64| (margin - by[quantity]) / noise[quantity].sqrt();
+        (distance(better, 0.0).min(distance(worse, within)), tests)
+    };
+    let (first, second) = (clear(0), clear(1));
+    if first.0 >= second.0 { first } else { second }
+}
+
+/// What shows that another setting does not dominate: the clearest of three ways to show it.
+pub(super) fn no_domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> Vec<Test> {
+    let distance = |quantity: usize, margin: f64| (by[quantity] - margin) / noise[quantity].sqrt();
+    let test = |quantity, more_than| Test { other, quantity, sign: 1.0, more_than };
+    let ways = [
+        (distance(0, 0.0), vec![test(0, 0.0)]),
+        (distance(1, 0.0), vec![test(1, 0.0)]),
+        // Not better by what matters in either quantity.
+        (distance(0, -within).min(distance(1, -within)), vec![test(0, -within), test(1, -within)]),
+    ];
+    ways.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(Vec::new, |(_, tests)| tests)
+}
+
+impl Fresh {
+    pub fn new(goal: FrontGoal) -> Fresh {
+        Fresh {
+            goal,
+            proposals: Vec::new(),
+            blocks: Vec::new(),
+            noise: [Vec::new(), Vec::new()],
+            arms: Vec::new(),
+        }
+    }
+
+    /// What is known of the noise of each arm.
+    pub fn know_noise(&mut self, noise: [Vec<f64>; 2]) {
+        self.noise = noise;
+    }
+
+    /// Proposes a label, if its arms fit into the rounds that are left.
+    pub fn propose(&mut self, arm: usize, label: Label, tests: Vec<Test>, left: usize) {
+        let mut arms = self.arms.clone();
+        arms.extend(tests.iter().map(|test| test.other).chain([arm]));
+        arms.sort_unstable();
+        arms.dedup();
+        if arms.len() * LOOKS[0].0 <= left {
+            self.arms = arms;
+            self.proposals.push(Proposal { arm, label, tests, p: 1.0, is_shown: false, is_hopeless: false });
+        }
+    }
+
+    pub fn rounds(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    pub fn blocks(&self) -> impl Iterator<Item = &[Round]> {
+        self.blocks.iter().map(Vec::as_slice)
+    }
+
+    pub fn standing(&self, arm: usize) -> Standing {
+        let found = self.proposals.iter().find(|one| one.arm == arm);
+        Standing {
+            label: found.filter(|one| one.is_shown).map_or(Label::Undecided, |one| one.label),
+            proposed: found.map_or(Label::Undecided, |one| one.label),
+            chance: 0.0,
+            p: found.map_or(1.0, |one| one.p),
+        }
+    }
+
+    pub fn add(&mut self, block: &[Round]) {
+        self.blocks.push(block.to_vec());
+        if let Some((_, share)) = LOOKS.iter().find(|(blocks, _)| *blocks == self.blocks.len()) {
+            self.look(share * (1.0 - self.goal.confidence));
+        }
+    }
+
+    /// The arms of the next block: those of statements that are not shown yet. Empty at the end.
+    pub fn next(&self) -> Vec<usize> {
+        if self.blocks.len() >= LOOKS[LOOKS.len() - 1].0 {
+            return Vec::new();
+        }
+        let open = self.proposals.iter().filter(|one| !one.is_shown && !one.is_hopeless);
+        let mut arms: Vec<usize> = open
+            .flat_map(|one| {
+                let needed = self.needed();
+                let others = one
+                    .tests
+                    .iter()
+                    .filter(move |test| self.p(one.arm, test).0 > needed)
+                    .map(|test| test.other);
+                others.chain([one.arm])
+            })
+            .collect();
+        arms.sort_unstable();
+        arms.dedup();
+        arms
+    }
+
+    /// The p-value that suffices even for the hardest step of Holm's procedure at the next look.
+    fn needed(&self) -> f64 {
+        let share =
+            LOOKS.iter().find(|(blocks, _)| *blocks > self.blocks.len()).map_or(0.0, |(_, share)| *share);
+        share * (1.0 - self.goal.confidence) / self.proposals.len().max(1) as f64
+    }
+
+    /// Decides what the rounds so far show, at an error of `alpha` for all proposals together.
+    fn look(&mut self, alpha: f64) {
+        let found: Vec<(f64, f64)> = self
+            .proposals
+            .iter()
+            .map(|one| {
+                let all = one.tests.iter().map(|test| self.p(one.arm, test));
+                all.fold((0.0, f64::INFINITY), |(p, clear), (other, distance)| {
+                    (other.max(p), distance.min(clear))
+                })
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..found.len()).collect();
+        order.sort_by(|a, b| found[*a].0.total_cmp(&found[*b].0));
+        let count = order.len();
+        let mut still = true;
+        let last = LOOKS[LOOKS.len() - 1].0 as f64;
+        let grows = (last / self.blocks.len() as f64).sqrt();
+        for (step, index) in order.into_iter().enumerate() {
+            let (p, distance) = found[index];
+            let one = &mut self.proposals[index];
+            one.p = p;
+            // Holm: the first that fails ends it for all after it.
+            still = still && p <= alpha / (count - step) as f64;
+            one.is_shown |= still;
+            one.is_hopeless |= !one.is_shown && distance * grows < HOPE * NORMAL;
+        }
+    }
+
+    /// The p-value of a statement, and its distance in deviations.
+    fn p(&self, arm: usize, test: &Test) -> (f64, f64) {
+        let value = |round: &Round| if test.quantity == 0 { round.objective } else { round.bounded };
+        let of = |block: &[Round], arm: usize| block.iter().find(|round| round.arm == arm).and_then(value);
+        let pairs: Vec<f64> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some(test.sign * (of(block, test.other)? - of(block, arm)?)))
+            .collect();
+        let count = pairs.len() as f64;
+        if pairs.len() < LOOKS[0].0 {
+            return (1.0, f64::NEG_INFINITY);
+        }
+        let mean = pairs.iter().sum::<f64>() / count;
+        let squares: f64 = pairs.iter().map(|pair| (pair - mean).powi(2)).sum();
+        let noise = &self.noise[test.quantity];
+        let before = noise[arm] + noise[test.other];
+        // Three pairs hardly know their variance. Drawn towards what the first part has found, as the model does it
+        // (moderated t, Smyth 2004); the first part's rounds are not these, so that the test stays one of fresh rounds.
+        let freedom = COMMON + count - 1.0;
+        let variance = (COMMON * before + squares) / freedom;
+        let distance = (mean - test.more_than) / (variance / count).sqrt();
+        let p = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.sf(distance));
+        (p, distance)
+    }
+}
+
+/// The distance that proposals of a dozen settings need, about: 0.1 % of a normal distribution.
+const NORMAL: f64 = 3.1;
