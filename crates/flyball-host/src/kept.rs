@@ -1,7 +1,10 @@
 //! Files that stay open between readings: a sampler reads thousands of attributes each second, and opening one costs ten
 //! times what reading it does.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use rustix::process::Resource;
 
@@ -45,10 +48,18 @@ impl LiveFile {
     }
 }
 
+/// The limit as it was read last. A sampler opens thousands of files, and asking for it each time costs half as much as opening.
+static LIMIT: AtomicU64 = AtomicU64::new(0);
+
 /// Whether enough descriptors remain after this one: the kernel gives the lowest that is free.
 fn fits(file: &OwnedFd) -> bool {
+    let needed = (file.as_raw_fd() as u64).saturating_add(SPARE);
+    if needed < LIMIT.load(Ordering::Relaxed) {
+        return true;
+    }
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (file.as_raw_fd() as u64).saturating_add(SPARE) < limit
+    LIMIT.store(limit, Ordering::Relaxed);
+    needed < limit
 }
 
 fn raise_limit() {

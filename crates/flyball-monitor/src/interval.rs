@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Layout, Quantity, Sample};
+use crate::{Layout, Quantity, Sample, places::Places};
 
 /// What happened between two samples.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,7 +45,8 @@ pub struct CpuInterval {
     pub max: Option<f64>,
     pub epp: Option<u8>,
     pub governor: Option<usize>,
-    /// Share of the time in each idle state. A sleep that goes on is not in it.
+    /// Share of the time in each idle state, since it was read before. A sleep that goes on is not in it. `None` of a CPU that slept
+    /// and was not read: on large machines they take turns.
     pub idle: Vec<Option<f64>>,
     /// Of the cycles, those that did not wait for memory (Intel); of AMD, instructions per cycle.
     pub productive: Option<f64>,
@@ -81,6 +82,7 @@ pub struct PackageInterval {
 /// Two samples of one machine.
 struct Pair<'a> {
     layout: &'a Layout,
+    places: Places,
     from: &'a Sample,
     to: &'a Sample,
     /// ns.
@@ -96,7 +98,7 @@ impl Interval {
         // NTP slews by at most 500 ppm, which is less in any interval of some minutes; a suspend or
         // a set clock is more.
         let is_broken = to.at <= from.at || (wall - i128::from(span)).abs() > 500_000_000;
-        let pair = Pair { layout, from, to, span: span.max(1) };
+        let pair = Pair { layout, places: Places::of(layout), from, to, span: span.max(1) };
         let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
         let packages =
             (0..layout.packages.len()).map(|index| pair.package(index, &cpus, is_broken)).collect();
@@ -107,19 +109,11 @@ impl Interval {
 
 impl Pair<'_> {
     fn now(&self, quantity: Quantity, index: usize) -> Option<u64> {
-        self.to.get(self.layout, quantity, index)
+        self.places.get(self.to, quantity, index)
     }
 
-    /// How much a counter moved. `None` where it is not known at both ends, or stands below where it was and does not wrap.
     fn delta(&self, quantity: Quantity, index: usize) -> Option<u64> {
-        let (from, to) = (self.from.get(self.layout, quantity, index)?, self.now(quantity, index)?);
-        let bits = self.layout.field(quantity)?.wraps_after;
-        // Also for registers that do not count; nothing asks for their difference.
-        if to >= from {
-            return Some(to - from);
-        }
-        // A 64-bit counter does not wrap in the life of a machine: it was written, or began again.
-        (1..64).contains(&bits).then(|| ((1u64 << bits) + to).saturating_sub(from))
+        self.places.delta(self.from, self.to, quantity, index)
     }
 
     fn watts(&self, quantity: Quantity, index: usize) -> Option<f64> {
@@ -130,9 +124,15 @@ impl Pair<'_> {
         let now = |quantity| self.now(quantity, index);
         let delta = |quantity| if is_broken { None } else { self.delta(quantity, index) };
         let states = self.layout.machine.idle_states.len();
+        // Since the last reading, which was earlier than the last sample if it slept. Recordings of older versions have no time
+        // of it.
+        let idle_span = match self.places.has(Quantity::IdleAt) {
+            true => delta(Quantity::IdleAt).filter(|span| *span > 0),
+            false => Some(self.span),
+        };
         // A sleep that began before the interval is counted at its end, whole: more than the
         // interval.
-        let share = |micros: u64| (micros as f64 * 1e3 / self.span as f64).min(1.0);
+        let share = |micros: u64, span: u64| (micros as f64 * 1e3 / span as f64).min(1.0);
         let (busy_ticks, idle_ticks, steal_ticks) =
             (delta(Quantity::Busy), delta(Quantity::Idle), delta(Quantity::Steal));
         // Of all the time that /proc/stat counted, which is what the shares have in common.
@@ -143,7 +143,7 @@ impl Pair<'_> {
         let speed = self.speed(index, is_broken);
         let reported = now(Quantity::ReportedFrequency).map(|khz| khz as f64 / 1000.0);
         let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
-        let has_counters = self.layout.field(Quantity::CountersAt).is_some();
+        let has_counters = self.places.has(Quantity::CountersAt);
         let busy = match (&speed, has_counters) {
             // MPERF counts cycles in C0, /proc/stat ticks: a hundred per second.
             (Some(speed), _) => Some(speed.busy),
@@ -174,7 +174,16 @@ impl Pair<'_> {
             max: now(Quantity::RequestMax).map(|khz| self.meant(index, khz) as f64 / 1000.0),
             epp: now(Quantity::Epp).and_then(|epp| u8::try_from(epp).ok()),
             governor: now(Quantity::Governor).map(|number| number as usize),
-            idle: (0..states).map(|state| delta(Quantity::IdleTime(state as u8)).map(share)).collect(),
+            idle: (0..states)
+                .map(|state| {
+                    let micros = delta(Quantity::IdleTime(state as u8))?;
+                    match idle_span {
+                        Some(span) => Some(share(micros, span)),
+                        // Not read, because it ran all along: no state has anything.
+                        None => (idle_ticks == Some(0) && busy_ticks > Some(0)).then_some(0.0),
+                    }
+                })
+                .collect(),
             productive: speed.and_then(|speed| speed.productive),
             margin,
             celsius: margin

@@ -122,6 +122,8 @@ pub enum Quantity {
     Idle,
     /// Time that a hypervisor gave to others, of /proc/stat.
     Steal,
+    /// When the idle times below were read of this CPU, on the machine's monotonic clock: those of CPUs that sleep take turns.
+    IdleAt,
     /// Residency of idle state N; a sleep in progress is not in it.
     IdleTime(u8),
     /// Entries into idle state N.
@@ -196,6 +198,7 @@ impl Quantity {
             Quantity::Busy => "busy",
             Quantity::Idle => "idle",
             Quantity::Steal => "steal",
+            Quantity::IdleAt => "idle_at",
             Quantity::CoreThrottles => "core_throttles",
             Quantity::CoreThrottleTime => "core_throttle_time",
             Quantity::PackageThrottles => "package_throttles",
@@ -253,20 +256,25 @@ impl Layout {
         self.fields.iter().map(|field| self.instances(field.scope)).sum()
     }
 
-    /// Where the values of a quantity begin in a sample; `None` where it is not read on this machine.
-    pub fn start(&self, quantity: Quantity) -> Option<usize> {
+    /// Where the values of a quantity begin in a sample, and what they are; `None` where it is not read on this machine.
+    pub(crate) fn place(&self, quantity: Quantity) -> Option<(usize, &Field)> {
         let mut start = 0;
         for field in &self.fields {
             if field.quantity == quantity {
-                return Some(start);
+                return Some((start, field));
             }
             start += self.instances(field.scope);
         }
         None
     }
 
+    /// Where the values of a quantity begin in a sample.
+    pub fn start(&self, quantity: Quantity) -> Option<usize> {
+        self.place(quantity).map(|place| place.0)
+    }
+
     pub fn field(&self, quantity: Quantity) -> Option<&Field> {
-        self.fields.iter().find(|field| field.quantity == quantity)
+        self.place(quantity).map(|place| place.1)
     }
 
     /// The index of a CPU in [`Layout::cpus`], by its number.

@@ -11,6 +11,7 @@ pub mod interval;
 pub mod layout;
 pub mod limiter;
 pub mod missing;
+mod places;
 pub mod sample;
 pub mod sampler;
 mod sentence;

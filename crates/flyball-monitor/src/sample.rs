@@ -35,11 +35,11 @@ pub struct Cost {
 impl Sample {
     /// The value of the instance with this index (of [`Layout::cpus`] or [`Layout::packages`]; 0 for the machine's).
     pub fn get(&self, layout: &Layout, quantity: Quantity, index: usize) -> Option<u64> {
-        let field = layout.field(quantity)?;
+        let (start, field) = layout.place(quantity)?;
         if index >= layout.instances(field.scope) {
             return None;
         }
-        let value = *self.values.get(layout.start(quantity)? + index)?;
+        let value = *self.values.get(start + index)?;
         (value != ABSENT).then_some(value)
     }
 }

@@ -16,11 +16,11 @@ use flyball_host::{Host, process};
 
 use self::{
     counters::{Counters, Source},
-    discover::{Discovered, Places},
+    discover::Discovered,
     meter::Meter,
 };
 pub use self::{discover::answers_at_once, file::KeptAttribute};
-use crate::{ABSENT, Cost, Layout, Quantity, Sample, shared};
+use crate::{ABSENT, Cost, Layout, Quantity, Sample, places::Places, shared};
 
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,21 +37,25 @@ pub enum Touch {
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub touch: Touch,
-    /// How often limits, preferences and governors are read.
+    /// How often limits, preferences and governors are read, at least for machines of up to 320 CPUs: larger ones take turns of
+    /// [`RATE`] CPUs per second. Zero for all of them, and the idle times of sleeping CPUs, in each sample.
     pub slow: Duration,
+    /// What takes turns does so from the first sample on, so that a screen is there sooner: until their turn, CPUs have no idle times,
+    /// preference, governor or least frequency.
+    pub is_staged: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { touch: Touch::default(), slow: Duration::from_secs(5) }
+        Options { touch: Touch::default(), slow: Duration::from_secs(5), is_staged: false }
     }
 }
 
 /// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that CPU.
 const MOST_ASKED: usize = 16;
-/// Of the CPUs that slept through the last sample, one in this many has its idle times read in the next: on a large machine
-/// these files are most of what a sample costs, and of a sleep that goes on they count nothing yet.
-const STILL_TURNS: usize = 4;
+/// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large machine these files are most of
+/// what a sample costs, and few of them change.
+const RATE: f64 = 64.0;
 /// Ticks of /proc/stat (hundredths of a second, USER_HZ) that a CPU may seem not to have been idle: each of the two readings cuts
 /// off the rest, and takes a moment itself.
 const ROUNDING: u64 = 3;
@@ -64,8 +68,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,
-    /// None of its idle times moved at the last reading: it slept all along.
-    is_still: bool,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count, package_throttle_total_time_ms.
     throttle: Vec<(Quantity, KeptAttribute)>,
     frequency: Option<KeptAttribute>,
@@ -135,8 +137,6 @@ impl<'h> Sampler<'h> {
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
         let Discovered { mut layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
         let shared = shared::extend(host, &mut layout);
-        // Once: a look-up by name for each of the 26,000 values of 576 CPUs would cost more than
-        // the reading.
         let places = Places::of(&layout);
         Ok(Sampler {
             host,
@@ -220,10 +220,28 @@ impl<'h> Sampler<'h> {
         let mut sample = Sample { at, wall, cost: Cost::default(), values };
         self.read_stat(&mut sample);
         self.turn = self.turn.wrapping_add(1);
+        let turns = self.idle_turns(&sample);
         for index in 0..self.cpus.len() {
-            self.read_idle(&mut sample, index);
+            self.read_idle(&mut sample, index, turns);
         }
         sample
+    }
+
+    /// Whether nothing takes turns.
+    fn reads_all(&self) -> bool {
+        self.options.slow.is_zero() || self.cpus.len() as f64 <= RATE
+    }
+
+    /// In how many samples all sleeping CPUs have their turn.
+    fn idle_turns(&self, sample: &Sample) -> usize {
+        if self.reads_all() {
+            return 1;
+        }
+        let Some(last) = &self.last else { return if self.options.is_staged { usize::MAX } else { 1 } };
+        let seconds = sample.at.saturating_sub(last.at) as f64 * 1e-9;
+        // Not less than a CPU per sample, however short the interval.
+        let per_sample = (RATE * seconds).max(1.0);
+        (self.cpus.len() as f64 / per_sample).ceil().max(1.0) as usize
     }
 
     fn read_stat(&mut self, sample: &mut Sample) {
@@ -253,7 +271,7 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    fn read_idle(&mut self, sample: &mut Sample, index: usize) {
+    fn read_idle(&mut self, sample: &mut Sample, index: usize, turns: usize) {
         let is_online = self.places.get(sample, Quantity::Online, index) == Some(1);
         let was_online =
             self.last.as_ref().is_none_or(|last| self.places.get(last, Quantity::Online, index) == Some(1));
@@ -271,25 +289,24 @@ impl<'h> Sampler<'h> {
         if is_online && !was_online {
             cpu.reopen();
         }
-        // What is not read keeps its value: nothing is lost, it is counted in a later sample.
+        // What is not read keeps its value and time: nothing is lost, it is counted in a later sample.
         let is_skipped = is_online
             && was_online
             && match ticks {
                 // It ran all along. Its idle times moved by less than a tick.
                 Some((Some(busy), Some(0))) => busy > 0,
-                // It slept on, by its ticks. One that runs between ticks has idle times that move, and is not still.
-                Some((Some(0), Some(_))) => cpu.is_still && !(self.turn + index).is_multiple_of(STILL_TURNS),
+                // It slept, by its ticks.
+                Some((Some(0), Some(_))) => !(self.turn + index).is_multiple_of(turns),
+                None => turns > 1,
                 _ => false,
             };
         if !is_skipped {
-            let mut moved = false;
+            let at = if is_online { sample.at } else { ABSENT };
+            self.places.put(sample, Quantity::IdleAt, index, at);
             for (state, file) in cpu.idle.iter_mut().enumerate() {
                 let value = if is_online { file.short_number(self.host) } else { None };
-                let quantity = Quantity::IdleTime(state as u8);
-                moved |= self.places.get(sample, quantity, index) != value;
-                self.places.put(sample, quantity, index, value.unwrap_or(ABSENT));
+                self.places.put(sample, Quantity::IdleTime(state as u8), index, value.unwrap_or(ABSENT));
             }
-            cpu.is_still = !moved;
         }
         // APERF and MPERF begin again at 0 when a CPU comes back. Without their times no difference
         // is made of them.
@@ -382,13 +399,19 @@ impl<'h> Sampler<'h> {
     fn read_requests(&mut self, sample: &mut Sample) {
         let span = self.last.as_ref().map_or(u64::MAX, |last| sample.at.saturating_sub(last.at));
         let all = self.policies.len();
-        let share = span as f64 / self.options.slow.as_nanos().max(1) as f64;
+        // No less than RATE per second where that takes longer.
+        let slow = self.options.slow.as_secs_f64();
+        let slow = if slow > 0.0 { slow.max(all as f64 / RATE) } else { 1e-9 };
+        let share = span as f64 * 1e-9 / slow;
         let is_first = self.last.as_ref().is_none_or(|last| {
             self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
         });
         // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
-        let count = if is_first { all } else { ((all as f64 * share).ceil() as usize).min(all) };
-        let (start, mut line) = (self.next_policy, [0; file::SHORT]);
+        let count = match is_first && (self.reads_all() || !self.options.is_staged) {
+            true => all,
+            false => ((all as f64 * share).ceil() as usize).min(all),
+        };
+        let (start, mut line, reads_all) = (self.next_policy, [0; file::SHORT], self.reads_all());
         self.next_policy = if all == 0 { 0 } else { (start + count) % all };
         for (index, policy) in self.policies.iter_mut().enumerate() {
             let is_due = (index + all - start) % all < count;
@@ -397,9 +420,14 @@ impl<'h> Sampler<'h> {
             // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is read of CPUs that ran.
             let may_interrupt = policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
             let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
-            let reads_preference = (is_due || !is_known) && may_interrupt;
+            let reads_preference = (is_due || !is_known && reads_all) && may_interrupt;
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
-                let is_wanted = if *quantity == Quantity::Epp { reads_preference } else { is_due };
+                let is_wanted = match quantity {
+                    Quantity::Epp => reads_preference,
+                    // What CPUs are compared with: the first screen has it of all.
+                    Quantity::RequestMax => is_due || is_first,
+                    _ => is_due,
+                };
                 if !is_wanted {
                     continue;
                 }
@@ -445,7 +473,7 @@ impl<'h> Sampler<'h> {
     /// Asks busy CPUs that are below their limit for the reason, in turn.
     fn ask_for_reasons(&mut self, sample: &mut Sample) {
         let Some(last) = &self.last else { return };
-        if self.reasons.is_empty() || self.options.touch == Touch::Nothing {
+        if self.options.touch == Touch::Nothing {
             return;
         }
         let (places, count) = (&self.places, self.cpus.len());
@@ -480,6 +508,16 @@ impl<'h> Sampler<'h> {
         let start = below.partition_point(|&index| index < self.next_asked);
         for &index in below.iter().cycle().skip(start).take(below.len().min(MOST_ASKED)) {
             self.next_asked = index + 1;
+            // Its limit may have been lowered since its turn, which would look like one of the firmware. No CPU is interrupted for it.
+            let policy = self.policies.iter_mut().find(|policy| policy.cpus.contains(&index));
+            if let Some(policy) = policy
+                && let Some(most) = policy.files[MAX].short_number(self.host)
+            {
+                policy.cpus.iter().for_each(|cpu| self.places.put(sample, Quantity::RequestMax, *cpu, most));
+            }
+            if self.reasons.is_empty() {
+                continue;
+            }
             sample.cost.asked += 1;
             // Later samples repeat these values; only this time shows which interval they belong to.
             let at = self.host.now().as_nanos() as u64;
@@ -500,6 +538,9 @@ const REQUESTS: &[(&str, Quantity)] = &[
     ("energy_performance_preference", Quantity::Epp),
     ("scaling_governor", Quantity::Governor),
 ];
+
+/// The place of scaling_max_freq among them.
+const MAX: usize = 1;
 
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
     match quantity {

@@ -98,3 +98,67 @@ fn the_running_machine() {
     let says_why = layout.missing.iter().any(|missing| missing.what == flyball_monitor::missing::What::Speed);
     assert!(has_speed || says_why, "{:?}", layout.missing);
 }
+
+/// The kernel's monotonic clock stands still meanwhile and the wall clock does not.
+#[test]
+fn a_suspend_between_samples_makes_no_rates() {
+    let host = open("sst-guide");
+    let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2"])).unwrap();
+    let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+    let mut samples = Vec::new();
+    for _ in 0..4 {
+        host.sleep(Duration::from_secs(1));
+        samples.push(sampler.sample());
+    }
+    for sample in &mut samples[2..] {
+        sample.wall += 60_000_000_000;
+    }
+    let layout = sampler.layout();
+    let between = |from: usize| Interval::between(layout, &samples[from], &samples[from + 1]);
+    for (from, is_broken) in [(0, false), (1, true), (2, false)] {
+        let interval = between(from);
+        let cpu = &interval.cpus[2];
+        assert_eq!(
+            (interval.is_broken, cpu.mhz.is_none(), cpu.busy.is_none()),
+            (is_broken, is_broken, is_broken)
+        );
+        assert_eq!(interval.packages[0].watts.is_none(), is_broken);
+        // Limits are no rates.
+        assert!(cpu.max.is_some());
+    }
+}
+
+/// The driver's files go and others come under the same names.
+#[test]
+fn the_driver_changes_its_mode_between_samples() {
+    for (name, status) in [
+        ("sst-guide", "/sys/devices/system/cpu/intel_pstate/status"),
+        ("ryzen-5750g", "/sys/devices/system/cpu/amd_pstate/status"),
+    ] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2-3"])).unwrap();
+        let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+        let mut last = sampler.sample();
+        for mode in ["active", "passive", "active"] {
+            host.write(status, mode.as_bytes()).unwrap();
+            // A turn of all policies: their limits are read again by then.
+            for _ in 0..6 {
+                host.sleep(Duration::from_secs(1));
+                let sample = sampler.sample();
+                let interval = Interval::between(sampler.layout(), &last, &sample);
+                let cpu = &interval.cpus[2];
+                assert_eq!(cpu.state, State::Running, "{name} {mode}");
+                assert!(cpu.mhz.is_some_and(|mhz| (400.0..6000.0).contains(&mhz)), "{name} {mode}: {cpu:?}");
+                last = sample;
+            }
+            let interval = Interval::between(sampler.layout(), &last, &last);
+            let policy = "/sys/devices/system/cpu/cpufreq/policy2";
+            let max: f64 = host.read(&format!("{policy}/scaling_max_freq")).unwrap().parse().unwrap();
+            let governor = host.read(&format!("{policy}/scaling_governor")).unwrap();
+            let cpu = &interval.cpus[2];
+            assert_eq!(cpu.max, Some(max / 1000.0), "{name} {mode}");
+            let known = cpu.governor.map(|number| sampler.layout().machine.governors[number].clone());
+            assert_eq!(known, Some(governor), "{name} {mode}");
+        }
+    }
+}

@@ -42,7 +42,7 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
     let mut body = canvas.part(1, area.height - 1 - below);
     let drawn = match scene.moment {
         None => {
-            body.text(0, 1, "waiting for the second sample", Tone::Faint);
+            body.text(0, 1, "waiting for the first sample", Tone::Faint);
             Drawn::default()
         }
         Some(moment) => match state.view {
@@ -138,7 +138,9 @@ fn footing(scene: &Scene, state: &State) -> String {
         let own = scene.own.map_or(String::new(), |own| format!(", {:.1} % of a CPU", own * 100.0));
         parts.push(format!("cost {:.1} ms{own}", cost.cpu as f64 * 1e-6));
         parts.push(format!("{} interrupts", cost.interrupts));
-        if moment.interval.is_broken {
+        if moment.interval.seconds == 0.0 {
+            parts.push("first sample: speeds come with the second".to_owned());
+        } else if moment.interval.is_broken {
             parts.push("the clock jumped: no rates".to_owned());
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_host::CpuList;
-use flyball_monitor::{Cost, CpuInterval, Facts, Interval, Layout, Limiter, Sample, State, explain};
+use flyball_monitor::{Account, Cost, CpuInterval, Facts, Interval, Layout, Limiter, Sample, State};
 
 /// Why a CPU is not faster, in the words of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,8 +224,10 @@ fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -
 /// Why each CPU is not faster, with what is known of the machine's settings: the reason that took most of it.
 pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
+    let mut account = Account::new(layout);
+    account.add(layout, facts, from, to);
     // The largest part of the waterfall: a cell has room for one letter.
-    for explanation in explain(layout, facts, &[from.clone(), to.clone()], None) {
+    for explanation in account.explain(layout, facts, None) {
         let Some(step) = explanation.first() else { continue };
         let is_throttle = matches!(
             step.limiter,
@@ -242,8 +244,9 @@ pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> 
 /// What took how much of a CPU's highest frequency, a line per step.
 pub fn steps(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample, cpu: u32) -> Vec<String> {
     let only = std::iter::once(cpu).collect();
-    let all = explain(layout, facts, &[from.clone(), to.clone()], Some(&only));
-    all.iter().map(ToString::to_string).collect()
+    let mut account = Account::new(layout);
+    account.add(layout, facts, from, to);
+    account.explain(layout, facts, Some(&only)).iter().map(ToString::to_string).collect()
 }
 
 /// A letter for a cell of the map; settings are in lower case.

@@ -58,7 +58,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         drawn: Drawn::default(),
         frame: Buffer::default(),
     };
-    // The first sample at once; the screen fills with the second.
+    // The first sample at once, which has limits and requests; speeds come with the second.
     let mut due = Instant::now();
     let mut taken_at = Instant::now();
     let mut count = 0;
@@ -147,7 +147,16 @@ impl Looker {
         // The first sample has nothing to be compared with.
         state.drop_before(first + 1);
         let number = state.shown.unwrap_or_else(|| end.saturating_sub(1));
-        if self.moment.as_ref().is_some_and(|moment| moment.number == number) || number <= first {
+        if self.moment.as_ref().is_some_and(|moment| moment.number == number) {
+            return Ok(());
+        }
+        if number <= first {
+            // Limits, requests and who is online are seen at once; what is a rate needs the second sample.
+            if self.moment.is_none()
+                && let Some(only) = read(source, number)?
+            {
+                self.moment = Some(Moment::between(&self.layout, number, &only, &only));
+            }
             return Ok(());
         }
         if let Some(moment) = moment_at(source, number)? {

@@ -1,7 +1,5 @@
 //! What there is to read on a machine.
 
-use std::{collections::HashMap, ops::Range};
-
 use flyball_control::{ReadError, Topology};
 use flyball_host::{
     CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr, process,
@@ -15,7 +13,7 @@ use super::{
     meter::{self, Meter},
 };
 use crate::{
-    ABSENT, Cpu, Field, Layout, Machine, Missing, Package, Quantity, Sample, Scope, Unit,
+    Cpu, Field, Layout, Machine, Missing, Package, Quantity, Scope, Unit,
     missing::{What, Why},
 };
 
@@ -26,37 +24,6 @@ pub(super) struct Discovered {
     pub(super) cpus: Vec<CpuFiles>,
     pub(super) policies: Vec<PolicyFiles>,
     pub(super) power: Vec<PowerFiles>,
-}
-
-/// Where the values of each quantity begin.
-pub(super) struct Places(HashMap<Quantity, usize>);
-
-impl Places {
-    pub(super) fn of(layout: &Layout) -> Places {
-        let mut start = 0;
-        let mut places = HashMap::new();
-        for field in &layout.fields {
-            places.insert(field.quantity, start);
-            start += layout.instances(field.scope);
-        }
-        Places(places)
-    }
-
-    pub(super) fn put(&self, sample: &mut Sample, quantity: Quantity, index: usize, value: u64) {
-        if let Some(start) = self.0.get(&quantity) {
-            sample.values[start + index] = value;
-        }
-    }
-
-    pub(super) fn get(&self, sample: &Sample, quantity: Quantity, index: usize) -> Option<u64> {
-        let value = sample.values[self.0.get(&quantity)? + index];
-        (value != ABSENT).then_some(value)
-    }
-
-    /// The places of a quantity's first `count` values; none where it is not read.
-    pub(super) fn range(&self, quantity: Quantity, count: usize) -> Range<usize> {
-        self.0.get(&quantity).map_or(0..0, |&start| start..start + count)
-    }
 }
 
 pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
@@ -106,7 +73,6 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
             let file = |name: &str| KeptAttribute::new(format!("{folder}/{name}"));
             CpuFiles {
                 number: cpu.number,
-                is_still: false,
                 idle: (0..idle.len()).map(|state| file(&format!("cpuidle/state{state}/time"))).collect(),
                 throttle: throttle
                     .iter()
@@ -213,8 +179,14 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 core: cpu.core,
                 core_type: cpu.core_type,
                 policy: cpu.policy,
-                highest: boost.map(|(highest, _)| highest).or_else(|| khz(cpu.policy, "cpuinfo_max_freq")),
-                base: boost.map(|(_, base)| base).or_else(|| khz(cpu.policy, "base_frequency")),
+                // Only that driver's limits have another meaning than their number. Elsewhere these are two files per CPU that
+                // nothing asks for.
+                highest: boost
+                    .map(|(highest, _)| highest)
+                    .or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
+                base: boost
+                    .map(|(_, base)| base)
+                    .or_else(|| is_boosted.then(|| khz(cpu.policy, "base_frequency"))?),
                 is_isolated: isolated.contains(cpu.number),
             })
             .collect(),
@@ -474,6 +446,9 @@ fn fields(
     add(Quantity::Online, Scope::Cpu, Unit::Count, 0);
     for quantity in [Quantity::Busy, Quantity::Idle, Quantity::Steal] {
         add(quantity, Scope::Cpu, Unit::Ticks, 64);
+    }
+    if idle_states > 0 {
+        add(Quantity::IdleAt, Scope::Cpu, Unit::Nanoseconds, 64);
     }
     for state in 0..idle_states {
         add(Quantity::IdleTime(state as u8), Scope::Cpu, Unit::Microseconds, 64);

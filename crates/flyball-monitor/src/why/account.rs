@@ -128,6 +128,8 @@ struct Sum {
     busy: f64,
     knows_busy: bool,
     idle: Vec<f64>,
+    /// The time that [`Sum::idle`] is of.
+    idle_seconds: f64,
     limits: Vec<Cap>,
     is_online: bool,
 }
@@ -158,6 +160,10 @@ impl Sum {
         self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
         self.knows_busy |= cpu.busy.is_some();
         self.idle.resize(cpu.idle.len(), 0.0);
+        // Only intervals in which it was read count: those of CPUs that sleep take turns.
+        if cpu.idle.iter().any(Option::is_some) {
+            self.idle_seconds += interval.seconds;
+        }
         for (sum, share) in self.idle.iter_mut().zip(&cpu.idle) {
             *sum += share.unwrap_or(0.0) * interval.seconds;
         }
@@ -184,6 +190,7 @@ impl Sum {
         self.busy += other.busy;
         self.knows_busy |= other.knows_busy;
         self.is_online |= other.is_online;
+        self.idle_seconds += other.idle_seconds;
         self.idle.resize(self.idle.len().max(other.idle.len()), 0.0);
         for (sum, idle) in self.idle.iter_mut().zip(&other.idle) {
             *sum += idle;
@@ -255,6 +262,7 @@ impl Sum {
             });
         }
         let share = |time: &f64| time / self.seconds.max(f64::MIN_POSITIVE);
+        let idle = |time: &f64| time / self.idle_seconds.max(f64::MIN_POSITIVE);
         Explanation {
             cpus,
             state,
@@ -266,7 +274,7 @@ impl Sum {
             rest,
             limits: self.limits.clone(),
             productive: (self.productive > 0.0).then(|| self.productive / self.weight),
-            idle: idle_states.iter().cloned().zip(self.idle.iter().map(share)).collect(),
+            idle: idle_states.iter().cloned().zip(self.idle.iter().map(idle)).collect(),
         }
     }
 }

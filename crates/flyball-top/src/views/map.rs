@@ -45,7 +45,12 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
     let special = |glyph, word: &str| Shown { glyph, number: word.to_owned(), tone: Tone::Faint };
     match cpu.state {
         flyball_monitor::State::Offline => return special(OFFLINE, "off"),
-        flyball_monitor::State::Asleep if quantity != Quantity::Idle => return special(ASLEEP, "  ·"),
+        // On large machines the idle times of CPUs that sleep are read in turns.
+        flyball_monitor::State::Asleep
+            if quantity != Quantity::Idle || cpu.idle.last().is_none_or(Option::is_none) =>
+        {
+            return special(ASLEEP, "  ·");
+        }
         flyball_monitor::State::Unknown => return special(UNKNOWN, "  ?"),
         _ => {}
     }

@@ -123,7 +123,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(name) => Some(start(&*host, name, args.pin.as_ref())?),
         None => None,
     };
-    let mut sampler = Sampler::open(&*host, Options::default())?;
+    // All of each sample: a few seconds are too short for turns.
+    let mut sampler = Sampler::open(&*host, Options { slow: Duration::ZERO, ..Options::default() })?;
     let samples = watch(&*host, &mut sampler, args.time);
     let layout = sampler.layout();
     let facts = Facts::take(&*host, layout, |path| setter(context, path))?;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # top.sh FLYBALL SAMPLES: what `flyball top` does to CPUs that sleep, by the kernel's own count of interrupts between processors.
 # Runs as root in a guest. Prints for each run its name and the calls, rescheduling and other interrupts that the CPUs but 0
-# got: `sleep` alone, two samples (what a start costs), top with the default, and with all CPUs touched.
+# got, how long those slept, and how long the run took (hundredths of a second): `sleep` alone, two samples (what a start costs),
+# top with the default, and with all CPUs touched.
 cp "$1" /tmp/flyball && cd /tmp || exit 1
 modprobe msr 2> /dev/null
 export NO_COLOR=1
@@ -19,13 +20,18 @@ row() {
     done < /proc/interrupts
     echo 0
 }
-# Microseconds that CPU 1 slept, over its states.
+# Ticks that the CPUs but 0 slept. /proc/stat counts a sleep that goes on up to now, which cpuidle's times do not.
 slept() {
     sum=0
-    for file in /sys/devices/system/cpu/cpu1/cpuidle/state*/time; do
-        [ -e "$file" ] && read -r time < "$file" && sum=$((sum + time))
-    done
+    while read -r name user nice system idle iowait rest; do
+        case $name in cpu[1-9]*) sum=$((sum + idle + iowait)) ;; esac
+    done < /proc/stat
     echo $sum
+}
+# Hundredths of a second since boot.
+now() {
+    read -r up rest < /proc/uptime
+    echo "${up%.*}${up#*.}"
 }
 # count NAME COMMAND...
 count() {
@@ -33,9 +39,9 @@ count() {
     shift
     # What earlier commands started settles.
     sleep 2
-    cal=$(row CAL) res=$(row RES) idle=$(slept)
+    cal=$(row CAL) res=$(row RES) idle=$(slept) began=$(now)
     "$@" > out 2> err || { echo "not ok $name: $(cat out err)"; return; }
-    echo "run $name CAL $(($(row CAL) - cal)) RES $(($(row RES) - res)) idle_us $(($(slept) - idle))"
+    echo "run $name CAL $(($(row CAL) - cal)) RES $(($(row RES) - res)) idle $(($(slept) - idle)) ticks $(($(now) - began))"
 }
 # Everything on CPU 0, so that the others have nothing to do.
 taskset -p 1 $$ > /dev/null

@@ -36,12 +36,13 @@ impl From<RecordError> for Failure {
 
 pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let options = Options { touch: args.touch.into(), ..Options::default() };
+    let options = options(args, form);
     let sampler = Sampler::open(&*host, options)?;
     let alerts = Alerts::new(&args.alert, args.on_alert.clone());
     let mut machine = Machine::new(&*host, sampler, args.interval, args.speed, alerts);
     if let Some(path) = &args.record {
         let kept = Kept { age: args.keep, bytes: args.size };
+        machine.learn();
         let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept, date)?;
         machine.record_to(recorder, path.display().to_string());
     }
@@ -61,6 +62,19 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
     shown?;
     finished?;
     Ok(Exit::Done)
+}
+
+fn options(args: &Args, form: Form) -> Options {
+    /// Fewer samples end before every CPU had its turn.
+    const FEW: u64 = 10;
+    let defaults = Options { touch: args.touch.into(), ..Options::default() };
+    match form {
+        Form::Screen => Options { is_staged: true, ..defaults },
+        _ if args.record.is_none() && args.samples.map_or(form == Form::Text, |count| count <= FEW) => {
+            Options { slow: Duration::ZERO, ..defaults }
+        }
+        _ => defaults,
+    }
 }
 
 fn start(host: &dyn Host, command: &[String]) -> Result<Option<Box<dyn Process>>, Failure> {

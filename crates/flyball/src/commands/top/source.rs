@@ -44,6 +44,7 @@ pub struct Machine<'h> {
     last: Option<Sample>,
     /// What the settings allow; without it the reasons are fewer.
     facts: Option<Facts>,
+    has_learnt: bool,
     missing: Vec<String>,
     /// CPU time of this process, and when it was looked at.
     used: (Duration, Instant),
@@ -63,8 +64,8 @@ impl<'h> Machine<'h> {
         let layout = sampler.layout().clone();
         Machine {
             host,
-            // Who set a limit is the business of `why`, which takes its time.
-            facts: Facts::take(host, &layout, |_| None).ok(),
+            facts: None,
+            has_learnt: false,
             missing: layout.missing.iter().map(ToString::to_string).collect(),
             history: History::new(layout, KEPT),
             sampler,
@@ -89,6 +90,15 @@ impl<'h> Machine<'h> {
         self.facts.as_ref()
     }
 
+    /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait for them.
+    pub fn learn(&mut self) {
+        if !self.has_learnt {
+            self.has_learnt = true;
+            // Who set a limit is the business of `why`, which takes its time.
+            self.facts = Facts::take(self.host, self.history.layout(), |_| None).ok();
+        }
+    }
+
     pub fn layout(&self) -> &Layout {
         self.history.layout()
     }
@@ -105,6 +115,7 @@ impl<'h> Machine<'h> {
         }
         self.history.add(sample.clone());
         if let Some(before) = self.last.replace(sample.clone()) {
+            self.learn();
             let number = self.history.end() - 1;
             self.alerts.look(self.history.layout(), self.facts.as_ref(), &before, &sample, number);
         }
@@ -160,6 +171,7 @@ impl Source for Machine<'_> {
             };
         }
         let name = format!("flyball-top-{}.fbt", crate::time::stamp());
+        self.learn();
         let opened =
             Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), Kept::default(), date);
         match opened {
