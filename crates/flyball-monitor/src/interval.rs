@@ -126,9 +126,10 @@ impl Pair<'_> {
         let states = self.layout.machine.idle_states.len();
         // Since the last reading, which was earlier than the last sample if it slept. Recordings of older versions have no time
         // of it.
-        let idle_span = match self.places.has(Quantity::IdleAt) {
-            true => delta(Quantity::IdleAt).filter(|span| *span > 0),
-            false => Some(self.span),
+        let idle_span = if self.places.has(Quantity::IdleAt) {
+            delta(Quantity::IdleAt).filter(|span| *span > 0)
+        } else {
+            Some(self.span)
         };
         // A sleep that began before the interval is counted at its end, whole: more than the
         // interval.

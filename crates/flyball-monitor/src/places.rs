@@ -81,7 +81,9 @@ impl Small {
 
 impl Hasher for Small {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
+        for byte in bytes {
+            self.add(u64::from(*byte));
+        }
     }
 
     fn write_u8(&mut self, number: u8) {

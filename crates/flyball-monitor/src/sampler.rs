@@ -191,7 +191,6 @@ impl<'h> Sampler<'h> {
         let mut sample = self.look();
         self.read_counters(&mut sample);
         self.read_requests(&mut sample);
-        self.read_power(&mut sample);
         if !self.shared.is_empty() {
             shared::fill(self.host, &self.layout, &self.shared, &mut sample);
         }
@@ -218,6 +217,9 @@ impl<'h> Sampler<'h> {
             None => vec![ABSENT; self.layout.values()],
         };
         let mut sample = Sample { at, wall, cost: Cost::default(), values };
+        // First, because its time is the sample's: on a machine that is slow to answer, the rest takes milliseconds, and not the
+        // same in each sample.
+        self.read_power(&mut sample);
         self.read_stat(&mut sample);
         self.turn = self.turn.wrapping_add(1);
         let turns = self.idle_turns(&sample);
@@ -407,9 +409,10 @@ impl<'h> Sampler<'h> {
             self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
         });
         // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
-        let count = match is_first && (self.reads_all() || !self.options.is_staged) {
-            true => all,
-            false => ((all as f64 * share).ceil() as usize).min(all),
+        let count = if is_first && (self.reads_all() || !self.options.is_staged) {
+            all
+        } else {
+            ((all as f64 * share).ceil() as usize).min(all)
         };
         let (start, mut line, reads_all) = (self.next_policy, [0; file::SHORT], self.reads_all());
         self.next_policy = if all == 0 { 0 } else { (start + count) % all };

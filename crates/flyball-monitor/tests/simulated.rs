@@ -123,7 +123,7 @@ fn a_suspend_between_samples_makes_no_rates() {
             (is_broken, is_broken, is_broken)
         );
         assert_eq!(interval.packages[0].watts.is_none(), is_broken);
-        // Limits are no rates.
+        // Limits are not rates.
         assert!(cpu.max.is_some());
     }
 }
