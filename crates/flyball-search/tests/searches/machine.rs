@@ -82,6 +82,12 @@ impl Machine {
         }
     }
 
+    /// A machine on which the settings are in the opposite order: what was best is worst.
+    pub fn reversed(mut self) -> Machine {
+        self.truth.reverse();
+        self
+    }
+
     /// The true logarithm of a setting's energy and time.
     pub fn truth(&self, arm: usize) -> [f64; 2] {
         self.truth[arm]

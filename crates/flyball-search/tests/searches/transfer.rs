@@ -1,4 +1,5 @@
-//! A search that starts from an earlier one: on a copy of the machine, and on a machine that has nothing in common with it.
+//! A search that starts from an earlier one: of a copy of the machine, of a machine that has nothing in common with it, and of one
+//! on which the order of the settings is reversed.
 
 use flyball_search::{Bound, Choice, Goal, Round, Search, Step};
 
@@ -38,18 +39,22 @@ fn an_earlier_search_saves_rounds_and_can_be_overruled() {
     let (count, seed) = (number("FLYBALL_SEARCHES", 10), number("FLYBALL_SEARCH_SEED", 1));
     println!("settings  from               rounds    right   of ended false");
     for size in [TWELVE, [3, 4, 4, 1]] {
-        if count < 100 && size != TWELVE {
+        let only = number("FLYBALL_SEARCH_SETTINGS", 0) as usize;
+        let settings = size.iter().product::<usize>();
+        if (only > 0 && only != settings) || (count < 100 && size != TWELVE) {
             continue;
         }
-        let mut rows = [(0, 0, 0, 0); 3];
+        let mut rows = [(0, 0, 0, 0); 4];
         for number in 0..count {
             let seed = seed.wrapping_mul(3_000_017).wrapping_add(number);
             let old = Machine::new(size, 0.01, seed);
             let (_, _, blocks) = search(&mut old.copy(seed, 0.01), size, &[], seed);
+            let (_, _, misleading) = search(&mut old.copy(seed, 0.01).reversed(), size, &[], seed);
             for (row, (machine, earlier)) in rows.iter_mut().zip([
                 (old.copy(!seed, 0.01), &[][..]),
                 (old.copy(!seed, 0.01), &blocks[..]),
                 (Machine::new(size, 0.01, !seed), &blocks[..]),
+                (old.copy(!seed, 0.01), &misleading[..]),
             ]) {
                 let mut machine = machine;
                 let (choice, ended, _) = search(&mut machine, size, earlier, seed ^ 77);
@@ -61,7 +66,7 @@ fn an_earlier_search_saves_rounds_and_can_be_overruled() {
             }
         }
         for (name, (rounds, right, ended, wrong)) in
-            ["nothing", "its copy", "another machine"].iter().zip(rows)
+            ["nothing", "its copy", "another machine", "its reverse"].iter().zip(rows)
         {
             println!(
                 "{:8}  {name:16} {:8.1} {:7.1}%   {wrong} of {ended}",
