@@ -34,6 +34,8 @@ pub(super) struct FrontBlocks<'a> {
     intake: Intake,
     /// Whether progress is shown.
     shows: bool,
+    /// Lines of the picture on the terminal.
+    drawn: usize,
     rounds: usize,
     is_over: bool,
 }
@@ -87,6 +89,7 @@ impl<'a> FrontBlocks<'a> {
             intake: Intake::new(record.searched.arms.len()),
             record,
             shows,
+            drawn: 0,
             rounds: 0,
             is_over: false,
         })
@@ -146,7 +149,7 @@ impl<'a> FrontBlocks<'a> {
     }
 
     /// What is known so far and what comes next.
-    fn report(&self, manifest: &Manifest, next: &[usize]) {
+    fn report(&mut self, manifest: &Manifest, next: &[usize]) {
         if !self.shows {
             return;
         }
@@ -164,12 +167,14 @@ impl<'a> FrontBlocks<'a> {
             let likely = found.settings.iter().filter(|one| one.chance >= 0.5).count();
             format!("{likely} settings are likely on the front")
         };
-        let line = format!("flyball: {} rounds; {what}; next: {} settings", self.rounds, next.len());
-        if terminal::is_stderr_screen() {
-            // A terminal shows the picture as it grows; a log needs only the line.
-            eprint!("{}", draw::picture(&found, metric, draw::Mark::Likely));
+        let picture = draw::picture(&found, metric, draw::Mark::Likely);
+        let text = format!("{picture}{} rounds; {what}\n", self.rounds);
+        // A terminal shows the picture as it grows, in one place; a log needs only the line.
+        if terminal::redraw_lines(&text, self.drawn) {
+            self.drawn = text.lines().count();
+        } else {
+            eprintln!("flyball: {} rounds; {what}; next: {} settings", self.rounds, next.len());
         }
-        eprintln!("{line}");
     }
 }
 

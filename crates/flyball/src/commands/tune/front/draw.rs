@@ -17,8 +17,8 @@ pub(super) enum Mark {
     Likely,
 }
 
-/// Columns and lines of the picture in a terminal.
-const SIZE: (usize, usize) = (60, 14);
+/// Columns and lines of the picture in a terminal. With its axis it fits 80 columns.
+const SIZE: (usize, usize) = (52, 14);
 
 /// The settings in a terminal: each is its number where it is on the front, or a sign.
 pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
@@ -69,7 +69,7 @@ pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
         }
     }
     let [first, second] = found.names(metric);
-    let mut out = format!("{second} against now\n");
+    let mut out = format!("{second} (up) and {first} against now\n");
     for (line, cells) in cells.iter().enumerate() {
         let label = match line {
             0 => format!("{:+.1} %", y.1),
@@ -81,11 +81,11 @@ pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
     }
     let (left, right) = (format!("{:+.1} %", x.0), format!("{:+.1} %", x.1));
     out += &format!("{:>10} +{}\n", "", "-".repeat(columns));
-    out += &format!("{:>10}  {left}{:>width$}  {first}\n", "", right, width = columns - left.chars().count());
+    out += &format!("{:>10}  {left}{:>width$}\n", "", right, width = columns - left.chars().count());
     out += match mark {
         Mark::Claims => "numbers: on the front; \u{b7} dominated; ? undecided\n",
         Mark::Likely => {
-            "o likely on the front, . likely dominated; shown: numbers on the front, \u{b7} dominated\n"
+            "o likely on the front, . likely not; numbers: shown on the front, \u{b7} dominated\n"
         }
     };
     out
