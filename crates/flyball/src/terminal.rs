@@ -63,12 +63,6 @@ pub fn is_screen() -> bool {
     is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
 }
 
-/// Whether stderr is a terminal that a picture can be shown on.
-pub fn is_stderr_screen() -> bool {
-    io::stderr().is_terminal()
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
-}
-
 /// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
     let columns =
