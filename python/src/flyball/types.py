@@ -90,50 +90,50 @@ class BackgroundNote(BackgroundNoteRequired, total=False):
     cpus: str
 
 
-class ScheduleRequired(TypedDict):
+class ComparePlanScheduleRequired(TypedDict):
     seed: int
-    length: Length
+    length: ComparePlanLength
     warm_up: int
     cool_down: float
     interval: float
     confidence: float
 
 
-class Schedule(ScheduleRequired, total=False):
+class ComparePlanSchedule(ComparePlanScheduleRequired, total=False):
     """How a comparison is run."""
 
     unobserved: bool
 
 
-class Length1(TypedDict):
+class ComparePlanLength1(TypedDict):
     """This many blocks."""
 
     rounds: int
 
 
-class Length2Until(TypedDict):
+class ComparePlanLength2Until(TypedDict):
     half_width: float
     least: int
     most: int
 
 
-class Length2(TypedDict):
+class ComparePlanLength2(TypedDict):
     """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
 
-    until: Length2Until
+    until: ComparePlanLength2Until
 
 
-class Length3Search(TypedDict):
+class ComparePlanLength3Search(TypedDict):
     most: int
 
 
-class Length3(TypedDict):
+class ComparePlanLength3(TypedDict):
     """Until a search ends, which chooses the arms of each block."""
 
-    search: Length3Search
+    search: ComparePlanLength3Search
 
 
-Length = Union["Length1", "Length2", "Length3"]
+ComparePlanLength = Union["ComparePlanLength1", "ComparePlanLength2", "ComparePlanLength3"]
 
 
 class ComparePlanArmPlanRequired(TypedDict):
@@ -185,7 +185,7 @@ Note = str
 class ComparePlanOutputRequired(TypedDict):
     schema: Literal["compare-plan/1"]
     workload: WorkloadNote
-    schedule: Schedule
+    schedule: ComparePlanSchedule
     arms: List[ComparePlanArmPlan]
     rounds_at_most: int
     pause_seconds: float
@@ -514,6 +514,56 @@ class ArmSetting(TypedDict):
     value: str
 
 
+class FileManifestScheduleRequired(TypedDict):
+    seed: int
+    length: FileManifestLength
+    warm_up: int
+    cool_down: float
+    interval: float
+    confidence: float
+
+
+class FileManifestSchedule(FileManifestScheduleRequired, total=False):
+    """How a comparison is run."""
+
+    unobserved: bool
+
+
+class FileManifestLength1(TypedDict):
+    """This many blocks."""
+
+    rounds: int
+
+
+class FileManifestLength2Until(TypedDict):
+    half_width: float
+    least: int
+    most: int
+
+
+class FileManifestLength2(TypedDict):
+    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
+
+    until: FileManifestLength2Until
+
+
+class FileManifestLength3SearchRequired(TypedDict):
+    most: int
+
+
+class FileManifestLength3Search(FileManifestLength3SearchRequired, total=False):
+    cut: float
+
+
+class FileManifestLength3(TypedDict):
+    """Until a search ends, which chooses the arms of each block."""
+
+    search: FileManifestLength3Search
+
+
+FileManifestLength = Union["FileManifestLength1", "FileManifestLength2", "FileManifestLength3"]
+
+
 class QuietNoteRequired(TypedDict):
     level: str
     cpus: str
@@ -581,7 +631,7 @@ class ManifestFileRequired(TypedDict):
     workload: WorkloadNote
     arms: List[Arm]
     boot_needs: List[Union[str, None]]
-    schedule: Schedule
+    schedule: FileManifestSchedule
     boots: List[Boot]
 
 
@@ -688,6 +738,7 @@ class FileRoundOutcome(FileRoundOutcomeRequired, total=False):
 
     work_seconds: float
     usage: Usage
+    cut: bool
     failure: str
     output: str
 
@@ -1386,6 +1437,52 @@ class RecordOutput(RecordOutputRequired, total=False):
     emulated: str
 
 
+class ReportScheduleRequired(TypedDict):
+    seed: int
+    length: ReportLength
+    warm_up: int
+    cool_down: float
+    interval: float
+    confidence: float
+
+
+class ReportSchedule(ReportScheduleRequired, total=False):
+    """How a comparison is run."""
+
+    unobserved: bool
+
+
+class ReportLength1(TypedDict):
+    """This many blocks."""
+
+    rounds: int
+
+
+class ReportLength2Until(TypedDict):
+    half_width: float
+    least: int
+    most: int
+
+
+class ReportLength2(TypedDict):
+    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
+
+    until: ReportLength2Until
+
+
+class ReportLength3Search(TypedDict):
+    most: int
+
+
+class ReportLength3(TypedDict):
+    """Until a search ends, which chooses the arms of each block."""
+
+    search: ReportLength3Search
+
+
+ReportLength = Union["ReportLength1", "ReportLength2", "ReportLength3"]
+
+
 class ReportArmReportRequired(TypedDict):
     name: str
     settings: List[str]
@@ -1495,7 +1592,7 @@ class ReportOutputRequired(TypedDict):
     schema: Literal["report/1"]
     machine: MachineNote
     workload: WorkloadNote
-    schedule: Schedule
+    schedule: ReportSchedule
     arms: List[ReportArmReport]
     comparisons: List[ReportComparison]
     no_energy: Union[str, None]
