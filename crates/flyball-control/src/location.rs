@@ -7,7 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use flyball_host::{
-    Errno, Host, HostError,
+    CommandKnob, Errno, Host, HostError,
     msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -22,6 +22,8 @@ pub enum Location {
     SpeedSelect(flyball_sst::setting::Setting),
     /// A control group that keeps CPUs for itself, by its path.
     Partition(String),
+    /// A setting that commands of the user read and write.
+    Command(Box<CommandKnob>),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
     Msr {
         cpu: u32,
@@ -42,7 +44,10 @@ impl Location {
     pub fn path(&self) -> Option<&str> {
         match self {
             Location::File(path) => Some(path),
-            Location::Msr { .. } | Location::SpeedSelect(_) | Location::Partition(_) => None,
+            Location::Msr { .. }
+            | Location::SpeedSelect(_)
+            | Location::Partition(_)
+            | Location::Command(_) => None,
         }
     }
 
@@ -51,7 +56,7 @@ impl Location {
         match self {
             Location::File(path) => path.rsplit('/').next().unwrap_or_default(),
             Location::SpeedSelect(setting) => setting.field.name(),
-            Location::Msr { .. } | Location::Partition(_) => "",
+            Location::Msr { .. } | Location::Partition(_) | Location::Command(_) => "",
         }
     }
 
@@ -65,6 +70,7 @@ impl Location {
                 Ok(bytes)
             }
             Location::Partition(path) => partition::read(host, path),
+            Location::Command(knob) => knob.read(host),
             Location::SpeedSelect(setting) => setting.read(host).map(String::into_bytes),
             Location::Msr { cpu, register, mask } => {
                 Ok(format!("{:#x}", host.msr(*cpu, *register)? & mask).into_bytes())
@@ -81,6 +87,7 @@ impl Location {
         match self {
             Location::File(path) => host.write(path, content),
             Location::Partition(path) => partition::write(host, path, &String::from_utf8_lossy(content)),
+            Location::Command(knob) => knob.write(host, content),
             Location::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
             Location::Msr { cpu, register, mask } => {
                 let bits = std::str::from_utf8(content)
@@ -95,6 +102,17 @@ impl Location {
             }
         }
     }
+
+    /// Writes what was there before a change. A knob of the user may have another command for that.
+    ///
+    /// # Errors
+    /// As [`Location::write`].
+    pub fn restore(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
+        match self {
+            Location::Command(knob) => knob.restore(host, content),
+            _ => self.write(host, content),
+        }
+    }
 }
 
 impl Location {
@@ -104,6 +122,8 @@ impl Location {
             Location::File(path) => path.clone(),
             Location::SpeedSelect(setting) => setting.to_string(),
             Location::Partition(path) => format!("partition:{path}"),
+            // A few strings, which always have a JSON form.
+            Location::Command(knob) => format!("knob:{}", serde_json::to_string(knob).unwrap_or_default()),
             Location::Msr { cpu, register, mask } => format!("msr:{cpu}:{register:#x}:{mask:#x}"),
         }
     }
@@ -115,6 +135,7 @@ impl fmt::Display for Location {
             Location::File(path) => f.write_str(path),
             Location::SpeedSelect(setting) => setting.fmt(f),
             Location::Partition(path) => write!(f, "partition:{path}"),
+            Location::Command(knob) => write!(f, "knob {}", knob.name),
             Location::Msr { cpu, register, .. } => write!(f, "MSR {register:#x} of CPU {cpu}"),
         }
     }
@@ -133,6 +154,9 @@ impl FromStr for Location {
             } else {
                 Err("partition: needs a path")
             };
+        }
+        if let Some(json) = text.strip_prefix("knob:") {
+            return serde_json::from_str(json).map(Location::Command).map_err(|_| "knob: needs its commands");
         }
         if text.starts_with("sst:") {
             return text.parse().map(Location::SpeedSelect);
@@ -183,6 +207,8 @@ impl Location {
                 .and_then(|rest| rest.strip_prefix("/flyball"))
                 .is_some_and(|rest| !rest.contains('/')),
             Location::Msr { register, .. } => REGISTERS.contains(register),
+            // Only the owner of a state directory can write to its journal (`StateDir::create`), so its commands are the owner's.
+            Location::Command(knob) => knob.fault().is_none(),
             // Its fields are a closed set.
             Location::SpeedSelect(_) => true,
         }
@@ -285,12 +311,26 @@ mod tests {
             Location::file("/sys/devices/system/cpu/cpufreq/boost"),
             Location::Partition("/sys/fs/cgroup/flyball".to_owned()),
             Location::Msr { cpu: 511, register: 0xc001_02b3, mask: 0xff00_0000 },
+            Location::Command(Box::new(CommandKnob {
+                name: "pool".to_owned(),
+                read: Some("cat \"x\"\n".to_owned()),
+                write: "echo {value}".to_owned(),
+                restore: None,
+            })),
         ] {
             assert_eq!(location.to_text().parse::<Location>().unwrap(), location);
         }
-        for bad in
-            ["", "sys/x", "msr:", "msr:1:0x774", "msr:1:774:0xff", "msr:1:0x774:0xff:1", "msr:-1:0x1:0x1"]
-        {
+        for bad in [
+            "",
+            "sys/x",
+            "knob:",
+            "knob:{}",
+            "msr:",
+            "msr:1:0x774",
+            "msr:1:774:0xff",
+            "msr:1:0x774:0xff:1",
+            "msr:-1:0x1:0x1",
+        ] {
             assert!(bad.parse::<Location>().is_err(), "{bad}");
         }
     }

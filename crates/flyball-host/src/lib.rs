@@ -13,6 +13,7 @@ mod archive;
 pub mod bounds;
 pub mod cgroup;
 mod child;
+mod command_knob;
 pub mod confine;
 mod cpuinfo;
 mod cpulist;
@@ -44,6 +45,7 @@ pub mod watch;
 
 pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Process, Running, Usage};
+pub use command_knob::CommandKnob;
 pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpulist::{CpuList, CpuListError};
 pub use emulated::{emulated, simulated};

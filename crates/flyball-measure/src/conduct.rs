@@ -43,6 +43,11 @@ pub trait Settings {
         Ok(None)
     }
 
+    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a sentence.
+    fn changed(&mut self) -> Option<String> {
+        None
+    }
+
     /// The settings as they are, for the record.
     fn snapshot(&self) -> serde_json::Value {
         serde_json::Value::Null
@@ -138,7 +143,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// The workload ran and failed.
-    #[error("arm '{arm}': the workload failed ({failure}){}", tail(output))]
+    #[error("arm '{arm}': the workload failed ({failure}){}", last_lines(output))]
     Failed {
         arm: String,
         failure: String,
@@ -148,7 +153,7 @@ pub enum MeasureError {
     /// The workload's output does not hold the metric.
     #[error(
         "arm '{arm}': found no {metric} in the workload's output (--metric time counts wall time){}",
-        tail(output)
+        last_lines(output)
     )]
     NoValue {
         arm: String,
@@ -174,7 +179,7 @@ pub enum MeasureError {
 }
 
 /// The last lines of an output, for a message.
-fn tail(output: &str) -> String {
+pub fn last_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(5)..];
     if last.is_empty() { String::new() } else { format!("; it printed:\n  {}", last.join("\n  ")) }
@@ -189,6 +194,25 @@ struct Ran {
     speed: Option<SpeedNote>,
     /// What else went on, where that was watched.
     conditions: Option<Conditions>,
+    /// What makes the block worthless.
+    void: Option<String>,
+}
+
+impl Ran {
+    /// A round that did not run, because its settings could not be had.
+    fn not_applied(cause: &SettingsError) -> Ran {
+        let outcome = Outcome {
+            value: None,
+            seconds: 0.0,
+            work_seconds: None,
+            usage: None,
+            failure: Some(cause.to_string()),
+            cut: false,
+            output: String::new(),
+        };
+        let readings = crate::meter::Readings::default();
+        Ran { notes: Vec::new(), outcome, readings, trace: None, speed: None, conditions: None, void: None }
+    }
 }
 
 /// Everything that takes part in a comparison.
@@ -333,7 +357,7 @@ impl Conductor<'_> {
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
                 self.workload.limit(time_limit(directory, boot));
-                let Ran { notes, outcome, readings, trace, speed, conditions } =
+                let Ran { notes, outcome, readings, trace, speed, conditions, void } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
                 let known = &directory.manifest.boots[boot].meters.energy;
@@ -351,6 +375,7 @@ impl Conductor<'_> {
                     outcome,
                     readings,
                     trace,
+                    void,
                     speed,
                     conditions,
                 };
@@ -404,8 +429,14 @@ impl Conductor<'_> {
         trace: Option<(&std::path::Path, String)>,
         watched: Option<&str>,
     ) -> Result<Ran, MeasureError> {
-        let notes =
-            self.settings.apply(arm).map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?;
+        let notes = match self.settings.apply(arm) {
+            Ok(notes) => notes,
+            // A search goes on: the setting was rolled back, counts as failed in this round, and is left out after the second
+            // time. An interrupted application fails too, and is not the setting's fault.
+            Err(cause) if self.blocks.is_some() && !self.stop.asked() => return Ok(Ran::not_applied(&cause)),
+            Err(_) if self.stop.asked() => return Err(WorkloadError::Stopped.into()),
+            Err(cause) => return Err(MeasureError::Apply { arm: arm.name.clone(), cause }),
+        };
         self.pause(schedule.pause())?;
         self.prepare(arm, schedule)?;
         let mut background = Background::start(self.host, self.background)?;
@@ -474,7 +505,8 @@ impl Conductor<'_> {
                 });
             }
         }
-        Ok(Ran { notes, outcome, readings, trace, speed, conditions })
+        let void = self.blocks.is_some().then(|| self.settings.changed()).flatten();
+        Ok(Ran { notes, outcome, readings, trace, speed, conditions, void })
     }
 
     /// Runs what goes before a round, unmetered.

@@ -29,7 +29,7 @@ pub use analyse::{
 };
 pub use arm::{Arm, ArmError, ArmSetting};
 pub use conduct::{
-    Blocks, Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError,
+    Blocks, Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError, last_lines,
 };
 pub use meter::{
     Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, Readings, Recording, Series,

@@ -183,6 +183,9 @@ pub struct Manifest {
     /// Whether the driver's decisions are traced in each round that counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trace: bool,
+    /// The knobs of the user that arms may name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knobs: Vec<flyball_host::CommandKnob>,
 }
 
 /// The driver's decisions in one round, summed up; the trace itself is a file next to the rounds.
@@ -245,6 +248,9 @@ pub struct Round {
     /// The driver's decisions, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceNote>,
+    /// What makes the whole block worthless: another writer, a CPU that came or went. Only searches look for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub void: Option<String>,
     /// How fast the CPUs ran, and why not faster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<SpeedNote>,
@@ -599,6 +605,7 @@ pub(crate) mod tests {
             quiet: None,
             boots: Vec::new(),
             trace: false,
+            knobs: Vec::new(),
         }
     }
 
@@ -643,6 +650,7 @@ pub(crate) mod tests {
             },
             readings: Readings::default(),
             trace: None,
+            void: None,
             speed: None,
             conditions: None,
         }

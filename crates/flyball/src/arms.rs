@@ -2,6 +2,7 @@
 //! machine inside one transaction, [`BootedArms`] to a machine in software.
 
 mod booted;
+pub mod user_knobs;
 
 use std::sync::{
     Arc,
@@ -13,11 +14,11 @@ use flyball_control::{
     plan::{Plan, plan},
     write::{
         journal::Purpose,
-        transaction::{Applied, Transaction},
+        transaction::{Applied, Held, Transaction},
     },
 };
-use flyball_host::{CpuInfo, Host};
-use flyball_measure::{Arm, ArmSetting, Settings, SettingsError};
+use flyball_host::{CommandKnob, CpuInfo, CpuList, Host};
+use flyball_measure::{Arm, ArmSetting, Manifest, Settings, SettingsError};
 
 pub use self::booted::BootedArms;
 use crate::{
@@ -107,11 +108,11 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
 }
 
 /// Refuses arms that cannot be had, before anything is made or written.
-pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
+pub fn check(host: &dyn Host, arms: &[Arm], knobs: &[CommandKnob]) -> Result<(), Failure> {
     match host.software() {
         // In software a boot costs milliseconds, so the arms are tried. On a real machine take() plans them, before it writes.
         Some(software) => BootedArms::new(host, software, None, RunSeeds::default())?.check(arms),
-        None => arms.iter().try_for_each(|arm| intent(arm).map(|_| ())),
+        None => arms.iter().try_for_each(|arm| intent(&user_knobs::of_machine(arm, knobs)).map(|_| ())),
     }
 }
 
@@ -128,11 +129,11 @@ pub struct Taken<'h> {
     pub group: Option<String>,
 }
 
-/// Takes the machine for a comparison of `arms`.
+/// Takes the machine for the arms of a comparison.
 pub fn take<'h>(
     context: &Context,
     host: &'h dyn Host,
-    arms: &[Arm],
+    manifest: &Manifest,
     interrupted: &Arc<AtomicBool>,
     quiet: Option<QuietDuringArms>,
     seeds: RunSeeds,
@@ -142,9 +143,17 @@ pub fn take<'h>(
         let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
         return Ok(Taken { settings: Box::new(booted), group: None });
     }
-    let held = HeldArms::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
+    let held = HeldArms::take(context, host, manifest, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
     let group = held.group.clone();
     Ok(Taken { settings: Box::new(held), group })
+}
+
+/// What another program may change while an arm is in effect.
+#[derive(Default)]
+struct Seen {
+    /// The online CPUs, as the kernel lists them.
+    online: Option<CpuList>,
+    held: Option<Held>,
 }
 
 /// The arms of a comparison on a machine that is not booted in between.
@@ -155,6 +164,10 @@ pub struct HeldArms<'h> {
     /// The arm that is applied now.
     current: Option<Arm>,
     last_notes: Vec<String>,
+    /// The knobs of the user that arms may name.
+    knobs: Vec<CommandKnob>,
+    /// What was held when the arm had been applied.
+    seen: Seen,
     /// The control group that the workload is to join: its CPUs are kept for it.
     pub group: Option<String>,
 }
@@ -165,12 +178,22 @@ impl<'h> HeldArms<'h> {
     pub fn take(
         context: &Context,
         host: &'h dyn Host,
-        arms: &[Arm],
+        manifest: &Manifest,
         interrupted: &Arc<AtomicBool>,
         quiet_plan: Option<QuietPlan>,
     ) -> Result<HeldArms<'h>, Failure> {
-        let mut sets = quiet_plan.is_some();
-        for arm in arms {
+        let knobs: Vec<CommandKnob> = manifest
+            .knobs
+            .iter()
+            .filter(|knob| {
+                manifest.arms.iter().any(|arm| arm.settings.iter().any(|one| one.knob == knob.name))
+            })
+            .cloned()
+            .collect();
+        user_knobs::check(host, &knobs)?;
+        let mut sets = quiet_plan.is_some() || !knobs.is_empty();
+        for arm in &manifest.arms {
+            let arm = &user_knobs::of_machine(arm, &knobs);
             let intent = intent(arm)?;
             // Arms of another boot are not planned: their driver, and with it their knobs, is not here.
             let here = boot_needed(host, arm)
@@ -213,7 +236,16 @@ impl<'h> HeldArms<'h> {
             None
         };
         let interrupted = Arc::clone(interrupted);
-        Ok(HeldArms { host, transaction, interrupted, current: None, last_notes: Vec::new(), group })
+        Ok(HeldArms {
+            host,
+            transaction,
+            interrupted,
+            current: None,
+            last_notes: Vec::new(),
+            knobs,
+            seen: Seen::default(),
+            group,
+        })
     }
 }
 
@@ -226,6 +258,14 @@ pub fn notes(applied: &Applied) -> Vec<String> {
     notes
 }
 
+fn online(host: &dyn Host) -> Option<CpuList> {
+    host.read("/sys/devices/system/cpu/online").ok()?.parse().ok()
+}
+
+fn list(cpus: Option<&CpuList>) -> String {
+    cpus.map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}
+
 impl Settings for HeldArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         // The same arm twice in a row holds already.
@@ -233,9 +273,11 @@ impl Settings for HeldArms<'_> {
             return Ok(self.last_notes.clone());
         }
         self.current = None;
-        let intent = intent(arm).map_err(|failure| SettingsError(failure.to_string()))?;
+        let intent = intent(&user_knobs::of_machine(arm, &self.knobs))
+            .map_err(|failure| SettingsError(failure.to_string()))?;
         let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
+                self.seen = Seen { online: online(self.host), held: None };
                 self.current = Some(arm.clone());
                 return Ok(Vec::new());
             }
@@ -256,6 +298,9 @@ impl Settings for HeldArms<'_> {
                 .map_err(|error| SettingsError(error.to_string()))?;
             notes(&applied)
         };
+        // After the machine's own settings: a program may look at these.
+        user_knobs::apply(transaction, &self.knobs, arm)?;
+        self.seen = Seen { online: online(self.host), held: Some(transaction.held()) };
         self.current = Some(arm.clone());
         Ok(self.last_notes.clone())
     }
@@ -270,6 +315,26 @@ impl Settings for HeldArms<'_> {
 
     fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
         boot_needed(self.host, arm)
+    }
+
+    fn changed(&mut self) -> Option<String> {
+        let (was, now) = (self.seen.online.clone(), online(self.host));
+        let hotplug =
+            || format!("the online CPUs were {} and are {}", list(was.as_ref()), list(now.as_ref()));
+        let changed = if was == now {
+            let held = self.seen.held.as_ref();
+            self.transaction
+                .as_ref()
+                .zip(held)
+                .and_then(|(transaction, held)| transaction.changed_since(held))
+        } else {
+            Some(hotplug())
+        };
+        if changed.is_some() {
+            // The same arm must be applied again, although it is the current one.
+            self.current = None;
+        }
+        changed
     }
 
     // For readers of the run directory only: a machine that cannot be read must not end a comparison.

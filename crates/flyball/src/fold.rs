@@ -38,7 +38,7 @@ impl Write {
                 None => (None, path.clone(), None, ""),
             },
             // A path of a control group may hold a number by chance, which is not that of a CPU.
-            Location::Partition(_) => (None, location.to_string(), None, ""),
+            Location::Partition(_) | Location::Command(_) => (None, location.to_string(), None, ""),
         };
         Write { domain, head, number, foot: format!("{foot}{tail}") }
     }

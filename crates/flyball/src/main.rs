@@ -37,6 +37,7 @@ mod speed;
 mod terminal;
 mod time;
 mod tips;
+mod user_knobs;
 mod workloads;
 
 use std::{ffi::OsString, process::ExitCode};

@@ -487,6 +487,18 @@ class JournalFile7(TypedDict):
 JournalFile = Union["JournalFile1", "JournalFile2", "JournalFile3", "JournalFile4", "JournalFile5", "JournalFile6", "JournalFile7"]
 
 
+class CommandKnobRequired(TypedDict):
+    name: str
+    write: str
+
+
+class CommandKnob(CommandKnobRequired, total=False):
+    """A setting with its commands, each a line for /bin/sh."""
+
+    read: str
+    restore: str
+
+
 class MachineNoteRequired(TypedDict):
     name: str
     simulated: bool
@@ -641,6 +653,7 @@ class ManifestFile(ManifestFileRequired, total=False):
     command_line: List[str]
     quiet: QuietNote
     trace: bool
+    knobs: List[CommandKnob]
 
 
 section = Dict[str, Dict[str, "values"]]
@@ -840,6 +853,7 @@ class RoundFile(RoundFileRequired, total=False):
 
     notes: List[str]
     trace: TraceNote
+    void: str
     speed: SpeedNote
     conditions: Conditions
 

@@ -41,6 +41,8 @@ pub enum Spelling {
     CpusetController,
     /// The CPUs of an interrupt, which its device may give back at any time.
     Interrupt,
+    /// It cannot be read: every write counts as accepted, and it is restored by a command of its own.
+    Unread,
 }
 
 /// How a location is written, read back and restored: what the journal stores of it.
@@ -84,6 +86,7 @@ impl Spelling {
                 "-cpuset" => !hands_down_cpusets(found),
                 _ => false,
             },
+            Spelling::Unread => true,
         }
     }
 
@@ -135,7 +138,8 @@ impl Spelling {
 
     /// Whether a value may show only some time after it was written, because a kernel worker applies it.
     pub fn is_request(self) -> bool {
-        self == Spelling::FrequencyLimit
+        // What cannot be read may show nothing at all, and is written again in the same way.
+        matches!(self, Spelling::FrequencyLimit | Spelling::Unread)
     }
 
     /// Whether the location may be gone when it is restored: an interrupt that its device has given back. When the device

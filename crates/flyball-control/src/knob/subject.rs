@@ -28,4 +28,8 @@ pub enum AuxiliaryId {
     CpusetController,
     /// A control group that keeps CPUs for itself.
     Partition,
+    /// A setting of the user's own commands.
+    Command,
+    /// One that can be written and not read.
+    UnreadCommand,
 }

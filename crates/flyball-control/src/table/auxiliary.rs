@@ -73,4 +73,17 @@ pub static AUXILIARIES: &[Auxiliary] = &[
         files: &[],
         writing: Writing::alone(Step::Idle, Spelling::Text),
     },
+    Auxiliary {
+        id: AuxiliaryId::Command,
+        title: "knob of the user",
+        files: &[],
+        // After all knobs of the machine, before CPUs go offline: a program may count those that are online.
+        writing: Writing::alone(Step::Power, Spelling::Text),
+    },
+    Auxiliary {
+        id: AuxiliaryId::UnreadCommand,
+        title: "knob of the user without a command for reading",
+        files: &[],
+        writing: Writing::alone(Step::Power, Spelling::Unread),
+    },
 ];

@@ -208,6 +208,10 @@ impl Subject {
                     if known == register && crate::knob::mask(*bits) == *mask)
             }),
             Location::Partition(_) => Some(Subject::Auxiliary(AuxiliaryId::Partition)),
+            Location::Command(knob) => Some(Subject::Auxiliary(match knob.read {
+                Some(_) => AuxiliaryId::Command,
+                None => AuxiliaryId::UnreadCommand,
+            })),
         }
     }
 

@@ -81,8 +81,8 @@ impl<'h> Footprints<'h> {
                 WrittenPlace { captures: vec![("cpu", cpu.to_string())], setting: None }
             }
             // Creating or removing the group moves tasks, which nothing could restore one by one; it
-            // disturbs no setting.
-            Location::Partition(_) => return,
+            // disturbs no setting. Nothing is known of what a user's command disturbs.
+            Location::Partition(_) | Location::Command(_) => return,
         };
         for disturbs in subject.writing().map_or(&[][..], |writing| writing.disturbs) {
             match disturbs {

@@ -3,7 +3,7 @@
 //! One append-only file. Each line is the CRC-32 of what follows, a blank, and one JSON record:
 //!
 //! ```text
-//! 5f0c2d11 {"header":{"format":3,"boot":"6f1c...","machine":"live"}}
+//! 5f0c2d11 {"header":{"format":4,"boot":"6f1c...","machine":"live"}}
 //! 09ab61f4 {"begin":{"id":1,"pid":4211,"command":"flyball set governor=performance","at":1770000000}}
 //! 1c9a0d73 {"was":{"location":"/sys/.../scaling_governor","content":{"text":"powersave\n"},"step":"governor","spelling":"any-case"}}
 //! 77e0b1c5 {"write":{"location":"/sys/.../scaling_governor","old":{"text":"powersave\n"},"new":{"text":"performance"},...}}
@@ -22,7 +22,7 @@
 //! location that no hold sets any more is `released` by itself.
 //!
 //! Each entry carries its step and its spelling, so that a flyball with another knob table restores it as well. Format 1
-//! had neither; `v1` reads it, and opening such a journal rewrites it. Format 2 had no releases.
+//! had neither; `v1` reads it, and opening such a journal rewrites it. Format 2 had no releases, format 3 no knobs of the user.
 
 mod contents;
 mod reading;
@@ -57,7 +57,7 @@ use crate::{
 };
 
 /// The format that this flyball writes, and the newest that it reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// A journal larger than this is rewritten without what restoring does not need.
 const COMPACT_ABOVE: u64 = 8 << 20;

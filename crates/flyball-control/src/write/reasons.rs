@@ -86,6 +86,10 @@ pub fn reason(
     subject: Option<Subject>,
     error: &HostError,
 ) -> Option<Reason> {
+    // What a command of the user printed is in the error; its errno is not the kernel's.
+    if matches!(location, Location::Command(_)) {
+        return None;
+    }
     let errno = error.errno;
     match errno {
         Errno::ROFS => return Some(Reason::ReadOnlyMachine),

@@ -368,7 +368,8 @@ impl<'a> Rounds<'a> {
             // the old value, and would change after we have looked away. Written again, the request is the old one.
             // Nor does a file that answers with the same errno as before show that a write of flyball's is undone.
             let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
-            let unsettled = first && (goal.is_pending() || unseen);
+            let again = first || self.is_refused_unread(location, goal);
+            let unsettled = again && (goal.is_pending() || unseen);
             // Turbo that flyball switched on and off again, when base frequencies moved. They have moved back by now, and
             // the driver looks only when the switch changes; the write below is the second half.
             let outdated = first
@@ -393,7 +394,7 @@ impl<'a> Rounds<'a> {
         let mut expected = Vec::new();
         let attempted = !todo.is_empty();
         for (location, goal, bytes, found) in todo {
-            match location.write(self.host, &bytes) {
+            match location.restore(self.host, &bytes) {
                 Ok(()) => {
                     self.refused.remove(location);
                     let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
@@ -410,6 +411,11 @@ impl<'a> Rounds<'a> {
             }
         }
         (attempted, expected)
+    }
+
+    /// Whether a knob that cannot be read was not restored: only its command's failure shows that.
+    fn is_refused_unread(&self, location: &Location, goal: &Goal) -> bool {
+        goal.spelling() == Spelling::Unread && self.refused.contains_key(location)
     }
 
     fn wrote(&mut self, location: &Location, from: &Content, to: &str) {
@@ -431,7 +437,9 @@ impl<'a> Rounds<'a> {
             open.retain_mut(|(location, goal, last, steady)| {
                 let found = now(self.host, location);
                 *steady &= last.as_ref().is_none_or(|last| *last == found);
-                let is_back = goal.is_back(self.host, &found) && !matches!(found, Content::Unreadable(_));
+                let is_back = goal.is_back(self.host, &found)
+                    && !matches!(found, Content::Unreadable(_))
+                    && !self.is_refused_unread(location, goal);
                 *last = Some(found);
                 // What is back is done with, unless it may still change or is not what it held.
                 !is_back || goal.uncertainty.is_some() || (goal.is_pending() && look + 1 < LOOKS.len())
@@ -472,7 +480,7 @@ impl<'a> Rounds<'a> {
             return (!steady || !(is_same || has_gone || was_seen))
                 .then_some(NotRestoredReason::CannotBeRead);
         }
-        if goal.is_back(self.host, found) {
+        if goal.is_back(self.host, found) && !self.is_refused_unread(location, goal) {
             return None;
         }
         if matches!(goal.was, Content::Unreadable(_)) && goal.writable().is_none() {

@@ -4,6 +4,8 @@
 //! interrupt, a panic, being dropped), what it changed is restored, unless [`Transaction::keep`] keeps it. When
 //! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
 
+mod others;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     process::Command,
@@ -12,6 +14,7 @@ use std::{
 
 use flyball_host::{Errno, Host, HostError, Op};
 
+pub use self::others::Held;
 use super::{
     footprint::{Footprint, Footprints},
     guardian::Guardian,

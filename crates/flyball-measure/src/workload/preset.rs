@@ -69,7 +69,16 @@ impl Reader {
         if groups != 1 {
             return Err(ExpressionError::Groups(groups));
         }
-        Ok(Reader::Expression { pattern: pattern.to_owned(), metric: Metric::new("metric", unit, better) })
+        let name = Reader::name_of(pattern).unwrap_or("metric");
+        Ok(Reader::Expression { pattern: pattern.to_owned(), metric: Metric::new(name, unit, better) })
+    }
+
+    /// The name of what an expression reads: the plain words in front of a colon, as in `p99: ([0-9.]+) us`.
+    pub fn name_of(pattern: &str) -> Option<&str> {
+        let (name, _) = pattern.split_once(':')?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let name = name.trim();
+        (name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_plain)).then_some(name)
     }
 
     /// The reader that fits a command line: its preset if it is a known benchmark, else wall time.

@@ -39,7 +39,7 @@ use crate::{
     quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
     speed::SpeedWatch,
-    time, workloads,
+    time, user_knobs, workloads,
 };
 
 /// Runs the comparison, or describes it.
@@ -67,10 +67,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let workload = workloads::make(&*host, &args.workload)?;
     let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
-    arms::check(&*host, &arms)?;
+    let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
+    arms::check(&*host, &arms, &knobs)?;
     let length = length(args, arms.len());
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
     manifest.trace = args.measuring.trace;
+    manifest.knobs = knobs;
     let quiet = args
         .measuring
         .quiet
@@ -93,7 +95,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let power_command = power::start(&*host, &args.measuring, workload.command.cpus.as_ref())?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
-    let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
+    let taken = arms::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
     let directory = match &args.output {
         Some(path) => RunDirectory::create(path, manifest, user)?,
         None => {
@@ -128,7 +130,7 @@ fn resume(
     };
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
-    let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
+    let taken = arms::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
     conduct(context, host, directory, taken, interrupted, extras)
 }
 

@@ -30,7 +30,7 @@ use self::{
     earlier::EarlierRound,
     goal::Goal,
     preset::Asked,
-    space::Searched,
+    space::{Candidates, Searched},
     verdict::{Confirmed, Verdict},
 };
 use super::compare::{
@@ -43,7 +43,7 @@ use crate::{
     quiet_machine::Quiet,
     schema,
     seeds::RunSeeds,
-    time, workloads,
+    time, user_knobs, workloads,
 };
 
 /// What `search.json` holds, besides the manifest: enough to continue the search and to compute it again.
@@ -106,7 +106,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let Some((outcome, confirmed)) = tuning.run()? else { return Ok(tuning.stopped()) };
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
-    let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed, second);
+    let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
     replay::write_pictures(&directory, &record, &outcome, directory.path())?;
     context.output.about(&*host).object(
         schema::TUNE,
@@ -123,7 +123,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// A new search; `None` if it was only to be described.
 fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
-    let workload = workloads::make(host, &args.workload)?;
+    let workload = workloads::make(host, &args.with_direction())?;
     let asked = match args.preset {
         Some(preset) => {
             let asked = preset.expand(host, &context.machine)?;
@@ -148,7 +148,15 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     };
     power::check(host, &args.measuring)?;
     check_meters(host, &goal, workload.command.cpus.as_ref(), args.measuring.power_command.is_some())?;
-    let searched = Searched::new(host, &context.machine, &asked.over, &args.without)?;
+    let knobs = user_knobs::read(host, &args.measuring.knob)?;
+    let quiet = args.measuring.quiet.map(|level| Quiet {
+        level,
+        cpus: workload.command.cpus.clone(),
+        freq: None,
+        keep_aslr: true,
+    });
+    let candidates = Candidates::new(host, &context.machine, &knobs, quiet.as_ref())?;
+    let searched = Searched::new(&candidates, &asked.over, &args.without)?;
     let earlier = match &args.start_from {
         Some(path) => earlier::read(path, &goal, &searched)?,
         None => Vec::new(),
@@ -156,8 +164,8 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     let length = Length::Search { most: args.max_runs as usize, cut: Some(cut(args, &goal)?) };
     let mut manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
     manifest.trace = args.measuring.trace;
-    if let Some(level) = args.measuring.quiet {
-        let quiet = Quiet { level, cpus: workload.command.cpus.clone(), freq: None, keep_aslr: true };
+    manifest.knobs = user_knobs::commands(&knobs);
+    if let Some(quiet) = quiet {
         // Decided again before each part; here it goes into the manifest.
         quiet_during_arms(host, quiet, &mut manifest)?;
     }
@@ -327,7 +335,6 @@ impl Tuning<'_> {
         directory: &mut RunDirectory,
         blocks: Option<&mut dyn Blocks>,
     ) -> Result<Option<()>, Failure> {
-        let arms = directory.manifest.arms.clone();
         let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
         // Decided each time: what makes the machine quiet depends on what it is now.
         let quiet = match resumed_quiet(&directory.manifest)? {
@@ -335,7 +342,8 @@ impl Tuning<'_> {
             None => None,
         };
         let seeds = RunSeeds::of_comparison(directory.manifest.schedule.seed, directory.rounds.len());
-        let mut taken = arms::take(self.context, self.host, &arms, &self.interrupted, quiet, seeds)?;
+        let mut taken =
+            arms::take(self.context, self.host, &directory.manifest, &self.interrupted, quiet, seeds)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
             Ok(End::Complete) => Ok(Some(())),
@@ -477,7 +485,13 @@ fn write_profile(
     );
     let mut text = format!("description = {}\n", quoted(&description));
     let mut sections = String::new();
-    for setting in &record.searched.arms[arm].settings {
+    let arm = &record.searched.arms[arm];
+    let of_machine = arms::user_knobs::of_machine(arm, &directory.manifest.knobs);
+    for setting in arm.settings.iter().filter(|setting| !of_machine.settings.contains(setting)) {
+        // A profile is applied without the commands of the user's knobs.
+        let _ = writeln!(text, "# {setting}, of the user's own knob, is set by other means");
+    }
+    for setting in &of_machine.settings {
         let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(&setting.value));
         match setting.knob.split_once('@') {
             None => text += &line(&setting.knob),

@@ -12,12 +12,12 @@ use flyball_testing::{Ran, Tree, flyball, skip};
 use serde_json::Value;
 
 /// A machine of plain files: two CPUs in one policy, with a driver that has two governors.
-struct Machine {
+pub(crate) struct Machine {
     tree: Tree,
 }
 
 impl Machine {
-    fn new() -> Machine {
+    pub fn new() -> Machine {
         let machine = Machine { tree: Tree::new() };
         let cpu = "sys/devices/system/cpu";
         for (path, text) in [
@@ -51,11 +51,11 @@ impl Machine {
         machine
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.tree.path()
     }
 
-    fn put(&self, path: &str, line: &str) {
+    pub fn put(&self, path: &str, line: &str) {
         self.tree.put(path, format!("{line}\n"));
     }
 
@@ -63,23 +63,23 @@ impl Machine {
         self.path().join("sys/devices/system/cpu/cpufreq/policy0/scaling_governor")
     }
 
-    fn governor(&self) -> String {
+    pub fn governor(&self) -> String {
         fs::read_to_string(self.governor_file()).expect("it is there").trim().to_owned()
     }
 
-    fn run_directory(&self) -> PathBuf {
+    pub fn run_directory(&self) -> PathBuf {
         self.path().join("run-directory")
     }
 
     /// A command of flyball on this machine.
-    fn flyball(&self, words: &[&str]) -> Command {
+    pub fn flyball(&self, words: &[&str]) -> Command {
         let mut command = flyball(&["-M", &format!("tree:{}", self.path().display())]);
         command.args(words);
         command
     }
 
     /// Waits until the governor is this.
-    fn wait_for(&self, governor: &str) {
+    pub fn wait_for(&self, governor: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.governor() != governor {
             assert!(Instant::now() < deadline, "the governor is {}, not {governor}", self.governor());

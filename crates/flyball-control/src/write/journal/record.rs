@@ -34,7 +34,7 @@ pub(super) struct Environment {
     pub machine: String,
 }
 
-/// A record of format 3. Format 2 lacked `Released`.
+/// A record of format 4. Format 2 lacked `Released`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Record {

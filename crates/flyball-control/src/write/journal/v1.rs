@@ -58,7 +58,7 @@ fn handling(location: &Location, content: &str) -> Handling {
     let name = match location {
         Location::File(path) => path.rsplit('/').next().unwrap_or_default(),
         Location::SpeedSelect(setting) => setting.field.name(),
-        Location::Partition(_) | Location::Msr { .. } => "",
+        Location::Partition(_) | Location::Msr { .. } | Location::Command(_) => "",
     };
     let bound = match name {
         // A minimum ranks as a file without a pair does (`Bound::rank`): only maxima have to be known.
@@ -73,6 +73,8 @@ fn step(location: &Location, new: &str) -> Step {
         Location::File(path) => path,
         Location::SpeedSelect(setting) => return speed_select(setting.field, new),
         Location::Partition(_) => return Step::Idle,
+        // It knew no commands.
+        Location::Command(_) => return Step::Power,
         // The only register that it wrote was IA32_ENERGY_PERF_BIAS.
         Location::Msr { .. } => return Step::Preference,
     };

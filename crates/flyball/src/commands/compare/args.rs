@@ -76,7 +76,7 @@ pub struct Args {
 
     /// Continue a comparison that was stopped, or whose other arms needed another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those that are there.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Print the arms' writes, the order and the duration; run nothing.

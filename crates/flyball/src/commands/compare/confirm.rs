@@ -24,6 +24,12 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
     for load in &workload.background {
         eprintln!("note: during each round: {}", quote(&load.argv));
     }
+    for knob in &directory.manifest.knobs {
+        let commands = [knob.read.as_ref(), Some(&knob.write), knob.restore.as_ref()];
+        for command in commands.into_iter().flatten() {
+            eprintln!("note: for the knob {}: sh -c {}", knob.name, quote(std::slice::from_ref(command)));
+        }
+    }
     let path = directory.path();
     // Who owns the directory, or may write to it, can replace the files in it.
     let found =

@@ -51,9 +51,10 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
             Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
             None => Vec::new(),
         };
+        let of_machine = arms::user_knobs::of_machine(arm, &manifest.knobs);
         let needs_boot = arms::boot_needed(host, arm).map_err(Failure::usage)?;
         let plan = match &needs_boot {
-            None if !arms::intent(arm)?.is_empty() => Some(arms::plan_of(host, arm)?),
+            None if !arms::intent(&of_machine)?.is_empty() => Some(arms::plan_of(host, &of_machine)?),
             _ => None,
         };
         arms.push(ArmPlan { name: arm.name.clone(), needs_boot, booted_with, plan });

@@ -124,6 +124,7 @@ pub(in crate::commands) fn manifest(
         },
         boots: Vec::new(),
         trace: false,
+        knobs: Vec::new(),
     }
 }
 

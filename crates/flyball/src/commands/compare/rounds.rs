@@ -1,5 +1,7 @@
 //! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are parsed.
 
+use std::path::PathBuf;
+
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
@@ -46,6 +48,11 @@ pub struct RoundArgs {
     /// running and lag become columns of the report; `flyball trace report` shows a round in full.
     #[arg(long, conflicts_with = "observer")]
     pub trace: bool,
+
+    /// A TOML file with knobs of your own: commands that read, write and restore a value, which then is set like any knob.
+    /// As root, the file must be root's or yours, and only its owner may write to it.
+    #[arg(long, value_name = "FILE")]
+    pub knob: Vec<PathBuf>,
 
     /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
     /// settings, and do not count rounds under bad conditions.

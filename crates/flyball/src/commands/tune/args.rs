@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use super::preset::Preset;
+use flyball_measure::preset::Reader;
+
 use crate::{
     commands::compare::rounds::{RoundArgs, parse_percent},
     run_as::RunAs,
-    workloads::WorkloadArgs,
+    workloads::{Direction, WorkloadArgs},
 };
 
 #[derive(Debug, Clone, clap::Args)]
@@ -20,7 +22,9 @@ QUANTITY is time, energy, power, perf-per-watt, performance (the workload's own 
 platform-energy, latency, temperature, user-time or system-time.
 
 VALUES are values with commas between them (epp=performance,power), a range (max-freq=1.2GHz..3GHz:4, four values), or \
-'all' for knobs whose values the machine lists. Settings that this machine refuses are left out and listed.
+'all' for knobs whose values the machine lists. --knob FILE adds knobs of your own programs: TOML tables such as \
+[pool] with values = [4, 8, 16], read = 'myctl get pool' and write = 'myctl set pool {value}'; they are journaled and \
+restored as the others. Settings that this machine refuses are left out and listed.
 
 Examples:
   flyball tune --over max-freq=1.6GHz..4.6GHz:6 --over epp=all --minimize energy --subject-to 'time <= +5%' -- ./bench
@@ -31,6 +35,7 @@ Examples:
   flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
   flyball tune --preset efficiency -- ./bench                      the knobs of this machine that save energy
   flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
+  flyball tune --knob knobs.toml --over pool=4,8,16 --minimize p99 --metric 'p99: ([0-9.]+) us' -- ./load
   flyball tune --resume DIR                                        continue after Ctrl-C
 
 Exit codes: 0 done, also if nothing is better than 'now'; 1 failed (settings are restored), 2 cannot be used as typed, \
@@ -116,7 +121,7 @@ pub struct Args {
     pub(super) directory: Option<PathBuf>,
 
     /// Continue a search that was stopped.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: run the command of a directory that belongs to another user without asking.
@@ -137,4 +142,28 @@ pub struct Args {
 fn parse_times(text: &str) -> Result<f64, String> {
     let times = text.trim().parse().ok().filter(|times| (1.5..=1000.0).contains(times));
     times.ok_or_else(|| "write a number from 1.5 to 1000, as 3".to_owned())
+}
+
+impl Args {
+    /// The workload with the direction in which its own metric is good, where the goal or the limit says it.
+    pub(super) fn with_direction(&self) -> WorkloadArgs {
+        let mut workload = self.workload.clone();
+        let name = workload.metric.as_deref().and_then(Reader::name_of);
+        let is_metric = |text: &str| text.trim() == "performance" || Some(text.trim()) == name;
+        let names_metric = |goal: &Option<String>| goal.as_deref().is_some_and(is_metric);
+        let of_limit = |sign: &str| {
+            let limit = self.subject_to.as_deref().and_then(|limit| limit.split_once(sign));
+            limit.is_some_and(|(quantity, _)| is_metric(quantity))
+        };
+        if workload.better.is_none() && workload.metric.is_some() {
+            workload.better = if names_metric(&self.minimize) || of_limit("<=") {
+                Some(Direction::Lower)
+            } else if names_metric(&self.maximize) || of_limit(">=") {
+                Some(Direction::Higher)
+            } else {
+                None
+            };
+        }
+        workload
+    }
 }

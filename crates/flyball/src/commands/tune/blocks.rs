@@ -217,6 +217,7 @@ impl Blocks for SearchBlocks<'_> {
             return None;
         }
         self.began.1.get_or_insert(done.len());
+        self.intake.live = self.shows;
         self.noise();
         let used_up = done.len() >= self.record.most_rounds
             || self.record.most_seconds.is_some_and(|most| spent(done) >= most);

@@ -186,6 +186,7 @@ impl Blocks for FrontBlocks<'_> {
             }
         }
         self.rounds = done.len();
+        self.intake.live = self.shows;
         if self.intake.failure.is_some() {
             return None;
         }

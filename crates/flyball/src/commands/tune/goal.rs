@@ -85,9 +85,10 @@ impl Goal {
     /// Unknown quantities; limits that are not a quantity, `<=` or `>=`, and a number.
     pub fn parse(asked: &Asked, within: f64, prefer: &str, metric: &Metric) -> Result<Goal, Failure> {
         let name = asked.minimize.as_deref().or(asked.maximize.as_deref()).unwrap_or_default();
-        let aim = Aim { quantity: quantity(name, metric)?, more: asked.minimize.is_none() };
+        let option = if asked.minimize.is_some() { "--minimize" } else { "--maximize" };
+        let aim = Aim { quantity: quantity(option, name, name, metric)?, more: asked.minimize.is_none() };
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
-        Ok(Goal { aim, limit, second: None, within, prefer: Some(good(prefer, metric)?) })
+        Ok(Goal { aim, limit, second: None, within, prefer: Some(good("--prefer", prefer, prefer, metric)?) })
     }
 
     /// Reads the two quantities of a front.
@@ -100,7 +101,8 @@ impl Goal {
         let Some((first, second)) = text.split_once(',') else {
             return Err(wrong("a front needs two quantities"));
         };
-        let (aim, second) = (good(first, metric)?, good(second, metric)?);
+        let (aim, second) =
+            (good("--front", text, first.trim(), metric)?, good("--front", text, second.trim(), metric)?);
         if aim == second {
             return Err(wrong("these are the same"));
         }
@@ -161,7 +163,8 @@ fn round(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e6
 }
 
-fn quantity(name: &str, metric: &Metric) -> Result<Quantity, Failure> {
+/// A quantity by its name, which is part of the argument of an option.
+fn quantity(option: &str, argument: &str, name: &str, metric: &Metric) -> Result<Quantity, Failure> {
     let wanted = name.trim();
     if wanted == metric.name {
         return Ok(Quantity::Performance);
@@ -169,22 +172,32 @@ fn quantity(name: &str, metric: &Metric) -> Result<Quantity, Failure> {
     NAMES.iter().find(|(name, _)| *name == wanted).map(|(_, quantity)| *quantity).ok_or_else(|| {
         let names = NAMES.map(|(name, _)| name).join(", ");
         Failure::usage(format!(
-            "'{wanted}' is not a quantity; there are {names}, and this workload's {}",
-            metric.name
+            "'{wanted}' is not a quantity; there are {names}, and this workload's {}{}",
+            metric.name,
+            pointed(option, argument, wanted)
         ))
     })
 }
 
 /// A quantity in the direction that is usually good.
-fn good(name: &str, metric: &Metric) -> Result<Aim, Failure> {
-    let quantity = quantity(name, metric)?;
+fn good(option: &str, argument: &str, name: &str, metric: &Metric) -> Result<Aim, Failure> {
+    let quantity = quantity(option, argument, name, metric)?;
     Ok(Aim { quantity, more: quantity.metric(metric).better == Better::Higher })
 }
 
+/// An argument with marks under a part of it, on lines of their own.
+fn pointed(option: &str, argument: &str, part: &str) -> String {
+    let line = format!("{option} '{argument}'");
+    let before = argument.find(part).map_or(0, |at| argument[..at].chars().count());
+    let column = option.chars().count() + 2 + before;
+    format!("\n  {line}\n  {}{}", " ".repeat(column), "^".repeat(part.chars().count().max(1)))
+}
+
 fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {
-    let wrong = |why: &str| {
+    let wrong = |part: &str, why: &str| {
         Failure::usage(format!(
-            "--subject-to '{text}': {why}; write for example 'time <= +5%' or 'power <= 60'"
+            "{why}; write for example 'time <= +5%' or 'power <= 60'{}",
+            pointed("--subject-to", text, part)
         ))
     };
     let (name, value, more) = if let Some((name, value)) = text.split_once("<=") {
@@ -192,28 +205,31 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {
     } else if let Some((name, value)) = text.split_once(">=") {
         (name, value, true)
     } else {
-        return Err(wrong("there is no <= or >="));
+        return Err(wrong(text, "there is no <= or >="));
     };
-    let aim = Aim { quantity: quantity(name, metric)?, more };
-    let value = value.trim();
-    let percent = value.strip_suffix('%').map(str::trim_end);
+    let aim = Aim { quantity: quantity("--subject-to", text, name.trim(), metric)?, more };
+    let typed = value.trim();
+    let percent = typed.strip_suffix('%').map(str::trim_end);
     let number: f64 = percent
-        .unwrap_or(value)
+        .unwrap_or(typed)
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite())
-        .ok_or_else(|| wrong("the limit is not a number"))?;
+        .ok_or_else(|| wrong(typed, "the limit is not a number"))?;
     let relative = percent.is_some();
     let value = if relative { number / 100.0 } else { number };
     if relative && !(-0.99..=100.0).contains(&value) {
-        return Err(wrong("the change is not between -99 % and +10,000 %"));
+        return Err(wrong(typed, "the change is not between -99 % and +10,000 %"));
     }
     if !relative && value <= 0.0 {
-        return Err(wrong("the limit is not above zero"));
+        return Err(wrong(typed, "the limit is not above zero"));
     }
     // The base must keep its own limit, or there may be nothing to choose.
     if relative && (if more { value > 0.0 } else { value < 0.0 }) {
-        return Err(wrong("'now' itself would not keep this limit; use --minimize or --maximize for it"));
+        return Err(wrong(
+            typed,
+            "'now' itself would not keep this limit; use --minimize or --maximize for it",
+        ));
     }
     Ok(Limit { aim, value, relative })
 }

@@ -1,6 +1,6 @@
 //! The rounds of a directory as those of a search, block by block.
 
-use flyball_measure::{Manifest, Round, RunDirectory, disturbance};
+use flyball_measure::{Manifest, Round, RunDirectory, disturbance, last_lines};
 use flyball_search::Round as Searched;
 
 use super::Record;
@@ -8,6 +8,8 @@ use crate::exit::Exit;
 
 /// Void blocks in a row that end the search.
 const MOST_VOID: usize = 3;
+/// Failures of the machine as it is that end the search.
+const MOST_BASE_FAILURES: usize = 2;
 /// How often a disturbed round of a setting is run again. After that its setting brings the disturbance about.
 const REPEATS: usize = 2;
 /// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands still in suspend.
@@ -21,20 +23,24 @@ pub(super) struct Intake {
     left_out: Vec<usize>,
     /// Blocks in a row that say nothing.
     void: usize,
+    /// Rounds of the machine as it is that failed.
+    base_failures: usize,
+    /// Whether the blocks that are read are new: those of a directory were reported when they ran.
+    pub live: bool,
     /// Why the search cannot go on.
     pub failure: Option<String>,
 }
 
 /// A block that was read.
 pub(super) enum Block {
-    /// The machine was suspended within it.
+    /// The machine was suspended within it, or changed by another program.
     Void,
     Rounds(Vec<Searched>),
 }
 
 impl Intake {
     pub fn new(arms: usize) -> Intake {
-        Intake { taken: 0, left_out: vec![0; arms], void: 0, failure: None }
+        Intake { taken: 0, left_out: vec![0; arms], void: 0, base_failures: 0, live: false, failure: None }
     }
 
     /// The next block of the directory, if there is one.
@@ -44,27 +50,50 @@ impl Intake {
             return None;
         }
         self.taken += 1;
-        if slept(&rounds) {
+        if let Some(why) = void(&rounds) {
             self.void += 1;
             if self.void >= MOST_VOID {
-                self.failure = Some("the machine was suspended in three blocks in a row".to_owned());
+                self.failure = Some(format!("three blocks in a row cannot be used: {why}"));
+            } else if self.live {
+                eprintln!("flyball: block {} does not count and is repeated: {why}", self.taken);
             }
             return Some(Block::Void);
         }
         self.void = 0;
         let mut block = Vec::new();
         for round in rounds {
-            let left_out = &mut self.left_out[round.arm];
-            if *left_out < REPEATS && disturbance(manifest, round).is_some() {
-                *left_out += 1;
+            let name = &manifest.arms[round.arm].name;
+            if self.left_out[round.arm] < REPEATS
+                && let Some(why) = disturbance(manifest, round)
+            {
+                self.left_out[round.arm] += 1;
+                if self.live {
+                    eprintln!("flyball: a round of '{name}' does not count: {why}");
+                }
                 continue;
             }
-            block.push(searched(record, round.arm, round, manifest));
-        }
-        if self.taken == 1 && block.iter().any(|one| one.arm == 0 && one.objective.is_none()) {
-            self.failure = Some("'now' itself fails, or its quantity is not a number above zero".to_owned());
+            let searched = searched(record, round.arm, round, manifest);
+            if let (Some(failure), true) = (&round.outcome.failure, self.live) {
+                eprintln!("flyball: '{name}' failed and is left out after the second time: {failure}");
+            }
+            if round.arm == 0 && searched.objective.is_none() {
+                self.base_failed(round);
+            }
+            block.push(searched);
         }
         Some(Block::Rounds(block))
+    }
+
+    /// Counts a failure of the machine as it is. Without it nothing can be compared.
+    fn base_failed(&mut self, round: &Round) {
+        self.base_failures += 1;
+        // In the first block there is no reason to expect better of the next.
+        if self.taken == 1 || self.base_failures >= MOST_BASE_FAILURES {
+            let why = round.outcome.failure.clone().unwrap_or_else(|| {
+                format!("its quantity is not a number above zero{}", last_lines(&round.outcome.output))
+            });
+            self.failure = Some(format!("'now' itself fails: {why}"));
+        }
     }
 }
 
@@ -97,6 +126,12 @@ pub(super) fn not_over(directory: &RunDirectory, rounds: usize) -> Exit {
         directory.path().display()
     );
     Exit::Done
+}
+
+/// Why a block says nothing about its settings.
+fn void(rounds: &[&Round]) -> Option<String> {
+    let changed = rounds.iter().find_map(|round| round.void.clone());
+    changed.or_else(|| slept(rounds).then(|| "the machine was suspended".to_owned()))
 }
 
 /// Whether the machine was suspended within a block.

@@ -58,7 +58,7 @@ pub fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Resu
         0 => None,
         _ => Some(Confirmed::new(&RunDirectory::open(&folder)?, &record.goal)),
     };
-    let verdict = Verdict::new(&record.goal, &record.searched, &outcome, confirmed, second);
+    let verdict = Verdict::new(&record.goal, &record.searched, directory, &outcome, confirmed, second);
     write_pictures(directory, &record, &outcome, place)?;
     output.object(schema::TUNE, || &verdict, || verdict.text(&directory.manifest, &record.searched))?;
     Ok(Exit::Done)

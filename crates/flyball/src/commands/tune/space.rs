@@ -1,6 +1,6 @@
 //! The settings of a search: `--over` rows multiplied out, without what the machine refuses.
 
-use flyball_control::{KnobName, Setting, Value, Wanted};
+use flyball_control::{Intent, KnobName, Setting, Snapshot, Value, Wanted, plan::plan};
 use flyball_host::{Host, KiloHertz, MicroWatts};
 use flyball_measure::{Arm, ArmSetting};
 use flyball_search::{Factor, Levels, Space};
@@ -10,7 +10,9 @@ use crate::{
     commands::complete,
     exit::Failure,
     machine::MachineArg,
+    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
+    user_knobs::{self, UserKnob},
 };
 
 /// The most settings of a search. Each is planned before the search begins.
@@ -48,12 +50,11 @@ impl Searched {
     /// # Errors
     /// Rows that are not settings; too many settings, or none that the machine accepts.
     pub fn new(
-        host: &dyn Host,
-        machine: &MachineArg,
+        candidates: &Candidates<'_>,
         over: &[String],
         without: &[String],
     ) -> Result<Searched, Failure> {
-        let factors = over.iter().map(|row| Row::parse(row, machine)).collect::<Result<Vec<_>, _>>()?;
+        let factors = over.iter().map(|row| Row::parse(row, candidates)).collect::<Result<Vec<_>, _>>()?;
         for (index, row) in factors.iter().enumerate() {
             if factors[..index].iter().any(|other| other.knob == row.knob) {
                 return Err(Failure::usage(format!("--over {} is given twice", row.knob)));
@@ -62,8 +63,11 @@ impl Searched {
         let without = without.iter().map(|text| exclusion(text)).collect::<Result<Vec<_>, _>>()?;
         let size = factors.iter().fold(1_usize, |size, row| size.saturating_mul(row.values.len()));
         if size > MOST {
+            let rows: Vec<String> =
+                factors.iter().map(|row| format!("{} of {}", row.values.len(), row.knob)).collect();
             return Err(Failure::usage(format!(
-                "{size} settings are too many; the limit is {MOST}: use fewer values"
+                "{size} settings are too many ({}); the limit is {MOST}: use fewer values",
+                rows.join(", ")
             )));
         }
         let mut searched =
@@ -78,7 +82,11 @@ impl Searched {
             let name = settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             let excluded = without.iter().any(|all| all.iter().all(|one| settings.contains(one)));
             let arm = Arm { name: name.clone(), settings };
-            let refused = if excluded { Some("--without".to_owned()) } else { refusal(host, &arm)? };
+            let refused = if excluded {
+                Some("--without".to_owned())
+            } else {
+                candidates.refusal(&arm)?.map(|failure| failure.to_string())
+            };
             match refused {
                 Some(why) => searched.left_out.push(LeftOut { settings: name, why }),
                 None => {
@@ -87,7 +95,7 @@ impl Searched {
                 }
             }
         }
-        searched.check_values(host)?;
+        searched.check_values(candidates)?;
         if searched.arms.len() < 2 {
             return Err(Failure::usage("no combination of these settings is left"));
         }
@@ -95,7 +103,7 @@ impl Searched {
     }
 
     /// Refuses a value that the machine accepts in no combination: it is a mistake, not a combination to leave out.
-    fn check_values(&self, host: &dyn Host) -> Result<(), Failure> {
+    fn check_values(&self, candidates: &Candidates<'_>) -> Result<(), Failure> {
         for (factor, row) in self.factors.iter().enumerate() {
             for (level, value) in row.values.iter().enumerate() {
                 if self.levels.iter().flatten().any(|levels| levels[factor] == level) {
@@ -103,10 +111,10 @@ impl Searched {
                 }
                 let setting = ArmSetting { knob: row.knob.clone(), value: value.clone() };
                 let name = setting.to_string();
-                let alone = refusal(host, &Arm { name: name.clone(), settings: vec![setting] })?;
+                let alone = candidates.refusal(&Arm { name: name.clone(), settings: vec![setting] })?;
                 // Possible alone: it is the combinations that are not, or --without that leaves them out.
-                if let Some(why) = alone {
-                    return Err(Failure::usage(format!("--over {name}: {why}")));
+                if let Some(failure) = alone {
+                    return Err(failure.reworded(|why| format!("--over {name}: {why}{}", candidates.under())));
                 }
             }
         }
@@ -141,20 +149,71 @@ impl Searched {
     }
 }
 
-/// Why the machine does not accept an arm.
-fn refusal(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Failure> {
-    let failed = match host.software() {
-        // In software the arm is tried: the boot that it gets decides which knobs there are.
-        Some(software) => {
-            BootedArms::new(host, software, None, RunSeeds::default())?.check(std::slice::from_ref(arm)).err()
-        }
-        None => arms::plan_of(host, arm).err(),
-    };
-    let prefix = format!("arm '{}': ", arm.name);
-    Ok(failed.map(|failure| {
-        let text = failure.to_string();
-        text.strip_prefix(&prefix).unwrap_or(&text).to_owned()
-    }))
+/// What decides which settings can be searched.
+pub(super) struct Candidates<'a> {
+    host: &'a dyn Host,
+    machine: &'a MachineArg,
+    knobs: &'a [UserKnob],
+    /// What keeps the machine quiet beneath all settings.
+    quiet: Option<(&'a Quiet, QuietPlan)>,
+}
+
+impl<'a> Candidates<'a> {
+    pub fn new(
+        host: &'a dyn Host,
+        machine: &'a MachineArg,
+        knobs: &'a [UserKnob],
+        quiet: Option<&'a Quiet>,
+    ) -> Result<Candidates<'a>, Failure> {
+        let quiet =
+            quiet.map(|quiet| Ok::<_, Failure>((quiet, QuietPlan::decide(host, quiet)?))).transpose()?;
+        Ok(Candidates { host, machine, knobs, quiet })
+    }
+
+    /// Why the machine does not accept an arm.
+    fn refusal(&self, arm: &Arm) -> Result<Option<Failure>, Failure> {
+        let arm = &arms::user_knobs::of_machine(arm, &user_knobs::commands(self.knobs));
+        let failed = match self.host.software() {
+            // In software the arm is tried: the boot that it gets decides which knobs there are.
+            Some(software) => {
+                let quiet = self.quiet.as_ref().map(|(quiet, _)| (*quiet).clone());
+                let tried = BootedArms::new(self.host, software, quiet, RunSeeds::default())?
+                    .check(std::slice::from_ref(arm));
+                // The plan of the booted machine has the exit code: what it lacks is another than what is wrong.
+                tried.err().map(|tried| self.plan(arm).err().unwrap_or(tried))
+            }
+            None => self.plan(arm).err(),
+        };
+        let prefix = format!("arm '{}': ", arm.name);
+        Ok(failed
+            .map(|failure| failure.reworded(|text| text.strip_prefix(&prefix).unwrap_or(text).to_owned())))
+    }
+
+    /// Plans an arm over what keeps the machine quiet: the governor of a quiet machine, for one, refuses preferences.
+    fn plan(&self, arm: &Arm) -> Result<(), Failure> {
+        let own = arms::intent(arm)?;
+        let mut intent = self.quiet.as_ref().map_or_else(Intent::default, |(_, plan)| plan.intent.clone());
+        intent.settings.extend(own.settings);
+        let snapshot = Snapshot::for_intent(self.host, &intent)?;
+        plan(&snapshot, &intent).map(drop).map_err(Failure::from)
+    }
+
+    /// What else is in effect, for a message.
+    fn under(&self) -> String {
+        self.quiet.as_ref().map_or_else(String::new, |(quiet, plan)| {
+            let settings: Vec<String> = plan.recipe.settings.iter().map(ToString::to_string).collect();
+            format!(
+                " (--quiet={} sets {}; leave it out, or search another knob)",
+                quiet.level,
+                settings.join(" ")
+            )
+        })
+    }
+
+    /// The user's knob of this name.
+    fn knob(&self, name: &str) -> Option<&UserKnob> {
+        self.knobs.iter().find(|knob| knob.commands.name == name)
+    }
 }
 
 /// The settings of a `--without`.
@@ -172,7 +231,7 @@ fn exclusion(text: &str) -> Result<Vec<ArmSetting>, Failure> {
 }
 
 impl Row {
-    fn parse(text: &str, machine: &MachineArg) -> Result<Row, Failure> {
+    fn parse(text: &str, candidates: &Candidates<'_>) -> Result<Row, Failure> {
         let Some((knob, values)) = text.split_once('=') else {
             return Err(Failure::usage(format!(
                 "--over '{text}': write KNOB=VALUES, as in epp=performance,power"
@@ -184,10 +243,13 @@ impl Row {
                 "--over {knob}: a search does not reboot the machine; search in each boot, and compare the settings found with 'flyball compare'"
             )));
         }
+        if let Some(user) = candidates.knob(knob) {
+            return Row::of_user(text, user, values);
+        }
         let bare = knob.split('@').next().unwrap_or(knob);
         let name: KnobName = bare.parse().map_err(Failure::usage)?;
         let values: Vec<String> = if values == "all" {
-            complete::values_of(name.knob.knob(), machine)
+            complete::values_of(name.knob.knob(), candidates.machine)
         } else if let Some((ends, count)) = values.split_once("..").and_then(|(low, rest)| {
             let (high, count) = rest.rsplit_once(':')?;
             Some(((low, high), count))
@@ -209,6 +271,41 @@ impl Row {
         }
         let places = places(bare, &values);
         Ok(Row { knob: knob.to_owned(), values, places })
+    }
+}
+
+impl Row {
+    /// Some values of a knob of the user, or `all`.
+    fn of_user(text: &str, knob: &UserKnob, values: &str) -> Result<Row, Failure> {
+        let wrong = |why: String| Failure::usage(format!("--over '{text}': {why}"));
+        let values: Vec<String> = match values {
+            "all" => knob.values.clone(),
+            list => list.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect(),
+        };
+        for (index, value) in values.iter().enumerate() {
+            if !knob.values.contains(value) {
+                return Err(wrong(format!(
+                    "the values of {} are {}",
+                    knob.commands.name,
+                    knob.values.join(", ")
+                )));
+            }
+            if values[..index].contains(value) {
+                return Err(wrong(format!("{value} is named twice")));
+            }
+        }
+        if values.len() < 2 {
+            return Err(wrong("there is nothing to choose from; name two values".to_owned()));
+        }
+        // Numbers lie where they are; words in the order of the file.
+        let numbers: Option<Vec<f64>> =
+            values.iter().map(|value| value.parse().ok().filter(|number: &f64| number.is_finite())).collect();
+        let in_file =
+            |value: &String| knob.values.iter().position(|known| known == value).unwrap_or_default();
+        let places = knob
+            .ordered
+            .then(|| numbers.unwrap_or_else(|| values.iter().map(|value| in_file(value) as f64).collect()));
+        Ok(Row { knob: knob.commands.name.clone(), values, places })
     }
 }
 

@@ -27,6 +27,9 @@ pub(super) struct Verdict<'a> {
     pub left_out: usize,
     /// Whether fresh rounds contradicted a first choice, so that this is the second.
     pub second: bool,
+    /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses it.
+    #[serde(skip)]
+    pub nearest: Option<(String, f64)>,
 }
 
 /// What fresh rounds say.
@@ -105,10 +108,31 @@ fn absolute(directory: &RunDirectory, aim: Aim, value: f64) -> Option<bool> {
     }
 }
 
+/// The setting whose median is nearest to an absolute limit, and by which fraction it misses it; `None` if one keeps it.
+/// A relative limit is kept by the machine as it is.
+fn nearest(directory: &RunDirectory, aim: Aim, value: f64, relative: bool) -> Option<(String, f64)> {
+    let manifest = &directory.manifest;
+    let over = |arm: usize| {
+        let mut measured: Vec<f64> = directory
+            .rounds
+            .iter()
+            .filter(|round| round.arm == arm && !round.warm_up)
+            .filter_map(|round| aim.quantity.of(round, manifest))
+            .collect();
+        measured.sort_by(f64::total_cmp);
+        let change = measured.get(measured.len() / 2)? / value - 1.0;
+        Some((arm, change, if aim.more { -change } else { change }))
+    };
+    let found = (0..manifest.arms.len()).filter_map(over).min_by(|a, b| a.2.total_cmp(&b.2));
+    let (arm, change, miss) = found.filter(|_| !relative)?;
+    (miss > 0.0).then(|| (manifest.arms[arm].name.clone(), change))
+}
+
 impl<'a> Verdict<'a> {
     pub fn new(
         goal: &'a Goal,
         searched: &Searched,
+        directory: &RunDirectory,
         search: &'a Outcome,
         confirmed: Option<Confirmed>,
         second: bool,
@@ -127,6 +151,7 @@ impl<'a> Verdict<'a> {
             confirmed,
             left_out: searched.left_out.len(),
             second,
+            nearest: goal.limit.and_then(|limit| nearest(directory, limit.aim, limit.value, limit.relative)),
         }
     }
 
@@ -152,6 +177,14 @@ impl<'a> Verdict<'a> {
         out.push('\n');
         if self.second {
             out += "The fresh rounds of a first choice contradicted the search; this is the second.\n";
+        }
+        if let (Some((name, over)), Some(limit)) = (&self.nearest, &self.goal.limit) {
+            let shown = Shown { limit, metric };
+            let _ = writeln!(
+                out,
+                "No setting keeps the limit {shown}; the nearest is '{name}', {:+.1} %.",
+                100.0 * over
+            );
         }
         match &self.confirmed {
             None => {

@@ -1,0 +1,40 @@
+//! What other programs, or the kernel, change while a transaction holds the machine.
+
+use std::collections::BTreeMap;
+
+use super::Transaction;
+use crate::{Content, Location, knob::spelling::Spelling};
+
+/// What the locations of a transaction held at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Held(BTreeMap<Location, (Content, Spelling)>);
+
+impl Transaction<'_> {
+    /// What is now at every location that this transaction has written or may have disturbed.
+    pub fn held(&self) -> Held {
+        let goals = self.goals().0.into_iter();
+        Held(
+            goals
+                // They move with hotplug and by their devices, without another writer.
+                .filter(|(_, goal)| goal.handling.spelling != Spelling::Interrupt)
+                .map(|(location, goal)| {
+                    let content = Content::of(&location.read(self.host));
+                    (location, (content, goal.handling.spelling))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first location that holds something else than at an earlier moment, as a sentence.
+    pub fn changed_since(&self, earlier: &Held) -> Option<String> {
+        let now = self.held();
+        earlier.0.iter().find_map(|(location, (was, spelling))| {
+            let (found, _) = now.0.get(location)?;
+            // The kernel itself lowers a limit that is too high for the temperature or the firmware (freq_qos requests of
+            // drivers/thermal/cpufreq_cooling.c and drivers/acpi/processor_perflib.c): that is throttling.
+            let lowered = *spelling == Spelling::FrequencyLimit
+                && matches!((found.trimmed().parse::<u64>(), was.trimmed().parse::<u64>()), (Ok(f), Ok(w)) if f < w);
+            (found != was && !lowered).then(|| format!("another program changed {location} from '{was}' to '{found}'"))
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Files with the user's own knobs: `--knob FILE`. Their commands run with flyball's rights.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use flyball_control::KnobName;
+use flyball_files::read_bounded;
+use flyball_host::{CommandKnob, Host};
+
+use crate::{exit::Failure, run_as};
+
+/// Bytes of a file: a thousand knobs.
+const MOST: u64 = 1 << 20;
+
+/// A knob of the user with its values.
+#[derive(Debug, Clone)]
+pub struct UserKnob {
+    pub values: Vec<String>,
+    /// Whether neighbouring values behave similarly.
+    pub ordered: bool,
+    pub commands: CommandKnob,
+}
+
+/// A table of the file; its name is the knob's.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    values: Vec<TableValue>,
+    #[serde(default)]
+    ordered: bool,
+    read: Option<String>,
+    write: String,
+    restore: Option<String>,
+}
+
+/// A value as a word or, for convenience, as a number.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum TableValue {
+    Whole(i64),
+    Fraction(f64),
+    Word(String),
+}
+
+/// Reads the knobs of these files.
+///
+/// # Errors
+/// A file that other users may change, a machine on which no commands run, names of flyball's knobs, or what is wrong in a table.
+pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, Failure> {
+    if !paths.is_empty() && host.software().is_some() {
+        return Err(Failure::usage(format!(
+            "--knob: its commands would run on this machine, and {} is a model",
+            host.name()
+        )));
+    }
+    let mut all: Vec<UserKnob> = Vec::new();
+    for path in paths {
+        let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+        let text = open(path).map_err(|error| wrong(error.to_string()))?;
+        let tables: BTreeMap<String, Table> =
+            toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        for (name, table) in tables {
+            let knob = knob(name, table).map_err(wrong)?;
+            if all.iter().any(|other| other.commands.name == knob.commands.name) {
+                return Err(wrong(format!("the knob {} is there twice", knob.commands.name)));
+            }
+            all.push(knob);
+        }
+    }
+    Ok(all)
+}
+
+/// The commands, for the manifest.
+pub fn commands(knobs: &[UserKnob]) -> Vec<CommandKnob> {
+    knobs.iter().map(|knob| knob.commands.clone()).collect()
+}
+
+fn knob(name: String, table: Table) -> Result<UserKnob, String> {
+    let values: Vec<String> = table
+        .values
+        .into_iter()
+        .map(|value| match value {
+            TableValue::Whole(number) => number.to_string(),
+            TableValue::Fraction(number) => number.to_string(),
+            TableValue::Word(word) => word,
+        })
+        .collect();
+    let Table { ordered, read, write, restore, .. } = table;
+    let commands = CommandKnob { name, read, write, restore };
+    let named = |why: &str| format!("knob {}: {why}", commands.name);
+    if let Some(fault) = commands.fault() {
+        return Err(named(fault));
+    }
+    if commands.name.parse::<KnobName>().is_ok()
+        || matches!(commands.name.as_str(), "driver" | "boot" | "now")
+    {
+        return Err(named("flyball has a knob of this name; choose another"));
+    }
+    // An arm's settings are words, and --over separates values by commas.
+    if let Some(value) = values.iter().find(|value| !CommandKnob::is_value(value) || value.contains(',')) {
+        return Err(named(&format!("the value '{value}' is not one word of letters, digits and -_./:+@%=")));
+    }
+    if values.len() < 2 {
+        return Err(named("'values' has fewer than two values"));
+    }
+    Ok(UserKnob { values, ordered, commands })
+}
+
+/// Reads a file whose commands are about to run: as root only if no other user can have written them.
+fn open(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    // Of the open file, so that another one cannot take its place after the look.
+    let status = file.metadata()?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if flyball_host::process::is_root() {
+        if ![0, run_as::caller()].contains(&status.uid()) {
+            return refused(format!("it belongs to user {}; its commands would run as root", status.uid()));
+        }
+        if status.mode() & 0o022 != 0 {
+            return refused(
+                "other users can write to it, and its commands would run as root; chmod go-w it".to_owned(),
+            );
+        }
+    }
+    let bytes = read_bounded(file, MOST)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<UserKnob>, String> {
+        let tables: BTreeMap<String, Table> = toml::from_str(text).map_err(|error| error.to_string())?;
+        tables.into_iter().map(|(name, table)| knob(name, table)).collect()
+    }
+
+    #[test]
+    fn tables_are_knobs() {
+        let knobs = parse(
+            "[pool]\nvalues = [4, \"8\", 1.5]\nordered = true\nread = 'cat p'\nwrite = 'echo {value} > p'\n",
+        )
+        .unwrap();
+        assert_eq!(knobs[0].values, ["4", "8", "1.5"]);
+        assert!(knobs[0].ordered);
+        assert_eq!(knobs[0].commands.name, "pool");
+    }
+
+    #[test]
+    fn other_tables_are_refused() {
+        for bad in [
+            "[pool]\nvalues = [4, 8]\nwrite = 'echo {value}'",
+            "[pool]\nvalues = [4]\nread = 'cat p'\nwrite = 'echo {value}'",
+            "[pool]\nvalues = ['a b', 'c']\nread = 'cat p'\nwrite = 'echo {value}'",
+            "[pool]\nvalues = ['a,b', 'c']\nread = 'cat p'\nwrite = 'echo {value}'",
+            "[epp]\nvalues = [1, 2]\nread = 'cat p'\nwrite = 'echo {value}'",
+            "[driver]\nvalues = [1, 2]\nread = 'cat p'\nwrite = 'echo {value}'",
+            "[pool]\nvalues = [1, 2]\nread = 'cat p'\nwrite = 'echo {value}'\nunit = 'x'",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}
