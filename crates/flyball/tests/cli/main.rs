@@ -37,5 +37,6 @@ mod trace_files;
 mod traces;
 mod tune;
 mod tune_input;
+mod tune_truth;
 mod turbo_order;
 mod why;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Work that takes less than a second and is partly bound by memory: the highest frequencies cost much energy and save little
 /// time.
-const MODEL: &str = r#"
+pub(crate) const MODEL: &str = r#"
 name = "short"
 title = "eight tasks that are partly bound by memory"
 about = "Less than a second of work."
