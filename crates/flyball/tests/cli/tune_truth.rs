@@ -76,7 +76,7 @@ const CASES: &[Case] = &[
             "max-freq=1.2GHz,2GHz,2.8GHz,3.4GHz,4GHz,4.6GHz",
             "epp=performance,balance_performance,balance_power,power",
         ],
-        more: &["--beside", "bursts"],
+        more: &["--pin", "0-7", "--beside", "bursts", "--beside-pin", "8-15"],
     },
 ];
 
