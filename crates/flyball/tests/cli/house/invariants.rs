@@ -15,6 +15,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-host/src/process.rs::NAME", "this process's own name"),
     ("crates/flyball-host/src/process.rs::IS_TAKEN", "whether this process has taken over its sockets"),
     ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),
+    ("crates/flyball-host/src/kept.rs::LIMIT", "how many files this process may open, as read last"),
     ("crates/flyball-host/src/bounds.rs::BOUNDS", "how this process ends where it takes too much"),
     ("crates/flyball-host/src/bounds.rs::REFUSED", "whether this process was refused memory"),
     ("crates/flyball/src/output.rs::STDERR_FAILED", "whether this process could write to its own stderr"),
