@@ -157,11 +157,11 @@ impl<'h> Collector<'h> {
 
     /// Looks at the whole machine again if a CPU has come that was never online: its package is not known.
     fn renew(&mut self) {
-        let layout = self.sampler.layout();
+        let places = self.sampler.places();
         let is_new = |(index, cpu): (usize, &flyball_monitor::Cpu)| {
-            cpu.package.is_none() && self.last.get(layout, Quantity::Online, index) == Some(1)
+            cpu.package.is_none() && places.get(&self.last, Quantity::Online, index) == Some(1)
         };
-        if layout.cpus.iter().enumerate().any(is_new)
+        if self.sampler.layout().cpus.iter().enumerate().any(is_new)
             && let Ok(renewed) = Collector::open(self.host, self.options, self.state.clone())
         {
             // Counters begin again, as after a restart of the exporter, which Prometheus knows how to read.
@@ -175,7 +175,7 @@ impl<'h> Collector<'h> {
         // On the machine's clock, which is monotonic, so that a wall clock that is set back does not stop the sampling.
         if (self.host.now().as_nanos() as u64).saturating_sub(self.last.at) >= least {
             let next = Rc::new(sample(self.host, &mut self.sampler));
-            self.totals.add(self.sampler.layout(), &self.last, &next);
+            self.totals.add(&self.sampler, &self.groups, &self.last, &next);
             self.before = std::mem::replace(&mut self.last, next);
         }
         if let Some(known) = self.clients.iter_mut().find(|known| known.name == client) {
@@ -201,12 +201,12 @@ impl<'h> Collector<'h> {
         out.add(names::BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         self.write_machine(out);
         let layout = self.sampler.layout();
-        self.settings.write(out, layout, to, &self.groups, self.options.most_values);
+        self.settings.write(out, &self.sampler, to, &self.groups, self.options.most_values);
         self.groups.write(out, interval);
         if self.options.per_cpu {
             speed::write_each(out, layout, interval);
         }
-        write_power(out, layout, to, interval);
+        write_power(out, &self.sampler, &self.groups, to, interval);
         self.totals.write(out, layout, &self.groups);
         self.select.write(out, self.host, to.at);
         if let Some(holds) = &mut self.holds {
@@ -237,7 +237,7 @@ impl<'h> Collector<'h> {
             out.add(names::PROCESS_MEMORY, &[], (resident * rustix::param::page_size() as u64) as f64);
         }
         if let Some(node) = &mut self.node {
-            node.write(out, self.host, self.sampler.layout(), &self.last, self.options.per_cpu);
+            node.write(out, self.host, &self.sampler, &self.last, self.options.per_cpu);
         }
     }
 
@@ -249,26 +249,25 @@ impl<'h> Collector<'h> {
             // The driver may come later, or another one.
             self.mode.reopen();
         }
+        let vendor = machine.vendor.to_string();
         let labels = [
-            ("vendor", machine.vendor.to_string()),
-            ("model", machine.model_name.clone().unwrap_or_default()),
-            ("driver", machine.driver.clone().unwrap_or_default()),
-            ("driver_mode", String::from_utf8_lossy(&mode).trim_end().to_owned()),
-            ("kernel", machine.kernel.clone()),
-            ("simulated", flyball_host::simulated(self.host).to_string()),
+            ("vendor", vendor.as_str()),
+            ("model", machine.model_name.as_deref().unwrap_or_default()),
+            ("driver", machine.driver.as_deref().unwrap_or_default()),
+            ("driver_mode", &String::from_utf8_lossy(mode.trim_ascii_end())),
+            ("kernel", &machine.kernel),
+            ("simulated", if flyball_host::simulated(self.host) { "true" } else { "false" }),
         ];
         // A series of its own per kernel and driver: rules join it by `instance` and do not need these labels elsewhere.
-        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
         out.add(names::MACHINE_INFO, &labels, 1.0);
     }
 }
 
 fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
-    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix old and new ones.
-    Sampler::open(
-        host,
-        flyball_monitor::Options { slow: Duration::ZERO, ..flyball_monitor::Options::default() },
-    )
+    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix old and new ones. No metric
+    // has the times in idle states.
+    let defaults = flyball_monitor::Options::default();
+    Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, idle_times: false, ..defaults })
 }
 
 /// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that is set does not break an interval,
@@ -297,39 +296,40 @@ fn what(what: missing::What) -> &'static str {
     }
 }
 
-fn write_power(out: &mut Exposition, layout: &Layout, to: &Sample, interval: &Interval) {
+fn write_power(
+    out: &mut Exposition,
+    sampler: &Sampler<'_>,
+    groups: &Groups,
+    to: &Sample,
+    interval: &Interval,
+) {
+    let get = |quantity, index| sampler.places().get(to, quantity, index);
     let zones = [
-        ("package", Quantity::PackageEnergy, layout.packages.len()),
-        ("dram", Quantity::DramEnergy, layout.packages.len()),
-        ("platform", Quantity::PlatformEnergy, 1),
+        ("package", Quantity::PackageEnergy, &groups.packages[..]),
+        ("dram", Quantity::DramEnergy, &groups.packages[..]),
+        ("platform", Quantity::PlatformEnergy, &[String::new()][..]),
     ];
-    let number = |index: usize| {
-        layout.packages.get(index).map_or_else(String::new, |package| package.number.to_string())
-    };
-    for (zone, quantity, count) in zones {
-        for index in 0..count {
+    for (zone, quantity, numbers) in zones {
+        for (index, number) in numbers.iter().enumerate() {
             // Absent where no meter answers: a 0 would be a rate of 0 W, and a reset when the meter comes back.
-            if let Some(energy) = to.get(layout, quantity, index) {
-                let package = if zone == "platform" { String::new() } else { number(index) };
-                out.add(names::ENERGY, &[("zone", zone), ("package", &package)], energy as f64 / 1e6);
+            if let Some(energy) = get(quantity, index) {
+                out.add(names::ENERGY, &[("zone", zone), ("package", number)], energy as f64 / 1e6);
             }
         }
     }
     for (constraint, quantity) in
         [("long_term", Quantity::PowerLimit), ("short_term", Quantity::ShortPowerLimit)]
     {
-        for index in 0..layout.packages.len() {
-            if let Some(limit) = to.get(layout, quantity, index) {
-                let labels = [("package", number(index)), ("constraint", constraint.to_owned())];
-                let labels: Vec<(&str, &str)> =
-                    labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        for (index, number) in groups.packages.iter().enumerate() {
+            if let Some(limit) = get(quantity, index) {
+                let labels = [("package", number.as_str()), ("constraint", constraint)];
                 out.add(names::POWER_LIMIT, &labels, limit as f64 * 1e-6);
             }
         }
     }
-    for (index, package) in interval.packages.iter().enumerate() {
+    for (number, package) in groups.packages.iter().zip(&interval.packages) {
         if let Some(celsius) = package.celsius {
-            out.add(names::TEMPERATURE, &[("package", &number(index))], celsius);
+            out.add(names::TEMPERATURE, &[("package", number)], celsius);
         }
     }
 }

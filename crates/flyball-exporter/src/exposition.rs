@@ -1,5 +1,7 @@
 //! Metrics as text: the format of Prometheus 0.0.4 and OpenMetrics 1.0.
 
+use std::fmt::Write as _;
+
 use crate::catalogue::{Family, Kind};
 
 /// A text format.
@@ -69,8 +71,7 @@ impl Exposition {
 
     /// The same for a family with one label that is a number: most series of a machine with 512 CPUs.
     pub fn add_of(&mut self, family: &'static Family, label: &str, number: u32, value: f64) {
-        let mut digits = itoa::Buffer::new();
-        self.add(family, &[(label, digits.format(number))], value);
+        self.add(family, &[(label, itoa::Buffer::new().format(number))], value);
     }
 
     fn begin(&mut self, family: &'static Family) {
@@ -99,7 +100,8 @@ impl Exposition {
 
 /// A label's value: from the machine, and so with anything in it (names of programs).
 fn escape(text: &mut String, label: &str) {
-    if !label.contains(['\\', '"', '\n']) {
+    // By byte: none of the three is part of a longer character.
+    if !label.bytes().any(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
         return text.push_str(label);
     }
     for character in label.chars() {
@@ -116,9 +118,22 @@ fn number(text: &mut String, value: f64) {
     // Whole numbers up to 2^53 are exact; most values are, and this is many times faster than the general way.
     if value.fract() == 0.0 && value.abs() < 9e15 {
         text.push_str(itoa::Buffer::new().format(value as i64));
-    } else {
-        text.push_str(&value.to_string());
+        return;
     }
+    // CPU times are hundredths of a second, thousands of them in a scrape. Divided back they give the value again, and no
+    // shorter decimal number does, as long as both have fewer than 15 digits.
+    let hundredths = (value * 100.0).round();
+    if (0.0..1e14).contains(&hundredths) && hundredths / 100.0 == value {
+        let hundredths = hundredths as u64;
+        text.push_str(itoa::Buffer::new().format(hundredths / 100));
+        let rest = hundredths % 100;
+        let digits = [b'.', b'0' + (rest / 10) as u8, b'0' + (rest % 10) as u8];
+        let length = if rest.is_multiple_of(10) { 2 } else { 3 };
+        text.extend(digits[..length].iter().map(|digit| char::from(*digit)));
+        return;
+    }
+    // Writing to a string does not fail.
+    let _ = write!(text, "{value}");
 }
 
 #[cfg(test)]
@@ -133,6 +148,22 @@ mod tests {
         out.add(catalogue::BUSY, &[("package", "0")], f64::NAN);
         out.add_of(catalogue::THREAD_BUSY, "cpu", 511, 0.25);
         out.finish()
+    }
+
+    #[test]
+    fn numbers_are_the_shortest_that_mean_the_value() {
+        let spelled = |value: f64| {
+            let mut text = String::new();
+            number(&mut text, value);
+            text
+        };
+        for hundredths in (0..200_000u64).chain((0..1000).map(|step| 99_999_999_999_000 + step)) {
+            let value = hundredths as f64 / 100.0;
+            assert_eq!(spelled(value), value.to_string());
+        }
+        for value in [-0.25, 0.001, 1.005, 1e-9, 2.5e15, 123_456_789.123_4, -3.0, 1e300] {
+            assert_eq!(spelled(value), value.to_string());
+        }
     }
 
     #[test]

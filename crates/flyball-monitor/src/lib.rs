@@ -23,6 +23,7 @@ pub use interval::{CpuInterval, Interval, PackageInterval, State};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
+pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{KeptAttribute, Options, Sampler, Touch, answers_at_once};
 pub use why::{Account, Explanation, Step, explain};

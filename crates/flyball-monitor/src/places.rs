@@ -11,7 +11,7 @@ use crate::{ABSENT, Layout, Quantity, Sample};
 /// Looked up once per layout: a sample of 576 CPUs has 26,000 values, and a search of the fields for each of them costs more than
 /// reading them does.
 #[derive(Debug)]
-pub(crate) struct Places(HashMap<Quantity, Place, BuildHasherDefault<Small>>);
+pub struct Places(HashMap<Quantity, Place, BuildHasherDefault<Small>>);
 
 /// Where a quantity begins, and after how many bits it wraps.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Places {
-    pub(crate) fn of(layout: &Layout) -> Places {
+    pub fn of(layout: &Layout) -> Places {
         let mut start = 0;
         let mut places = HashMap::default();
         for field in &layout.fields {
@@ -43,7 +43,7 @@ impl Places {
     }
 
     /// `index` is one of the quantity's scope.
-    pub(crate) fn get(&self, sample: &Sample, quantity: Quantity, index: usize) -> Option<u64> {
+    pub fn get(&self, sample: &Sample, quantity: Quantity, index: usize) -> Option<u64> {
         // A sample of a file may be shorter than its layout says.
         let value = *sample.values.get(self.0.get(&quantity)?.start + index)?;
         (value != ABSENT).then_some(value)

@@ -43,11 +43,13 @@ pub struct Options {
     /// What takes turns does so from the first sample on, so that a screen is there sooner: until their turn, CPUs have no idle times,
     /// preference, governor or least frequency.
     pub is_staged: bool,
+    /// Whether the times in idle states are read: on a large machine most of the files.
+    pub idle_times: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { touch: Touch::default(), slow: Duration::from_secs(5), is_staged: false }
+        Options { touch: Touch::default(), slow: Duration::from_secs(5), is_staged: false, idle_times: true }
     }
 }
 
@@ -135,7 +137,13 @@ impl<'h> Sampler<'h> {
     /// # Errors
     /// Its CPUs cannot be listed.
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
-        let Discovered { mut layout, source, reasons, cpus, policies, power } = discover::discover(host)?;
+        let Discovered { mut layout, source, reasons, mut cpus, policies, power } = discover::discover(host)?;
+        if !options.idle_times {
+            for cpu in &mut cpus {
+                cpu.idle.clear();
+            }
+            layout.fields.retain(|field| !matches!(field.quantity, Quantity::IdleTime(_)));
+        }
         let shared = shared::extend(host, &mut layout);
         let places = Places::of(&layout);
         Ok(Sampler {
@@ -163,6 +171,11 @@ impl<'h> Sampler<'h> {
 
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Where its values stand.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval, or the machine is in software.

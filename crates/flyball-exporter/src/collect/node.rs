@@ -5,7 +5,7 @@ use flyball_host::{
     CpuList, Host,
     topology::{CPUS, POLICIES},
 };
-use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample};
+use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample, Sampler};
 
 use crate::{
     Exposition,
@@ -47,6 +47,7 @@ impl Node {
                 None => policies.push((policy, vec![index])),
             }
         }
+        let has_frequency = layout.field(Quantity::ReportedFrequency).is_some();
         let answers_at_once = flyball_monitor::answers_at_once(&host.uname());
         let policies = policies.into_iter().map(|(number, cpus)| {
             let folder = format!("{POLICIES}/policy{number}");
@@ -56,8 +57,8 @@ impl Node {
                 cpus,
                 max: file("cpuinfo_max_freq"),
                 min: file("cpuinfo_min_freq"),
-                // Older kernels wake the CPU to answer.
-                current: answers_at_once.then(|| file("scaling_cur_freq")),
+                // Older kernels wake the CPU to answer. The sampler reads it too where it has no better source.
+                current: (answers_at_once && !has_frequency).then(|| file("scaling_cur_freq")),
                 available: available.split_whitespace().map(str::to_owned).collect(),
                 values: [None; 3],
             }
@@ -89,26 +90,27 @@ impl Node {
         &mut self,
         out: &mut Exposition,
         host: &dyn Host,
-        layout: &Layout,
+        sampler: &Sampler<'_>,
         last: &Sample,
         per_cpu: bool,
     ) {
+        let (layout, places) = (sampler.layout(), sampler.places());
         if per_cpu {
-            self.write_frequencies(out, host, layout, last);
+            self.write_frequencies(out, host, sampler, last);
             self.write_times(out, host);
             for cpu in self.isolated.iter() {
                 out.add_of(names::NODE_ISOLATED, "cpu", cpu, 1.0);
             }
             for (index, cpu) in layout.cpus.iter().enumerate() {
-                if let Some(online) = last.get(layout, Quantity::Online, index) {
+                if let Some(online) = places.get(last, Quantity::Online, index) {
                     out.add_of(names::NODE_ONLINE, "cpu", cpu.number, online as f64);
                 }
             }
-            self.write_core_throttles(out, layout, last);
+            self.write_core_throttles(out, sampler, last);
         }
         for package in &layout.packages {
             let indices = package.cpus.iter().filter_map(|cpu| layout.index_of(cpu));
-            let counts = indices.filter_map(|index| self.throttle(layout, last, index, 1));
+            let counts = indices.filter_map(|index| self.throttle(sampler, last, index, 1));
             if let Some(most) = counts.max() {
                 out.add_of(names::NODE_PACKAGE_THROTTLES, "package", package.number, most as f64);
             }
@@ -118,14 +120,21 @@ impl Node {
             (names::NODE_RAPL_PACKAGE, Quantity::PackageEnergy),
         ] {
             for (_, index, number, path) in self.zones.iter().filter(|zone| zone.0 == quantity) {
-                if let Some(energy) = last.get(layout, quantity, *index) {
+                if let Some(energy) = places.get(last, quantity, *index) {
                     out.add(family, &[("index", number), ("path", path)], energy as f64 / 1e6);
                 }
             }
         }
     }
 
-    fn write_frequencies(&mut self, out: &mut Exposition, host: &dyn Host, layout: &Layout, last: &Sample) {
+    fn write_frequencies(
+        &mut self,
+        out: &mut Exposition,
+        host: &dyn Host,
+        sampler: &Sampler<'_>,
+        last: &Sample,
+    ) {
+        let (layout, places) = (sampler.layout(), sampler.places());
         for policy in &mut self.policies {
             let Policy { max, min, current, values, .. } = policy;
             for (value, file) in values.iter_mut().zip([Some(max), Some(min), current.as_mut()]) {
@@ -148,11 +157,13 @@ impl Node {
         of_policy(out, names::NODE_HERTZ_MAX, 0);
         of_policy(out, names::NODE_HERTZ_MIN, 1);
         of_policy(out, names::NODE_SCALING, 2);
-        for (family, quantity) in
-            [(names::NODE_SCALING_MAX, Quantity::RequestMax), (names::NODE_SCALING_MIN, Quantity::RequestMin)]
-        {
+        for (family, quantity) in [
+            (names::NODE_SCALING, Quantity::ReportedFrequency),
+            (names::NODE_SCALING_MAX, Quantity::RequestMax),
+            (names::NODE_SCALING_MIN, Quantity::RequestMin),
+        ] {
             for (index, cpu) in layout.cpus.iter().enumerate() {
-                if let Some(khz) = last.get(layout, quantity, index) {
+                if let Some(khz) = places.get(last, quantity, index) {
                     out.add_of(family, "cpu", cpu.number, khz as f64 * 1e3);
                 }
             }
@@ -160,7 +171,7 @@ impl Node {
         let mut digits = itoa::Buffer::new();
         for policy in &self.policies {
             for &index in &policy.cpus {
-                let Some(now) = last.get(layout, Quantity::Governor, index) else { continue };
+                let Some(now) = places.get(last, Quantity::Governor, index) else { continue };
                 let now = layout.machine.governors.get(now as usize);
                 let cpu = digits.format(layout.cpus[index].number);
                 // A series for each governor that could be, as node_exporter has it: rules count on the zeros.
@@ -198,26 +209,25 @@ impl Node {
     }
 
     /// A throttle count: of the sample, if the CPU has run, otherwise as at the start. `which` is 0 for the core's.
-    fn throttle(&self, layout: &Layout, last: &Sample, index: usize, which: usize) -> Option<u64> {
+    fn throttle(&self, sampler: &Sampler<'_>, last: &Sample, index: usize, which: usize) -> Option<u64> {
         let quantity = [Quantity::CoreThrottles, Quantity::PackageThrottles][which];
-        last.get(layout, quantity, index).or(self.throttles[index][which])
+        sampler.places().get(last, quantity, index).or(self.throttles[index][which])
     }
 
-    fn write_core_throttles(&self, out: &mut Exposition, layout: &Layout, last: &Sample) {
+    fn write_core_throttles(&self, out: &mut Exposition, sampler: &Sampler<'_>, last: &Sample) {
         let mut cores: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
-        for (index, cpu) in layout.cpus.iter().enumerate() {
+        for (index, cpu) in sampler.layout().cpus.iter().enumerate() {
             // Without the die, as node_exporter has it: cores of two dies with one number are one series.
             if let (Some(package), Some(core), Some(count)) =
-                (cpu.package, cpu.core, self.throttle(layout, last, index, 0))
+                (cpu.package, cpu.core, self.throttle(sampler, last, index, 0))
             {
                 let most = cores.entry((package, core)).or_default();
                 *most = count.max(*most);
             }
         }
+        let (mut package_digits, mut core_digits) = (itoa::Buffer::new(), itoa::Buffer::new());
         for ((package, core), count) in cores {
-            let labels = [("package", package.to_string()), ("core", core.to_string())];
-            let labels: Vec<(&str, &str)> =
-                labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let labels = [("package", package_digits.format(package)), ("core", core_digits.format(core))];
             out.add(names::NODE_CORE_THROTTLES, &labels, count as f64);
         }
     }

@@ -7,7 +7,7 @@ use flyball_host::{
     Host,
     topology::{CPUS, POLICIES},
 };
-use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample};
+use flyball_monitor::{KeptAttribute, Layout, Machine, Quantity, Sample, Sampler};
 
 use super::speed::Groups;
 use crate::{
@@ -27,13 +27,16 @@ enum Form {
     Number,
     KiloHertz,
     Percent,
+    /// An index into [`Machine::governors`].
+    Governor,
+    /// 0 to 255, with the kernel's words for some.
+    Preference,
 }
 
 /// A file that is read in turn.
 struct Item {
     /// An index into [`Settings::knobs`].
     knob: usize,
-    form: Form,
     /// An index into the layout's packages; `None` for the whole machine.
     package: Option<usize>,
     /// CPUs that it is about.
@@ -46,7 +49,8 @@ struct Item {
 
 /// The settings of a machine.
 pub(super) struct Settings {
-    knobs: Vec<String>,
+    /// Names, and how their numbers are to be read.
+    knobs: Vec<(String, Form)>,
     items: Vec<Item>,
     next: usize,
     looked: Option<u64>,
@@ -110,14 +114,13 @@ impl Settings {
     }
 
     fn add(&mut self, knob: &str, form: Form, package: Option<usize>, cpus: u64, path: String) {
-        let known = self.knobs.iter().position(|known| known == knob);
+        let known = self.knobs.iter().position(|known| known.0 == knob);
         let knob = known.unwrap_or_else(|| {
-            self.knobs.push(knob.to_owned());
+            self.knobs.push((knob.to_owned(), form));
             self.knobs.len() - 1
         });
         self.items.push(Item {
             knob,
-            form,
             package,
             cpus,
             read_on: None,
@@ -174,26 +177,27 @@ impl Settings {
     pub(super) fn write(
         &self,
         out: &mut Exposition,
-        layout: &Layout,
+        sampler: &Sampler<'_>,
         to: &Sample,
         groups: &Groups,
         most_values: usize,
     ) {
-        let mut counts: BTreeMap<(&str, usize), BTreeMap<String, u64>> = BTreeMap::new();
-        let mut ranges: BTreeMap<(&str, Option<usize>), (bool, f64, f64)> = BTreeMap::new();
+        let packages = groups.packages.len();
+        let of_sample = [("online", Form::Inverted), ("governor", Form::Governor), ("epp", Form::Preference)];
+        let knobs = self.knobs.iter().map(|(name, form)| (name.as_str(), *form));
+        let mut counts: Vec<Counts<'_>> = knobs
+            .chain(of_sample)
+            .map(|(knob, form)| Counts { knob, form, values: vec![Vec::new(); packages] })
+            .collect();
+        let mut ranges = Ranges::new();
         for (index, package) in groups.package_of.iter().enumerate() {
             let Some(package) = *package else { continue };
-            let get = |quantity| to.get(layout, quantity, index);
-            let online = if get(Quantity::Online) == Some(1) { "on" } else { "off" };
-            count(&mut counts, "online", package, online, 1);
-            let governor =
-                get(Quantity::Governor).and_then(|number| layout.machine.governors.get(number as usize));
-            if let Some(governor) = governor {
-                count(&mut counts, "governor", package, governor, 1);
-            }
-            // The sample has numbers for the kernel's words; back to words here, because people set words.
-            if let Some(epp) = get(Quantity::Epp) {
-                count(&mut counts, "epp", package, &preference(epp), 1);
+            let get = |quantity| sampler.places().get(to, quantity, index);
+            // Inverted, as a CPU whose state is not known is not online.
+            let offline = u64::from(get(Quantity::Online) != Some(1));
+            let values = [Some(offline), get(Quantity::Governor), get(Quantity::Epp)];
+            for (counts, value) in counts[self.knobs.len()..].iter_mut().zip(values) {
+                counts.add(package, value, 1);
             }
             for (knob, quantity) in [("min-freq", Quantity::RequestMin), ("max-freq", Quantity::RequestMax)] {
                 if let Some(khz) = get(quantity) {
@@ -201,47 +205,61 @@ impl Settings {
                 }
             }
         }
+        let layout = sampler.layout();
         for item in &self.items {
             let Some(value) = item.value else { continue };
-            let knob = self.knobs[item.knob].as_str();
-            match item.form {
-                Form::KiloHertz => widen(&mut ranges, knob, item.package, true, value as f64 * 1e3),
-                Form::Percent => widen(&mut ranges, knob, item.package, false, value as f64 / 100.0),
-                form => {
-                    let text = spelled(form, value);
-                    match item.package {
-                        Some(package) => count(&mut counts, knob, package, &text, item.cpus),
-                        None => {
-                            for (package, cpus) in
-                                layout.packages.iter().map(|package| package.cpus.iter().count()).enumerate()
-                            {
-                                count(&mut counts, knob, package, &text, cpus as u64);
-                            }
-                        }
+            match (&self.knobs[item.knob], item.package) {
+                ((knob, Form::KiloHertz), package) => {
+                    widen(&mut ranges, knob, package, true, value as f64 * 1e3);
+                }
+                ((knob, Form::Percent), package) => {
+                    widen(&mut ranges, knob, package, false, value as f64 / 100.0);
+                }
+                (_, Some(package)) => counts[item.knob].add(package, Some(value), item.cpus),
+                (_, None) => {
+                    for (package, of) in layout.packages.iter().enumerate() {
+                        counts[item.knob].add(package, Some(value), of.cpus.iter().count() as u64);
                     }
                 }
             }
         }
-        for ((knob, package), values) in counts {
-            write_counts(out, knob, &groups.packages[package], values, most_values);
+        counts.sort_by_key(|counts| counts.knob);
+        for counts in counts {
+            for (package, values) in groups.packages.iter().zip(counts.values) {
+                let mut values: Vec<(String, u64)> = values
+                    .into_iter()
+                    .filter_map(|(value, cpus)| Some((spelled(counts.form, value, &layout.machine)?, cpus)))
+                    .collect();
+                values.sort_unstable();
+                write_counts(out, counts.knob, package, values, most_values);
+            }
         }
         write_ranges(out, names::SETTING_RATIO, &ranges, groups);
         write_ranges(out, names::SETTING_HERTZ, &ranges, groups);
     }
 }
 
-type Counts<'a> = BTreeMap<(&'a str, usize), BTreeMap<String, u64>>;
-type Ranges<'a> = BTreeMap<(&'a str, Option<usize>), (bool, f64, f64)>;
+/// How many CPUs have each value of a knob. Values are numbers here: words for thousands of files would cost more than reading them.
+struct Counts<'a> {
+    knob: &'a str,
+    form: Form,
+    /// Of each package: a value and its CPUs.
+    values: Vec<Vec<(u64, u64)>>,
+}
 
-fn count<'a>(counts: &mut Counts<'a>, knob: &'a str, package: usize, value: &str, cpus: u64) {
-    let values = counts.entry((knob, package)).or_default();
-    match values.get_mut(value) {
-        Some(known) => *known += cpus,
-        None => {
-            values.insert(value.to_owned(), cpus);
+impl Counts<'_> {
+    fn add(&mut self, package: usize, value: Option<u64>, cpus: u64) {
+        let Some(value) = value else { return };
+        let values = &mut self.values[package];
+        // Few values: mostly all CPUs have the same.
+        match values.iter_mut().find(|known| known.0 == value) {
+            Some(known) => known.1 += cpus,
+            None => values.push((value, cpus)),
         }
     }
 }
+
+type Ranges<'a> = BTreeMap<(&'a str, Option<usize>), (bool, f64, f64)>;
 
 fn widen<'a>(ranges: &mut Ranges<'a>, knob: &'a str, package: Option<usize>, is_hertz: bool, value: f64) {
     let range = ranges.entry((knob, package)).or_insert((is_hertz, value, value));
@@ -249,8 +267,13 @@ fn widen<'a>(ranges: &mut Ranges<'a>, knob: &'a str, package: Option<usize>, is_
 }
 
 /// The commonest values by name, the CPUs with others together: raw preferences alone have 256 values.
-fn write_counts(out: &mut Exposition, knob: &str, package: &str, values: BTreeMap<String, u64>, most: usize) {
-    let mut values: Vec<(String, u64)> = values.into_iter().collect();
+fn write_counts(
+    out: &mut Exposition,
+    knob: &str,
+    package: &str,
+    mut values: Vec<(String, u64)>,
+    most: usize,
+) {
     if values.len() > most {
         // Of equal counts the first by name: the sort is stable, so a series does not come and go between scrapes.
         values.sort_by_key(|(_, cpus)| std::cmp::Reverse(*cpus));
@@ -274,23 +297,20 @@ fn write_ranges(out: &mut Exposition, family: &'static Family, ranges: &Ranges<'
     }
 }
 
-fn spelled(form: Form, value: u64) -> String {
-    match form {
-        Form::Switch => if value == 0 { "off" } else { "on" }.to_owned(),
-        Form::Inverted => if value == 0 { "on" } else { "off" }.to_owned(),
-        _ => value.to_string(),
-    }
-}
-
-/// The kernel's word for a preference, if it has one.
-fn preference(epp: u64) -> String {
-    match epp {
-        0 => "performance".to_owned(),
-        128 => "balance_performance".to_owned(),
-        192 => "balance_power".to_owned(),
-        255 => "power".to_owned(),
-        other => other.to_string(),
-    }
+/// As people set it; `None` for a governor that is not among those that were there at the start.
+fn spelled(form: Form, value: u64, machine: &Machine) -> Option<String> {
+    let text = match (form, value) {
+        (Form::Switch, 0) | (Form::Inverted, 1..) => "off",
+        (Form::Switch, _) | (Form::Inverted, 0) => "on",
+        (Form::Governor, number) => machine.governors.get(number as usize)?,
+        // The sample has numbers for the kernel's words.
+        (Form::Preference, 0) => "performance",
+        (Form::Preference, 128) => "balance_performance",
+        (Form::Preference, 192) => "balance_power",
+        (Form::Preference, 255) => "power",
+        (_, value) => return Some(value.to_string()),
+    };
+    Some(text.to_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_monitor::{Layout, Quantity, Sample};
+use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
@@ -50,7 +50,8 @@ impl Totals {
     }
 
     /// Adds what happened between two samples that follow each other.
-    pub(super) fn add(&mut self, layout: &Layout, from: &Sample, to: &Sample) {
+    pub(super) fn add(&mut self, sampler: &Sampler<'_>, groups: &Groups, from: &Sample, to: &Sample) {
+        let places = sampler.places();
         let seconds = to.at.saturating_sub(from.at) as f64 * 1e-9;
         // Registers were asked of CPUs that are busy and slow; where none was, nothing limits.
         for reasons in &mut self.reasons {
@@ -58,27 +59,26 @@ impl Totals {
                 reason.0 = false;
             }
         }
-        for (index, cpu) in layout.cpus.iter().enumerate() {
+        for (index, package) in groups.package_of.iter().enumerate() {
             for (sum, quantity) in self.throttled[index]
                 .iter_mut()
                 .zip([Quantity::CoreThrottleTime, Quantity::PackageThrottleTime])
             {
                 // Of a CPU that never ran nothing was read: its first value is a beginning, not an increase.
                 if let (Some(before), Some(now)) =
-                    (from.get(layout, quantity, index), to.get(layout, quantity, index))
+                    (places.get(from, quantity, index), places.get(to, quantity, index))
                 {
                     // A CPU that was offline begins at 0 again (thermal_throttle_add_dev).
                     *sum += now.saturating_sub(before);
                 }
             }
             // The bits stay in the sample until the CPU is asked again: only those of this interval count.
-            let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
-            let Some(package) = layout.package_of(cpu).filter(|_| at(to).is_some() && at(to) != at(from))
-            else {
+            let at = |sample: &Sample| places.get(sample, Quantity::ReasonsAt, index);
+            let Some(package) = package.filter(|_| at(to).is_some() && at(to) != at(from)) else {
                 continue;
             };
             for &(name, quantity, bit) in REASONS {
-                if to.get(layout, quantity, index).is_some_and(|value| value >> bit & 1 == 1)
+                if places.get(to, quantity, index).is_some_and(|value| value >> bit & 1 == 1)
                     && let Some(reason) = self.reasons[package].get_mut(name)
                 {
                     reason.0 = true;
