@@ -23,6 +23,7 @@ use crate::{
     apply::bring_about,
     condition::{Lasting, next_edge},
     drift::Corrections,
+    service::correct::Seen,
 };
 
 /// How often everything is compared although nothing was reported: firmware and the kernel change settings without a word.
@@ -77,6 +78,7 @@ pub struct Service<'h> {
     waits: bool,
     retry: Option<(usize, Duration)>,
     next_verify: Duration,
+    seen: Option<Seen>,
     next_edge: Option<Duration>,
     /// When conditions were judged last.
     looked: Duration,
@@ -127,6 +129,7 @@ impl<'h> Service<'h> {
             waits: false,
             retry: None,
             next_verify: moment.now + VERIFY_EVERY,
+            seen: None,
             next_edge: None,
             looked: Duration::ZERO,
             notices: Vec::new(),
@@ -249,9 +252,13 @@ impl<'h> Service<'h> {
         let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.waits && batch.lock);
         self.pending |= has_changed;
         // A renewed overlay is brought about even if nothing on the machine has changed.
+        let is_regular = is_late && !(batch.compare || retries || has_changed || self.pending);
         batch.compare |= is_late || retries || has_changed;
         if is_late {
             self.next_verify = moment.now + VERIFY_EVERY;
+        }
+        if is_regular && self.is_as_seen() {
+            return;
         }
         if !batch.compare {
             return;
@@ -379,6 +386,7 @@ impl<'h> Service<'h> {
         self.expire(moment);
         self.renew();
         self.writes.clear();
+        self.seen = None;
         let wanted = (&self.effective, self.store.left.as_slice());
         let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
         self.conclude(&result, moment);

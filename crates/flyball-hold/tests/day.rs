@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::{Intent, Setting, write::state::StateDir};
+use flyball_control::{Intent, Setting, Snapshot, plan::targets, write::state::StateDir};
 use flyball_hold::{Config, Done, Notice, Played, Rehearsal, VERIFY_EVERY, events};
 use flyball_simhost::{SimHost, SimSetup};
 
@@ -143,4 +143,45 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     let (done, _) = play("ryzen-5750g", &clock, Duration::from_secs(200), &mut || ());
     let changes = done.iter().filter(|done| matches!(done.notice, Notice::InForce(_))).count();
     assert_eq!(changes, 100, "the start, and each jump");
+}
+
+/// Another tool changes the level by an ioctl, which the kernel reports to no one: the regular comparison finds it.
+#[test]
+fn a_level_of_speed_select_that_changes_is_noticed_and_nothing_else_is_lost() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let host = SimHost::open(&SimSetup::parse("sst-guide").unwrap()).unwrap();
+    let level = |number: &str| {
+        let intent = Intent::from_arguments(&[&format!("sst-level={number}")], None).unwrap();
+        let snapshot = Snapshot::for_intent(&host, &intent).unwrap();
+        targets(&snapshot, &intent).unwrap().into_iter().map(|target| target.location).collect::<Vec<_>>()
+    };
+    let set = |number: &str| {
+        for location in level(number) {
+            location.write(&host, number.as_bytes()).unwrap();
+        }
+    };
+    let play = |config: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        let config = Config::parse(config.as_bytes(), "hold.toml");
+        let mut rehearsal = Rehearsal::start(&host, state, config, &profiles).unwrap();
+        rehearsal.until(3 * VERIFY_EVERY);
+        rehearsal.done();
+        set("4");
+        // Sooner or later than a whole comparison, of which every tenth is one.
+        let done = rehearsal.until(4 * VERIFY_EVERY + Duration::from_secs(1));
+        let (facts, now) = rehearsal.facts();
+        let status = flyball_hold::status(&host, rehearsal.service().store(), &facts, now);
+        assert!(status.failure.is_none() && status.knobs.iter().all(|knob| knob.holds), "{status:?}");
+        done.into_iter().filter(|done| matches!(done.notice, Notice::Drift(_))).count()
+    };
+    // What the level changes besides itself holds again; the level belongs to the other tool.
+    let one = |profile: &str| format!("[[when]]\nprofile = \"{profile}\"\n");
+    play(&(one("governor=performance") + &one("max-freq=2GHz")));
+    set("0");
+    // A level that is held is set again.
+    assert_eq!(play(&one("sst-level=0")), 1, "both packages in one report");
+    for location in level("0") {
+        assert_eq!(location.read(&host).unwrap(), b"0");
+    }
 }

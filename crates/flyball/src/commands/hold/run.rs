@@ -96,6 +96,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         report(&mut service, &mut bus)?;
         bus.begin(&service, &desktop);
         notify("READY=1");
+        flyball_host::process::release_start_code();
         serve(&mut service, &mut watch, &root, &mut bus, &|| {
             stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
         })?;
