@@ -40,6 +40,8 @@ struct Inner {
     /// Time on the clock before the machine was last booted.
     before: Duration,
     journal: Option<File>,
+    /// Something was written to the machine, or time was let pass.
+    was_led_on: bool,
     /// Faults watch reads: the state file holds them too.
     notes_reads: bool,
     /// The state file could not be written; this is reported once.
@@ -69,6 +71,7 @@ impl SimHost {
             machine,
             before: Duration::ZERO,
             journal,
+            was_led_on: false,
             notes_reads,
             failed: false,
             run: None,
@@ -82,6 +85,7 @@ impl SimHost {
     /// machine meters it.
     pub(crate) fn sleep_metered(&self, time: Duration) {
         let mut inner = self.lock();
+        inner.was_led_on = true;
         inner.machine.advance(time);
         // Power at the end of the slice stands for the whole of it: slices are 10 ms at most, and power moves in milliseconds.
         let watts = inner.machine.silicon().platform_power().0;
@@ -132,6 +136,7 @@ impl SimHost {
 
 impl Inner {
     fn note(&mut self, line: &str) {
+        self.was_led_on = true;
         if let Some(file) = &mut self.journal
             // In one write, so that lines of commands at the same time stay whole.
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
@@ -146,9 +151,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let now = self.machine.now().as_nanos();
-        // Time passes without calls too (sleeps, workloads): the next process must begin at the same moment.
-        self.note(&format!("until {now}"));
+        // Time passes without calls too (sleeps, workloads): the next process must begin at the same moment. That of a command
+        // that only read is left out: looking at a machine does not change its file.
+        if self.was_led_on {
+            let now = self.machine.now().as_nanos();
+            self.note(&format!("until {now}"));
+        }
     }
 }
 
@@ -288,6 +296,8 @@ impl Host for SimHost {
 
     fn sleep(&self, time: Duration) {
         // Not metered: only the time of programs counts for the energy at the wall.
-        self.lock().machine.advance(time);
+        let mut inner = self.lock();
+        inner.was_led_on = true;
+        inner.machine.advance(time);
     }
 }

@@ -41,7 +41,7 @@ impl Scope {
 }
 
 /// What `restore` did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Restored {
     /// The transactions that were undone, oldest first.
     pub undone: Vec<Entry>,

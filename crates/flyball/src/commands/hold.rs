@@ -42,7 +42,8 @@ later. When a hold is released, the next one counts; after the last one everythi
 5 times in a minute per place. Without it settings are set once and not watched.
 
 Examples:
-  flyball hold add steady latency
+  flyball hold add latency                                  the profile latency, under its own name
+  flyball hold add steady latency governor=performance
   flyball hold add game governor=performance -c 0-7 --priority 200 --for 2h
   flyball hold add night powersave --when time=22:00-06:00 --on-drift report
   flyball hold status --why

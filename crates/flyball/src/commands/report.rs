@@ -148,6 +148,8 @@ pub fn write_and_print(
 ) -> Result<(), Failure> {
     let report = write_files(directory, place)?;
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
+    // Known from the files: a report is made where the machine is not.
+    let output = output.about_simulated(directory.manifest.machine.simulated);
     output.object(
         schema::REPORT,
         || &report,

@@ -62,7 +62,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if !there {
         // An ordinary user, who may not write to /run, gets this answer too.
         eprintln!("nothing to restore: flyball has not changed anything since the last restore");
-        output.object(schema::RESTORE, || serde_json::json!({ "undone": [] }), String::new)?;
+        output.object(schema::RESTORE, Restored::default, String::new)?;
         return Ok(Exit::Done);
     }
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.

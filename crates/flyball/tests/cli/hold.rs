@@ -35,8 +35,13 @@ fn holds_are_an_overlay_and_leave_nothing_behind() {
     assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "1000000".into()));
     machine.expect(0, &["hold", "release", "later"]);
     assert_eq!(machine.dump(), first);
+    // A profile's name alone holds it under that name.
+    machine.expect(0, &["hold", "add", "powersave"]);
+    assert_eq!(machine.json(0, &["hold", "list"])[0]["profile"], "powersave");
+    machine.expect(0, &["hold", "release", "powersave"]);
     let nothing = machine.json(0, &["restore"]);
     assert_eq!(nothing["undone"], serde_json::json!([]), "no transaction is left");
+    assert_eq!(nothing["restoration"]["remembered"], 0);
 }
 
 #[test]
@@ -129,6 +134,7 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         (2, &["add", "a b", "governor=performance"] as &[_]),
         (2, &["add", "b", "governor=fast"]),
         (2, &["add", "b", "governor"]),
+        (2, &["add", "b"]),
         (4, &["add", "b", "turbo=off"]),
         (2, &["add", "b", "max-freq=9GHz"]),
         (2, &["add", "b", "epb=0", "--when", "wind=strong"]),
@@ -327,8 +333,18 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert!(status["config_error"].as_str().unwrap().contains("fast.toml line 3"), "{status}");
     assert_eq!(machine.dump(), first);
     drop(service);
+    // A profile that this machine cannot have: said, and nothing is written, also of what it could have.
+    std::fs::write(&profile, "governor = \"performance\"\nturbo = false\n").unwrap();
+    let service = Service::start(&machine, &words).unwrap();
+    let status = machine.json(5, &["hold", "status"]);
+    assert!(status["failure"].as_str().is_some_and(|failure| failure.contains("turbo")), "{status}");
+    assert_eq!(machine.dump(), first);
+    drop(service);
     std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
     let _service = Service::start(&machine, &words).unwrap();
+    // Another one is refused, and changes nothing.
+    let second = machine.expect(6, &["hold", "run"]);
+    assert!(second.err.contains("runs already"), "{}", second.text());
     assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
     machine.expect(2, &["hold", "release", machine.json(0, &["hold", "list"])[0]["name"].as_str().unwrap()]);
     machine.expect(0, &["hold", "release", "--all"]);

@@ -26,8 +26,14 @@ pub(super) struct Args {
     #[arg(value_name = "NAME")]
     name: HoldName,
 
-    #[command(flatten)]
-    wanted: change::SettingArgs,
+    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE;
+    /// later ones win [default: the profile with the hold's name].
+    #[arg(value_name = "PROFILE|KNOB=VALUE")]
+    wanted: Vec<String>,
+
+    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default: all].
+    #[arg(short, long, value_name = "CPUS")]
+    cpus: Option<String>,
 
     /// Of two holds of one place the one with the higher number counts; those of hold.toml have 10 to 73.
     #[arg(long, value_name = "N", default_value_t = Hold::PRIORITY, value_parser = clap::value_parser!(u32).range(..=i64::from(Hold::HIGHEST)))]
@@ -80,7 +86,8 @@ enum ExitPolicy {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: a mistake of the user's is one whatever the machine is.
-    let settings = args.wanted.intent()?.settings;
+    let wanted = wanted(args)?;
+    let settings = wanted.intent()?.settings;
     let mut condition = Condition::default();
     for part in &args.when {
         let (key, value) = part.split_once('=').ok_or_else(|| {
@@ -92,14 +99,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .while_pid
         .map(|pid| ProcessId::of(pid).ok_or_else(|| Failure::usage(format!("there is no process {pid}"))));
     let process = process.transpose()?;
-    let at_boot = args.at_boot.then(|| at_boot(context, args)).transpose()?;
+    let at_boot = args.at_boot.then(|| at_boot(context, args, &wanted.wanted)).transpose()?;
     let host = context.open()?;
     let end = End { at: args.time.map(|time| moment(&*host).now + time), process };
     let hold = Hold {
         name: args.name.clone(),
         owner: owner(),
         priority: args.priority,
-        profile: args.wanted.wanted.iter().find(|word| profiles::find(word).is_some()).cloned(),
+        profile: wanted.wanted.iter().find(|word| profiles::find(word).is_some()).cloned(),
         settings,
         condition: (condition != Condition::default()).then_some(condition),
         end,
@@ -148,12 +155,27 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(exit_of(&brought))
 }
 
+/// What is to be held: `hold add latency` holds the profile latency under its own name.
+fn wanted(args: &Args) -> Result<change::SettingArgs, Failure> {
+    let mut wanted = args.wanted.clone();
+    if wanted.is_empty() {
+        let name = args.name.to_string();
+        if profiles::find(&name).is_none() {
+            return Err(Failure::usage(format!(
+                "'{name}' is not a profile; give what to hold: flyball hold add {name} PROFILE|KNOB=VALUE..."
+            )));
+        }
+        wanted.push(name);
+    }
+    Ok(change::SettingArgs { wanted, cpus: args.cpus.clone() })
+}
+
 /// What is to be added at every boot, and below which root that is written.
-fn at_boot(context: &Context, args: &Args) -> Result<(PathBuf, Active), Failure> {
+fn at_boot(context: &Context, args: &Args, wanted: &[String]) -> Result<(PathBuf, Active), Failure> {
     let root = super::root(context).ok_or_else(|| {
         Failure::usage("--at-boot is for a machine that boots: this one or a tree of files")
     })?;
-    match &args.wanted.wanted[..] {
+    match wanted {
         [profile] if profiles::find(profile).is_some() => {
             let (name, priority, profile) = (args.name.clone(), args.priority, profile.clone());
             Ok((root, Active { name, priority, profile }))
