@@ -128,10 +128,12 @@ fn units(root: &Path) {
     }
     for unit in files(scratch.path()) {
         let file = scratch.path().join(&unit);
-        for options in
-            [&["verify", "--man=no"][..], &["security", "--offline=yes", "--no-pager", MOST_EXPOSURE]]
-        {
-            let ran = Ran::of(Command::new("systemd-analyze").args(options).arg(&file));
+        let verify = &["verify", "--man=no"][..];
+        let security = &["security", "--offline=yes", "--no-pager", MOST_EXPOSURE][..];
+        // A socket starts no program of its own.
+        let checks = if unit.ends_with(".socket") { &[verify][..] } else { &[verify, security] };
+        for options in checks {
+            let ran = Ran::of(Command::new("systemd-analyze").args(*options).arg(&file));
             assert_eq!(ran.code, 0, "systemd-analyze {options:?} {unit}: {}", ran.text());
         }
     }

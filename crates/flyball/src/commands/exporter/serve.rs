@@ -16,7 +16,10 @@ use flyball_exporter::{
     server::{Acceptor, Address, Handler, Listener, Server},
     web_config::{self, Guard, WebConfig},
 };
-use flyball_host::{Host, process::sockets_of_service};
+use flyball_host::{
+    Host,
+    process::{release_freed_memory, release_start_code, sockets_of_service},
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Args, PORT};
@@ -29,6 +32,8 @@ use crate::{
 
 /// How often the doctor looks.
 const DOCTOR_EVERY: Duration = Duration::from_secs(600);
+/// Scrapes after which what they needed for the first time is given back.
+const WARM_UP: u8 = 3;
 /// Bytes of its report: a hundred times a long one.
 const MOST_REPORT: usize = 4 << 20;
 
@@ -86,13 +91,14 @@ fn listeners(args: &Args) -> Result<Vec<Listener>, Failure> {
     let fail = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::failed(format!("cannot listen on {what}: {error}"))
     };
-    if args.systemd_socket {
-        let sockets = sockets_of_service();
-        if sockets.is_empty() {
-            return Err(Failure::usage(
-                "--web.systemd-socket: the service manager passed no socket (LISTEN_FDS)",
-            ));
-        }
+    // Without the option too, unless addresses are named: so one unit serves with and without its `.socket` unit.
+    let sockets = if args.listen.is_empty() { sockets_of_service() } else { Vec::new() };
+    if args.systemd_socket && sockets.is_empty() {
+        return Err(Failure::usage(
+            "--web.systemd-socket: the service manager passed no socket (LISTEN_FDS)",
+        ));
+    }
+    if !sockets.is_empty() {
         let taken = sockets.into_iter().map(Listener::inherited).collect::<Result<Vec<_>, _>>();
         return taken.map_err(|error| fail(&"a socket of the service manager", error));
     }
@@ -148,6 +154,8 @@ struct Exporter<'h, 'c> {
     collector: Collector<'h>,
     stopped: UnixStream,
     doctor: Option<Doctor>,
+    /// Scrapes so far, up to one more than those that warm up.
+    scrapes: u8,
     /// When it is to look next, if it is.
     next_doctor: Option<Instant>,
     /// When the energy counters were read last.
@@ -171,6 +179,7 @@ pub(super) fn run(
         collector,
         stopped: signals()?,
         doctor: None,
+        scrapes: 0,
         next_doctor: with_doctor.then_some(now),
         metered: now,
         advanced: now,
@@ -194,6 +203,7 @@ impl Handler for Exporter<'_, '_> {
             self.advanced += passed;
         }
         self.metered = Instant::now();
+        self.scrapes = (self.scrapes + 1).min(WARM_UP + 1);
         self.collector.scrape(client, format)
     }
 
@@ -205,6 +215,12 @@ impl Handler for Exporter<'_, '_> {
     fn tick(&mut self) -> Option<Option<Duration>> {
         if self.stopped.read(&mut [0]).is_ok() {
             return None;
+        }
+        if let 1..=WARM_UP = self.scrapes {
+            // The first scrape reads every file once, opens it, and asks for Speed Select: code and memory that later ones do not
+            // use. The next ones have what only theirs use.
+            release_freed_memory();
+            release_start_code();
         }
         let now = Instant::now();
         self.read_doctor();

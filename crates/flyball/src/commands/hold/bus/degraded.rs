@@ -57,3 +57,41 @@ impl Heat {
 fn read(host: &dyn Host, counter: &str) -> Option<u64> {
     host.read(counter).ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use flyball_host::Plain;
+
+    use super::*;
+
+    #[test]
+    fn the_reasons_are_those_of_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (cpu, package) in [(0, 0), (1, 0), (2, 1)] {
+            put(
+                &format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"),
+                &format!("{package}\n"),
+            );
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/package_throttle_count"), "7\n");
+        }
+        // A setting of the user, which is not a reason.
+        put("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n");
+        let host = Plain::open(folder.path()).unwrap();
+        let mut heat = Heat::of(&host);
+        assert_eq!(heat.counters.len(), 2, "one CPU per package");
+        assert_eq!(heat.degraded(&host), Degraded::No, "throttled before the service started");
+        put("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "8\n");
+        assert_eq!(heat.degraded(&host), Degraded::HighOperatingTemperature);
+        assert_eq!(heat.degraded(&host), Degraded::HighOperatingTemperature, "it lasts for a while");
+        put("sys/devices/platform/thinkpad_acpi/dytc_lapmode", "1\n");
+        assert_eq!(heat.degraded(&host), Degraded::LapDetected);
+        put("sys/devices/platform/thinkpad_acpi/dytc_lapmode", "0\n");
+        heat.last = Instant::now().checked_sub(LASTS);
+        assert_eq!(heat.degraded(&host), Degraded::No);
+    }
+}
