@@ -1,5 +1,6 @@
 //! TLS of the server: certificates made here, clients with and without one, and files that it does not start with.
 #![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::{
     fs,

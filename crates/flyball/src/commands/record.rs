@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use flyball_files::Replacement;
@@ -81,8 +81,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
     let host = context.open()?;
-    // Before the file is replaced, which makes it another one.
-    let is_stdout = is_stdout(path);
     let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
     // Some seconds for hundreds of CPUs.
     terminal::redraw(&format!("recording {}", host.name()));
@@ -104,10 +102,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             summary.log_lines
         )
     };
-    // stdout is the file (`--facts /dev/stdout`): a summary would be a line of it.
-    if !is_stdout {
-        context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
-    }
+    context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
     // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {
         eprintln!(
@@ -119,14 +114,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("flyball: no registers were recorded; run `modprobe msr` first, and record as root");
     }
     Ok(Exit::Done)
-}
-
-/// Whether what is written to this path arrives at stdout.
-fn is_stdout(path: &Path) -> bool {
-    use std::os::{fd::AsFd as _, unix::fs::MetadataExt as _};
-    let identity = |file: &std::fs::Metadata| (file.dev(), file.ino());
-    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
-    matches!((std::fs::metadata(path), stdout), (Ok(file), Ok(stdout)) if identity(&file) == identity(&stdout))
 }
 
 fn archive(host: &dyn Host, file: &File) -> io::Result<Summary> {
