@@ -2,7 +2,11 @@
 
 use flyball_control::{Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
 use flyball_host::{Host, Vendor, topology::POLICIES};
-use flyball_sst::{layout::Layout as SpeedSelect, model};
+use flyball_sst::{
+    access::{Access, DomainAddress, Levels},
+    layout::Layout as SpeedSelect,
+    model,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Layout, Limiter};
@@ -42,9 +46,26 @@ pub struct Cap {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageFacts {
-    /// Turbo limits by the number of active cores: up to this many, MHz.
+    /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those of the level that has the
+    /// highest ones.
+    pub turbo: Vec<(u32, f64)>,
+    /// The Speed Select level that is in effect, if another one has higher turbo limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelFacts>,
+}
+
+/// A Speed Select level that is not the one with the highest turbo limits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LevelFacts {
+    pub number: u8,
+    /// The level with the highest turbo limits.
+    pub best: u8,
+    /// Turbo limits by the number of active cores, as of [`PackageFacts::turbo`].
     pub turbo: Vec<(u32, f64)>,
 }
+
+/// The place of turbo-freq's evidence.
+pub(crate) const TURBO_FREQ: &str = "Speed Select turbo-freq";
 
 const KNOBS: &[Id] = &[
     Id::HwMaxFreq,
@@ -79,13 +100,13 @@ impl Facts {
         let look = Look::of(&snapshot);
         // Only there the register's ratios are of P-cores alone (MSR 0x650 has those of E-cores).
         let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
-        let packages: Vec<PackageFacts> = layout
+        let mut packages: Vec<PackageFacts> = layout
             .packages
             .iter()
             .map(|package| {
                 let first = package.cpus.iter().next().unwrap_or(0);
                 // One table for two kinds of core cannot be separated by counting cores.
-                PackageFacts { turbo: if is_hybrid { Vec::new() } else { look.turbo(first) } }
+                PackageFacts { turbo: if is_hybrid { Vec::new() } else { look.turbo(first) }, level: None }
             })
             .collect();
         let mut cpus: Vec<CpuFacts> = Vec::with_capacity(layout.cpus.len());
@@ -96,7 +117,7 @@ impl Facts {
             facts.max_set_by = policy.and_then(|path| max_set_by(&path));
             cpus.push(facts);
         }
-        speed_select(host, layout, &mut cpus);
+        speed_select(host, layout, &mut cpus, &mut packages);
         let programs = owners(host)
             .into_iter()
             .filter(|owner| owner.writes.contains(&Id::MaxFreq))
@@ -226,11 +247,25 @@ impl<'a> Look<'a> {
 }
 
 /// What Speed Select's features take from CPUs. A machine without them, or a user who may not ask, has none.
-fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts]) {
+fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], packages: &mut [PackageFacts]) {
     let Ok(found) = SpeedSelect::read(host) else { return };
     let access = found.access(host);
     for domain in &found.domains {
         let Ok(state) = model::domain(access.as_ref(), domain) else { continue };
+        let numbers = || domain.cpus.iter().filter_map(|cpu| layout.index_of(cpu));
+        let package = numbers().next().and_then(|index| layout.package_of(&layout.cpus[index]));
+        if let Some(facts) = package.and_then(|package| packages.get_mut(package))
+            && let Some((level, turbo)) = lesser_level(access.as_ref(), &domain.place, &state.levels, facts)
+        {
+            let top = turbo.first().map_or(0.0, |bucket| bucket.1);
+            (facts.turbo, facts.level) = (turbo, Some(level));
+            for index in numbers() {
+                if cpus[index].highest < top {
+                    cpus[index].highest = top;
+                    cpus[index].highest_from = "turbo limits of the Speed Select levels".into();
+                }
+            }
+        }
         // Classes and turbo-freq act through core-power; while it is off, what is configured has no
         // effect.
         if !state.qos.enabled {
@@ -252,7 +287,7 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts]) {
             let Some(index) = layout.index_of(cpu) else { continue };
             if let (Some(mhz), true) = (clip, class >= 2) {
                 let value = format!("on; class {class} is of low priority, {mhz:.0} MHz at most");
-                let evidence = Evidence::new("Speed Select turbo-freq", value);
+                let evidence = Evidence::new(TURBO_FREQ, value);
                 cpus[index].caps.push(Cap { limiter: Limiter::SpeedSelect, mhz, evidence });
             }
             if let Some(Some(mhz)) = limits.get(usize::from(class)) {
@@ -262,4 +297,31 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts]) {
             }
         }
     }
+}
+
+/// The level that is in effect and the turbo limits of the best one, if that is another.
+fn lesser_level(
+    access: &dyn Access,
+    place: &DomainAddress,
+    levels: &Levels,
+    facts: &PackageFacts,
+) -> Option<(LevelFacts, Vec<(u32, f64)>)> {
+    let top = |turbo: &[(u32, f64)]| turbo.first().map_or(0.0, |bucket| bucket.1);
+    let mut best = (levels.current, facts.turbo.clone());
+    for number in (0..=levels.highest).filter(|number| *number != levels.current) {
+        // Firmware leaves out levels below the highest.
+        let Ok(limits) = access.turbo_limits(place, number) else { continue };
+        let cores = access.bucket_cores(place, number).unwrap_or_default();
+        // The first row is of plain code; the kernel and the registers know only that one.
+        let row = limits.first()?.iter().zip(cores);
+        let turbo: Vec<(u32, f64)> = row
+            .map(|(mhz, cores)| (cores, f64::from(mhz.0)))
+            .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0)
+            .collect();
+        if top(&turbo) > top(&best.1) {
+            best = (number, turbo);
+        }
+    }
+    let level = LevelFacts { number: levels.current, best: best.0, turbo: facts.turbo.clone() };
+    (best.0 != levels.current && !level.turbo.is_empty()).then_some((level, best.1))
 }

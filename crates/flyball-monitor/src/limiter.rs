@@ -50,9 +50,9 @@ limiters! {
     /// Turbo or boost is switched off.
     TurboOff: "turbo-off", "turbo that is off", Some("turbo"),
         "`no_turbo` or `boost`; the limit is the base frequency";
-    /// Speed Select's turbo-freq clips cores of low priority.
-    SpeedSelect: "speed-select", "Speed Select's turbo-freq, which clips low-priority cores", Some("sst-tf"),
-        "turbo-freq is on and the core's class of service is 2 or 3";
+    /// The Speed Select level, or turbo-freq, which clips cores of low priority.
+    SpeedSelect: "speed-select", "Speed Select: its level, or turbo-freq for low-priority cores", Some("sst-level"),
+        "another level has higher turbo limits; or turbo-freq is on and the core's class of service is 2 or 3";
     /// The highest frequency of the core's class of service.
     ClassOfService: "class-of-service", "the limit of its class of service", Some("clos-max"),
         "core-power is on and the core's class has a highest frequency";

@@ -17,7 +17,15 @@ use flyball_simhost::{SimHost, SimSetup};
 /// A limit that is planted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Plant {
+    /// Share of the highest frequency that is left with all cores active.
+    ActiveCores(f64),
     TurboOff,
+    /// The other Speed Select level; its turbo limits are this share of the first one's.
+    Level(f64),
+    /// Speed Select's turbo-freq, with all CPUs of low priority.
+    TurboFreq,
+    /// A limit by another part of the kernel, such as a cooling device: freq_qos_add_request().
+    KernelRequest(f64),
     ClassOfService(f64),
     Percentage(u32),
     MaxFreq(f64),
@@ -39,7 +47,10 @@ enum Plant {
 impl Plant {
     fn limiter(self) -> Limiter {
         match self {
+            Plant::ActiveCores(_) => Limiter::ActiveCores,
             Plant::TurboOff => Limiter::TurboOff,
+            Plant::Level(_) | Plant::TurboFreq => Limiter::SpeedSelect,
+            Plant::KernelRequest(_) => Limiter::MaxFreq,
             Plant::ClassOfService(_) => Limiter::ClassOfService,
             Plant::Percentage(_) => Limiter::Percentage,
             Plant::MaxFreq(_) => Limiter::MaxFreq,
@@ -51,6 +62,12 @@ impl Plant {
             Plant::Hold(_) => Limiter::Firmware,
             Plant::Prochot(_) => Limiter::Prochot,
         }
+    }
+
+    /// Whether the hardware slows all cores until something is within its limit: what another one would have taken is then not
+    /// taken.
+    fn is_controller(self) -> bool {
+        matches!(self, Plant::Power(_) | Plant::Current(_) | Plant::Heat(_) | Plant::Prochot(_))
     }
 
     /// What it is to be named as. AMD has no register that names the current, and `power` stands for both there.
@@ -65,6 +82,8 @@ impl Plant {
         let khz = |share: f64| format!("{:.0}MHz", highest * share);
         match self {
             Plant::TurboOff => vec!["turbo=off".into()],
+            Plant::Level(_) => vec!["sst-level=4".into()],
+            Plant::TurboFreq => vec!["sst-tf=on".into(), "clos=3".into()],
             Plant::Percentage(percent) => vec![format!("max-perf-pct={percent}")],
             Plant::MaxFreq(share) => vec![format!("max-freq={}", khz(share))],
             Plant::Setspeed(share) => vec!["governor=userspace".into(), format!("setspeed={}", khz(share))],
@@ -155,10 +174,35 @@ fn machine(base: Base, plants: &[Plant], free: Option<&Free>) -> (MachineSpec, S
                 }
             }
             Plant::Setspeed(_) => boot = format!(",boot={}", base.passive),
+            Plant::ActiveCores(share) => {
+                let most = (f64::from(spec.core[0].max_mhz) * share / 100.0).round() as u32 * 100;
+                for mhz in spec.turbo.sse_mhz.iter_mut().skip(1) {
+                    *mhz = most.min(*mhz);
+                }
+            }
             _ => {}
         }
     }
+    levels(&mut spec, plants);
     (spec, boot)
+}
+
+/// Speed Select's levels: the first has the machine's limits, the other only lower turbo limits.
+fn levels(spec: &mut MachineSpec, plants: &[Plant]) {
+    let sse = spec.turbo.sse_mhz.clone();
+    let watts = spec.power.pl1_w.min(4095.0) as u32;
+    let Some([first, other]) = spec.sst.as_mut().map(|sst| sst.level.as_mut_slice()) else { return };
+    for plant in plants {
+        if let Plant::Level(share) = *plant {
+            first.trl_mhz[0] = sse.clone();
+            let lower = |mhz: &u32| (f64::from(*mhz) * share / 100.0).round() as u32 * 100;
+            other.trl_mhz[0] = sse.iter().map(lower).collect();
+            other.cores.clear();
+            (other.base_mhz, other.tjmax_c) = (first.base_mhz, first.tjmax_c);
+            // A level brings its design power along, as the power limit.
+            other.tdp_w = watts;
+        }
+    }
 }
 
 /// `None` where the settings contradict each other.
@@ -191,6 +235,13 @@ fn run(base: Base, plants: &[Plant], free: Option<&Free>) -> Option<Ran> {
                 host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
             }
         }
+        if let Plant::KernelRequest(share) = plant {
+            let most = (highest * share) as u32 * 1000;
+            // Of all CPUs: a core runs at what the faster of its threads' requests allows.
+            for cpu in 0..host.with(|machine| machine.silicon().cpus()) as u32 {
+                host.with(|machine| machine.request_frequency(cpu, Some(most)));
+            }
+        }
         if let Plant::Heat(share) = plant {
             // As after a long time at what the cooling carries away.
             let watts = free.unwrap().watts * share;
@@ -212,7 +263,7 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant]) -> Ran {
     let _load = host.spawn(Launch::new("spin", &words)).unwrap();
     // Cooling follows in its own time where something else limits it first.
     let is_warm = plants.iter().any(|plant| matches!(plant, Plant::Heat(_)));
-    host.sleep(Duration::from_secs(if is_warm && plants.len() > 1 { 30 } else { 4 }));
+    host.sleep(Duration::from_secs(if is_warm { 30 } else { 4 }));
     let mut sampler = Sampler::open(host, Options::default()).unwrap();
     let mut samples = vec![sampler.sample()];
     let now = |host: &SimHost| {
@@ -274,6 +325,7 @@ fn singles(base: &Base) -> Vec<Plant> {
     let is_one = !base.pin.contains('-');
     let mut plants = vec![Plant::TurboOff];
     plants.extend([0.97, 0.9, 0.8, 0.7, 0.55, 0.4].map(Plant::MaxFreq));
+    plants.extend([0.95, 0.8, 0.6].map(Plant::KernelRequest));
     plants.extend([0.9, 0.7, 0.5].map(Plant::Setspeed));
     plants.extend([0.95, 0.85, 0.7, 0.5].map(Plant::Hold));
     if is_intel {
@@ -282,6 +334,11 @@ fn singles(base: &Base) -> Vec<Plant> {
     }
     if has_classes {
         plants.extend([0.9, 0.7, 0.5].map(Plant::ClassOfService));
+        plants.push(Plant::TurboFreq);
+    }
+    if base.machine == "sst-guide" {
+        // The other machines' levels have more domains per package, or none.
+        plants.extend([0.95, 0.85, 0.7].map(Plant::Level));
     }
     if has_preference {
         plants.extend([192, 255].map(Plant::Preference));
@@ -290,6 +347,10 @@ fn singles(base: &Base) -> Vec<Plant> {
         }
     }
     if !is_one {
+        if is_intel {
+            // AMD's processors have no table of turbo limits.
+            plants.extend([0.9, 0.75].map(Plant::ActiveCores));
+        }
         // One busy CPU takes so little that no limit of a real machine is below it.
         plants.extend([0.97, 0.9, 0.8, 0.65, 0.5].map(Plant::Power));
         plants.extend([0.95, 0.85, 0.7, 0.55].map(Plant::Heat));
@@ -300,9 +361,11 @@ fn singles(base: &Base) -> Vec<Plant> {
 
 /// Pairs of kinds, each in a weak and a strong form.
 fn pairs(base: &Base) -> Vec<[Plant; 2]> {
-    let mut kinds: BTreeMap<Limiter, Vec<Plant>> = BTreeMap::new();
+    // Two ways to the same reason are two kinds.
+    let mut kinds: BTreeMap<(Limiter, bool), Vec<Plant>> = BTreeMap::new();
     for plant in singles(base) {
-        kinds.entry(plant.named(base)).or_default().push(plant);
+        let is_second = matches!(plant, Plant::KernelRequest(_) | Plant::TurboFreq);
+        kinds.entry((plant.named(base), is_second)).or_default().push(plant);
     }
     // The extremes would make most pairs trivial.
     let of = |plants: &[Plant]| plants[plants.len() / 2];
@@ -316,6 +379,9 @@ fn pairs(base: &Base) -> Vec<[Plant; 2]> {
                 || limiters.contains(&Limiter::Governor) && limiters.contains(&Limiter::Percentage)
                 // One frequency is held, for one of the two reasons.
                 || limiters == [Limiter::Prochot, Limiter::Firmware]
+                // A class is one of high priority or of low.
+                || *other == Plant::TurboFreq && limiters.contains(&Limiter::ClassOfService)
+                || *one == Plant::TurboFreq && limiters.contains(&Limiter::ClassOfService)
             {
                 continue;
             }
@@ -332,7 +398,10 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
     let mut plants = plants.to_vec();
     plants.sort_by_key(|plant| plant.limiter());
     // Of two controllers, the one whose own limit is lower controls; the other has all the room there is.
-    if let [one @ Plant::Power(_), other @ Plant::Heat(_)] = plants[..] {
+    if let [one, other] = plants[..]
+        && one.is_controller()
+        && other.is_controller()
+    {
         let lower = if run(base, &[one], Some(free))?.mhz < run(base, &[other], Some(free))?.mhz {
             one
         } else {
@@ -342,7 +411,11 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
     }
     for count in 1..=plants.len() {
         let mhz = if count == plants.len() { ran.mhz } else { run(base, &plants[..count], Some(free))?.mhz };
-        steps.push((plants[count - 1].named(&base), last - mhz));
+        let limiter = plants[count - 1].named(&base);
+        match steps.iter_mut().find(|step| step.0 == limiter) {
+            Some(step) => step.1 += last - mhz,
+            None => steps.push((limiter, last - mhz)),
+        }
         last = mhz;
     }
     Some(steps)

@@ -531,6 +531,15 @@ impl SimMachine {
         self.world.dma_latency.push((key, us));
     }
 
+    /// Limits the frequency of a CPU's policy as a cooling device does: by a request of its own, in kHz. `None` removes it.
+    pub fn request_frequency(&mut self, cpu: u32, max: Option<u32>) {
+        let World { cpufreq, platform, .. } = &mut self.world;
+        let Some(index) = cpufreq.index_of(cpu) else { return };
+        cpufreq.policies[index].cooling_request =
+            max.map_or(i32::MAX, |khz| i32::try_from(khz).unwrap_or(i32::MAX));
+        cpufreq.refresh(platform, index);
+    }
+
     /// Takes a request on /dev/cpu_dma_latency back.
     pub fn drop_latency(&mut self, key: u64) {
         self.world.dma_latency.retain(|(other, _)| *other != key);

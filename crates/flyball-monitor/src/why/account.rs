@@ -9,7 +9,9 @@ use super::{
     explanation::{Explanation, Step},
     package::PackageState,
 };
-use crate::{Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+use crate::{
+    Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::TURBO_FREQ,
+};
 
 /// What happened to the CPUs of a machine over a run of samples.
 #[derive(Debug)]
@@ -255,8 +257,7 @@ impl Sum {
                 share: lost.weight / self.weight,
                 evidence: lost.evidence.clone(),
                 // AMD's limits are the firmware's own.
-                knob: limiter
-                    .knob()
+                knob: (if is_turbo_freq(*limiter, &lost.evidence) { Some("sst-tf") } else { limiter.knob() })
                     .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
                 by,
             });
@@ -277,4 +278,9 @@ impl Sum {
             idle: idle_states.iter().cloned().zip(self.idle.iter().map(idle)).collect(),
         }
     }
+}
+
+/// Speed Select's two ways to limit a core have a knob each.
+fn is_turbo_freq(limiter: Limiter, evidence: &[Evidence]) -> bool {
+    limiter == Limiter::SpeedSelect && evidence.iter().any(|one| one.place == TURBO_FREQ)
 }

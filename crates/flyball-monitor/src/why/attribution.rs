@@ -51,6 +51,15 @@ impl Attribution<'_> {
     pub(super) fn caps(&self) -> Vec<Cap> {
         let mut caps = self.facts.caps.clone();
         caps.extend(self.package.and_then(PackageState::active_cores));
+        // The level and turbo-freq are one reason: the lower of their limits is the one that holds.
+        match (
+            self.package.and_then(PackageState::level),
+            caps.iter_mut().find(|cap| cap.limiter == Limiter::SpeedSelect),
+        ) {
+            (Some(level), Some(clip)) if level.mhz < clip.mhz => *clip = level,
+            (Some(level), None) => caps.push(level),
+            _ => {}
+        }
         let percentage = caps.iter_mut().find(|cap| cap.limiter == Limiter::Percentage);
         match (percentage, self.max_freq()) {
             // Without HWP the file follows the percentage, and is rounded down: one limit, not two.

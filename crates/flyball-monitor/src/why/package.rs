@@ -23,6 +23,8 @@ pub(super) struct PackageState {
     /// Cores awake on average, and the turbo limit that goes with it.
     awake: f64,
     turbo: Option<f64>,
+    /// The limit by the Speed Select level, and where it was seen.
+    level: Option<(f64, String)>,
     /// Busy CPUs, and those of them that are below what they may have.
     busy: usize,
     slow: usize,
@@ -60,6 +62,7 @@ impl PackageState {
             package_therm: None,
             awake: 0.0,
             turbo: None,
+            level: None,
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
@@ -121,11 +124,23 @@ impl PackageState {
         state.awake = cores.values().sum();
         // Of a mean: cores come and go within the interval, and the table has whole numbers.
         let active = (state.awake + 0.5) as u32;
-        let turbo = facts.packages.get(index).map_or(&[][..], |package| &package.turbo);
         // The buckets are upper bounds; more cores than the last one names have its limit.
-        let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
+        let limit = |turbo: &[(u32, f64)]| {
+            let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
+            bucket.map(|bucket| bucket.1)
+        };
         // One moment says nothing of who is awake.
-        state.turbo = bucket.filter(|_| interval.seconds > 0.0).map(|bucket| bucket.1);
+        if let Some(package) = facts.packages.get(index).filter(|_| interval.seconds > 0.0) {
+            state.turbo = limit(&package.turbo);
+            state.level = package.level.as_ref().and_then(|level| {
+                let mhz = limit(&level.turbo)?;
+                let value = format!(
+                    "level {}: {mhz:.0} MHz for {active} active cores (level {}: {:.0})",
+                    level.number, level.best, state.turbo?
+                );
+                Some((mhz, value))
+            });
+        }
         state
     }
 
@@ -135,6 +150,12 @@ impl PackageState {
         let value = format!("{mhz:.0} MHz for {:.0} active cores", self.awake.max(1.0));
         let evidence = Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value);
         Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
+    }
+
+    /// What the Speed Select level allows for this many active cores.
+    pub(super) fn level(&self) -> Option<Cap> {
+        let (mhz, value) = self.level.clone()?;
+        Some(Cap { limiter: Limiter::SpeedSelect, mhz, evidence: Evidence::new("Speed Select", value) })
     }
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {

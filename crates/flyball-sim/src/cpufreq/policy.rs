@@ -83,6 +83,8 @@ pub(crate) struct Policy {
     pub(crate) request: (i32, i32),
     /// What the driver or firmware requests (intel_pstate's percentages, _PPC).
     pub(crate) driver_request: (i32, i32),
+    /// The maximum that another part of the kernel requests, such as a cooling device (freq_qos_add_request()).
+    pub(crate) cooling_request: i32,
     pub(crate) min: u32,
     pub(crate) max: u32,
     /// The frequency that the driver was last asked for.
@@ -116,6 +118,7 @@ impl Policy {
             // FREQ_QOS_MIN_DEFAULT_VALUE and FREQ_QOS_MAX_DEFAULT_VALUE (include/linux/pm_qos.h).
             request: (0, i32::MAX),
             driver_request: (0, i32::MAX),
+            cooling_request: i32::MAX,
             min: 0,
             max: 0,
             current: 0,
@@ -155,7 +158,7 @@ impl Policy {
         Limits {
             // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses nothing.
             min: self.request.0.max(self.driver_request.0).max(0) as u32,
-            max: self.request.1.min(self.driver_request.1).max(0) as u32,
+            max: self.request.1.min(self.driver_request.1).min(self.cooling_request).max(0) as u32,
         }
     }
 
