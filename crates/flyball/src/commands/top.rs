@@ -51,6 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
+    /// Write the columns of --csv to this Parquet file (builds with feature `parquet`).
+    #[arg(long, value_name = "FILE", requires = "replay", conflicts_with_all = ["csv", "json"])]
+    parquet: Option<PathBuf>,
+
     /// Begin a replay at this time: 14:05, 14:05:30 (UTC), or -90s, -5m, -2h before its end.
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
     at: Option<flyball_top::state::Jump>,
@@ -165,8 +169,11 @@ impl Args {
         for file in self.found.get_or_init(|| file::shards(replay).unwrap_or_default()) {
             files.read(file);
         }
-        // For the screen's size and keys, where stdin is not a terminal.
-        files.read("/dev/tty");
+        if let Some(file) = &self.parquet {
+            files.write(file);
+        }
+        // For the screen's size, and its keys where stdin is not a terminal.
+        files.terminal();
         self.on_alert.is_none()
     }
 

@@ -5,6 +5,7 @@ use flyball_top::{
     Moment,
     moment::{Summary, groups},
 };
+use flyball_trace::cell::{Cell, Kind};
 use serde::Serialize;
 
 use super::Form;
@@ -42,14 +43,29 @@ struct AlertLine<'a> {
     alert: &'a Event,
 }
 
-/// Columns of CSV. Settings have their kernel's names, as in `show` and `compare`.
-const CSV: &str = "time_ns,cpu,package,core,type,state,busy_percent,mhz,scaling_min_mhz,scaling_max_mhz,\
-                   energy_performance_preference,celsius,deepest_idle_percent,core_throttles,package_throttles,smi,\
-                   package_watts,package_limit_watts,why\n";
-
-fn field(value: Option<f64>, decimals: usize) -> String {
-    value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
-}
+/// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in `trace report --parquet`, settings as the kernel
+/// calls them.
+pub(super) const COLUMNS: [(&str, Kind); 19] = [
+    ("time_ns", Kind::Integer),
+    ("cpu", Kind::Integer),
+    ("package", Kind::Integer),
+    ("core", Kind::Integer),
+    ("type", Kind::Text),
+    ("state", Kind::Text),
+    ("busy_percent", Kind::Number(2)),
+    ("khz", Kind::Number(0)),
+    ("scaling_min_freq", Kind::Number(0)),
+    ("scaling_max_freq", Kind::Number(0)),
+    ("energy_performance_preference", Kind::Integer),
+    ("celsius", Kind::Number(0)),
+    ("deepest_idle_percent", Kind::Number(1)),
+    ("core_throttles", Kind::Integer),
+    ("package_throttles", Kind::Integer),
+    ("smi", Kind::Integer),
+    ("package_watts", Kind::Number(2)),
+    ("package_limit_watts", Kind::Number(1)),
+    ("why", Kind::Text),
+];
 
 impl Printer {
     pub fn new(output: Reporter, form: Form, layout: &Layout) -> Printer {
@@ -83,9 +99,10 @@ impl Printer {
                 self.output.json_line(schema::TOP, &line)
             }
             Form::Csv => {
-                let head = if self.has_head { "" } else { CSV };
+                let names = || COLUMNS.map(|column| column.0).join(",") + "\n";
+                let head = if self.has_head { String::new() } else { names() };
                 self.has_head = true;
-                output::raw(&(head.to_owned() + &self.csv(moment)))
+                output::raw(&(head + &self.csv(moment)))
             }
             _ => output::print(self.text(moment)),
         }
@@ -93,32 +110,9 @@ impl Printer {
 
     fn csv(&self, moment: &Moment) -> String {
         let mut out = String::new();
-        for (index, (place, cpu)) in self.layout.cpus.iter().zip(&moment.interval.cpus).enumerate() {
-            let package = self.layout.package_of(place).and_then(|index| moment.interval.packages.get(index));
-            let number = |value: Option<u32>| value.map_or_else(String::new, |value| value.to_string());
-            let count = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-            let deep = cpu.idle.last().copied().flatten();
-            let fields = [
-                moment.wall.to_string(),
-                place.number.to_string(),
-                number(place.package),
-                number(place.core),
-                place.core_type.map_or_else(String::new, |core_type| core_type.to_string()),
-                state(cpu).to_owned(),
-                field(cpu.busy.map(|busy| busy * 100.0), 2),
-                field(cpu.mhz, 1),
-                field(cpu.min, 0),
-                field(cpu.max, 0),
-                number(cpu.epp.map(u32::from)),
-                field(cpu.celsius, 0),
-                field(deep.map(|share| share * 100.0), 1),
-                count(cpu.throttles),
-                count(cpu.package_throttles),
-                count(cpu.smi),
-                field(package.and_then(|package| package.watts), 2),
-                field(package.and_then(|package| package.limit), 1),
-                moment.reasons[index].as_ref().map_or_else(String::new, |reason| quoted(&reason.word)),
-            ];
+        for row in rows(&self.layout, moment) {
+            let fields: Vec<String> =
+                COLUMNS.iter().zip(&row).map(|((_, kind), cell)| cell.csv(*kind)).collect();
             out += &fields.join(",");
             out.push('\n');
         }
@@ -200,11 +194,37 @@ fn state(cpu: &CpuInterval) -> &'static str {
     }
 }
 
-/// A text as a field of CSV (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
+/// A row per CPU, in the order of [`COLUMNS`].
+pub(super) fn rows<'a>(layout: &'a Layout, moment: &'a Moment) -> impl Iterator<Item = Vec<Cell>> + 'a {
+    fn integer<T: Into<u64>>(value: Option<T>) -> Cell {
+        value.map_or(Cell::Absent, |value| Cell::Integer(value.into()))
     }
+    let number = |value: Option<f64>| value.map_or(Cell::Absent, Cell::Number);
+    let text = |value: Option<String>| value.map_or(Cell::Absent, Cell::Text);
+    layout.cpus.iter().zip(&moment.interval.cpus).enumerate().map(move |(index, (place, cpu))| {
+        let package = layout.package_of(place).and_then(|index| moment.interval.packages.get(index));
+        let deep = cpu.idle.last().copied().flatten();
+        let khz = |mhz: Option<f64>| number(mhz.map(|mhz| mhz * 1000.0));
+        vec![
+            Cell::Integer(moment.wall),
+            Cell::Integer(place.number.into()),
+            integer(place.package),
+            integer(place.core),
+            text(place.core_type.map(|core_type| core_type.to_string())),
+            Cell::Text(state(cpu).to_owned()),
+            number(cpu.busy.map(|busy| busy * 100.0)),
+            khz(cpu.mhz),
+            khz(cpu.min),
+            khz(cpu.max),
+            integer(cpu.epp),
+            number(cpu.celsius),
+            number(deep.map(|share| share * 100.0)),
+            integer(cpu.throttles),
+            integer(cpu.package_throttles),
+            integer(cpu.smi),
+            number(package.and_then(|package| package.watts)),
+            number(package.and_then(|package| package.limit)),
+            text(moment.reasons[index].as_ref().map(|reason| reason.word.clone())),
+        ]
+    })
 }
