@@ -32,6 +32,7 @@ pub struct Confinement {
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
     opens_nothing: bool,
+    has_terminal: bool,
 }
 
 /// Which means took effect.
@@ -55,6 +56,11 @@ impl Confinement {
     /// The process reads this file, or everything in this directory.
     pub fn read(&mut self, path: impl Into<PathBuf>) {
         self.reads.push(path.into());
+    }
+
+    /// The process shows a screen on its terminal.
+    pub fn terminal(&mut self) {
+        self.has_terminal = true;
     }
 
     /// The process writes into this directory, which it may have to make.
@@ -129,7 +135,11 @@ impl Confinement {
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
         let reads = self.reads.iter().map(PathBuf::as_path).chain(OF_EACH.iter().map(Path::new));
-        for (path, rights) in reads.map(|path| (path, read)).chain(folders).chain(files) {
+        // A terminal that is opened now is asked for its size and mode by ioctl(2), which Landlock refuses since Linux 6.10 (ABI 5)
+        // on devices without this right; those that were open before are not concerned.
+        let tty: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let terminal = self.has_terminal.then_some((Path::new("/dev/tty"), tty));
+        for (path, rights) in reads.map(|path| (path, read)).chain(folders).chain(files).chain(terminal) {
             // A path that is not there gets no rule and is refused by open(2) as ever. A pipe (/dev/stdin) is on no file
             // system: the kernel takes no rule for it (EBADFD in landlock_add_rule), and needs none.
             let _ = (&mut ruleset).add_rules(path_beneath_rules([path], rights));

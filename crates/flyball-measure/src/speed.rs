@@ -73,7 +73,7 @@ impl SpeedNote {
             words + ")"
         });
         Some(format!(
-            "ran at {} of {} GHz that it asked for: lost {}.",
+            "ran at {} of the {} GHz that it asked for: lost {}.",
             ghz(self.mhz),
             ghz(asked),
             reasons.collect::<Vec<_>>().join(", ")
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(
             held.why_not().as_deref(),
             Some(
-                "ran at 2.00 of 3.00 GHz that it asked for: lost 1.00 to the power (100 % of the time, 180 of 180 W; \
+                "ran at 2.00 of the 3.00 GHz that it asked for: lost 1.00 to the power (100 % of the time, 180 of 180 W; \
                  `power-limit`)."
             )
         );

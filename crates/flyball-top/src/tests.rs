@@ -215,6 +215,30 @@ fn no_size_and_no_state_panics() {
     }
 }
 
+/// No line is the beginning of a line of a wider screen that goes on within a word: what is cut has a mark.
+#[test]
+fn nothing_is_cut_without_a_mark() {
+    for (cpus, is_hybrid) in
+        [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
+    {
+        let shown = Shown::new(cpus, is_hybrid);
+        for view in View::ALL {
+            let state = State { view, ..State::default() };
+            let wide = text(&shown.drawn(&state, 400, 60).0);
+            for (width, height) in [(40, 12), (80, 24), (200, 60)] {
+                let screen = text(&shown.drawn(&state, width, height).0);
+                for line in screen.lines().filter(|line| line.chars().count() == usize::from(width)) {
+                    let goes_on = |other: &str| {
+                        let rest = other.strip_prefix(line).and_then(|rest| rest.chars().next());
+                        rest.is_some_and(char::is_alphanumeric) && line.ends_with(char::is_alphanumeric)
+                    };
+                    assert!(!wide.lines().any(goes_on), "{cpus} CPUs, {view:?}, {width}x{height}: {line}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn every_cpu_has_a_cell_from_80_by_24_on() {
     for cpus in [8, 64, 512, 576] {

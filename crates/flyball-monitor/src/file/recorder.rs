@@ -13,6 +13,7 @@ use std::{
 };
 
 use flyball_files::open_regular;
+use flyball_host::Errno;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{FileError, Recording, Writer};
@@ -61,6 +62,10 @@ pub enum RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            RecordError::Io { path, cause } if cause.raw_os_error().is_some() => {
+                let errno = Errno::from(cause);
+                write!(f, "cannot record to {}: {} ({errno})", path.display(), errno.describe())
+            }
             RecordError::Io { path, cause } => write!(f, "cannot record to {}: {cause}", path.display()),
             RecordError::File { path, cause } => {
                 write!(f, "cannot record to {}: {cause}; give another name", path.display())

@@ -20,7 +20,7 @@ const COLUMNS: &[Column] = &[
     Column { title: "pkg", width: 3, rank: 7, is_number: true },
     Column { title: "type", width: 4, rank: 9, is_number: false },
     Column { title: "state", width: 7, rank: 5, is_number: false },
-    Column { title: "busy %", width: 6, rank: 2, is_number: true },
+    Column { title: "busy %", width: 7, rank: 2, is_number: true },
     Column { title: "want", width: 5, rank: 0, is_number: true },
     Column { title: "got", width: 11, rank: 0, is_number: true },
     Column { title: "%", width: 3, rank: 3, is_number: true },
@@ -182,8 +182,8 @@ pub fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment)
     let lines = lines(state, scene, moment);
     let widest = lines.iter().map(|line| line.list.to_string().len()).max().unwrap_or(4);
     let mut columns = COLUMNS.to_vec();
-    // Lists get the room that others leave.
-    columns[0].width = widest.clamp(4, (canvas.width() / 5).max(10));
+    // Lists get the room that others leave; the title with the mark of the order has five characters.
+    columns[0].width = widest.clamp(5, (canvas.width() / 5).max(10));
     let (chosen, _) = fitting(&columns, canvas.width());
     canvas.head(0, &columns, &chosen, Some(title(state.column)));
     let room = canvas.height().saturating_sub(2).max(1);
@@ -203,6 +203,7 @@ pub fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment)
     let count = match (lines.len(), from + room < lines.len() || from > 0) {
         (0, _) => "no CPU passes the filter".to_owned(),
         (count, true) => format!("rows {}-{} of {count}", from + 1, (from + room).min(count)),
+        (1, false) => "1 row".to_owned(),
         (count, false) => format!("{count} rows"),
     };
     let fold =

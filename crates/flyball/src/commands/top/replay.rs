@@ -59,6 +59,8 @@ impl Source for Replay {
     }
 
     fn reasons(&mut self, moment: &mut Moment, from: &Sample, to: &Sample) {
+        // A damaged chunk is noticed when it is read.
+        self.notices = notice(self.recording.lost()).into_iter().collect();
         if let Some(facts) = self.recording.facts(moment.number) {
             moment.reasons = explained(self.recording.layout(), facts, from, to);
         }
@@ -72,6 +74,15 @@ impl Source for Replay {
         };
         let Some(facts) = self.recording.facts(moment.number) else { return Vec::new() };
         steps(self.recording.layout(), facts, &from, &to, cpu)
+    }
+}
+
+impl Replay {
+    /// Says what could not be read. After the last moment, because what a chunk holds is looked at when it is shown.
+    fn note(&self, path: &Path) {
+        if let Some(notice) = notice(self.recording.lost()) {
+            eprintln!("note: {}: {notice}", path.display());
+        }
     }
 }
 
@@ -117,6 +128,11 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
     let interval = between.clamp(Duration::from_millis(50), Duration::from_secs(5));
     let notices: Vec<String> = notice(recording.lost()).into_iter().collect();
     let mut replay = Replay { recording, interval, notices };
+    if let Some(file) = &args.parquet {
+        parquet(&mut replay, args, begin, file)?;
+        replay.note(path);
+        return Ok(Exit::Done);
+    }
     match form {
         #[cfg(feature = "tui")]
         Form::Screen => {
@@ -129,9 +145,6 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
             shown.map_err(|error| Failure::failed(format!("the terminal: {error}")))?;
         }
         _ => {
-            for notice in &replay.notices {
-                eprintln!("note: {}: {notice}", path.display());
-            }
             let simulated = replay.recording.layout().machine.kind == flyball_host::Kind::Simulated;
             let output = context.output.about_simulated(simulated);
             let mut printer = Printer::new(output, form, replay.recording.layout());
@@ -144,6 +157,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
                     printer.moment(&moment)?;
                 }
             }
+            replay.note(path);
             if replay.recording.len() < 2 {
                 return Err(Failure::usage(format!(
                     "{}: it has one sample; two make a moment",
@@ -153,4 +167,30 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
         }
     }
     Ok(Exit::Done)
+}
+
+/// Writes moments as a Parquet file, from one on.
+#[cfg(feature = "parquet")]
+fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<(), Failure> {
+    use super::print;
+    let unwritten =
+        |error: io::Error| Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", file.display()));
+    let mut table = flyball_trace::parquet::Table::create(file, &print::COLUMNS).map_err(unwritten)?;
+    let from = begin.max(1);
+    let end = replay.recording.len().min(from.saturating_add(args.samples.unwrap_or(u64::MAX)));
+    for number in from..end {
+        let Some(moment) = moment_at(replay, number).map_err(Failure::usage)? else { continue };
+        for row in print::rows(replay.recording.layout(), &moment) {
+            table.add(row).map_err(unwritten)?;
+        }
+    }
+    table.finish().map_err(unwritten)
+}
+
+/// Without the feature the option says how to get it.
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &mut Replay, _: &Args, _: u64, _: &Path) -> Result<(), Failure> {
+    Err(Failure::usage(
+        "this build cannot write Parquet files: build with `--features parquet`, or use --csv",
+    ))
 }

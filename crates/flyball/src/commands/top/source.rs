@@ -297,21 +297,8 @@ impl Alerts {
             }
             _ => {}
         }
-        let started = Command::new("/bin/sh")
-            .args(["-c", &command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match started {
-            Ok(mut child) => {
-                let text = serde_json::to_string(event).unwrap_or_default();
-                // Less than a pipe holds: this does not wait for the command to read.
-                if let Some(mut stdin) = child.stdin.take() {
-                    let _ = writeln!(stdin, "{text}");
-                }
-                self.running = Some(child);
-            }
+        match start(&command, event) {
+            Ok(child) => self.running = Some(child),
             Err(error) => self.failed(&format!("cannot run the command of --on-alert: {error}")),
         }
     }
@@ -323,6 +310,16 @@ impl Alerts {
             self.on.push(text.to_owned());
         }
     }
+}
+
+/// Starts a shell command with an event as JSON on its stdin.
+fn start(command: &str, event: &Event) -> io::Result<Child> {
+    let (reader, mut writer) = io::pipe()?;
+    // Before the command is there: one that ends without reading would end this process by SIGPIPE. An event is less than a
+    // pipe holds, so this waits for no reader.
+    writeln!(writer, "{}", serde_json::to_string(event).unwrap_or_default())?;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 /// The value of a subject that is furthest beyond.
