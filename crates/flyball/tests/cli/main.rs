@@ -32,6 +32,7 @@ mod simulated;
 mod speed_select;
 mod speed_select_guide;
 mod terminal;
+mod top;
 mod trace;
 mod trace_files;
 mod traces;

@@ -1,0 +1,49 @@
+//! `flyball top` as a program: in a terminal, recording and replaying, and with wrong input.
+
+mod pty;
+mod recording;
+mod screens;
+mod wrong;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use flyball_testing::{Ran, flyball};
+
+/// A machine file of this many CPUs.
+fn machine(folder: &Path, cpus: u32) -> PathBuf {
+    let (packages, count, threads) = match cpus {
+        1 => (1, 1, 1),
+        2..=16 => (1, cpus / 2, 2),
+        _ => (2, cpus / 4, 2),
+    };
+    let path = folder.join(format!("cpus-{cpus}.toml"));
+    let made = flyball!().args(["sim", "show", "gold-6138", "--toml"]).output().unwrap();
+    let mut text = String::new();
+    for line in String::from_utf8(made.stdout).unwrap().lines() {
+        let key = line.split(' ').next().unwrap_or_default();
+        let line = match key {
+            "packages" => format!("packages = {packages}"),
+            "count" => format!("count = {count}"),
+            "threads" => format!("threads = {threads}"),
+            _ => line.to_owned(),
+        };
+        text += &(line + "\n");
+    }
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// `flyball top` of a machine file or a simulated machine.
+fn top(machine: &str, words: &[&str]) -> Command {
+    let mut command = flyball!();
+    command.args(["-M", machine, "top"]).args(words);
+    command
+}
+
+#[track_caller]
+fn run(command: &mut Command) -> Ran {
+    Ran::of(command.env("NO_COLOR", "1").stdin(Stdio::null()))
+}
