@@ -194,7 +194,7 @@ fn levels(spec: &mut MachineSpec, plants: &[Plant]) {
     let Some([first, other]) = spec.sst.as_mut().map(|sst| sst.level.as_mut_slice()) else { return };
     for plant in plants {
         if let Plant::Level(share) = *plant {
-            first.trl_mhz[0] = sse.clone();
+            first.trl_mhz[0].clone_from(&sse);
             let lower = |mhz: &u32| (f64::from(*mhz) * share / 100.0).round() as u32 * 100;
             other.trl_mhz[0] = sse.iter().map(lower).collect();
             other.cores.clear();

@@ -106,6 +106,9 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         // All that waits is taken before the next frame: a held key or a storm of sizes is one frame.
         while let Some(input) = next {
             changed = true;
+            if input == Input::Gone {
+                return Ok(Ended::Signal);
+            }
             if looker.input(input, source, state, &mut screen)? {
                 return Ok(Ended::Quit);
             }

@@ -3,7 +3,7 @@
 use std::{
     io::{self, BufWriter, Stdout, Write},
     panic,
-    sync::Once,
+    sync::{Once, OnceLock},
     time::Duration,
 };
 
@@ -17,6 +17,8 @@ use ratatui_crossterm::{
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::keys::Key;
 
@@ -55,6 +57,7 @@ pub fn take() -> io::Result<(Taken, Screen)> {
             before(info);
         }));
     });
+    has_terminal();
     enable_raw_mode()?;
     // From here on every failure restores: raw mode without a screen would leave a terminal
     // that shows nothing typed.
@@ -81,6 +84,27 @@ pub fn bell() -> io::Result<()> {
 pub enum Input {
     Key(Key),
     Resized,
+    /// The terminal went away: its window was closed, or the connection.
+    Gone,
+}
+
+/// Whether stdin was a terminal at first: one that went away is none any more.
+fn has_terminal() -> bool {
+    static FIRST: OnceLock<bool> = OnceLock::new();
+    *FIRST.get_or_init(|| rustix::termios::isatty(rustix::stdio::stdin()))
+}
+
+/// Waits until stdin has something to read, at most this long; whether it went away meanwhile.
+fn is_gone(wait: Duration) -> bool {
+    let stdin = rustix::stdio::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+    if poll(&mut polled, Some(&wait)).is_err() {
+        // A signal. That of a terminal that goes away comes before the descriptor shows it (__tty_hangup() in tty_io.c).
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    }
+    polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
 /// Waits for input, at most this long.
@@ -88,6 +112,16 @@ pub enum Input {
 /// # Errors
 /// The terminal went away.
 pub fn input(wait: Duration) -> io::Result<Option<Input>> {
+    // The library (crossterm 0.29, event/source/unix/mio.rs) reads again and again from a terminal that was hung up, and never
+    // returns: it is asked only after this look. Where stdin is not a terminal it reads /dev/tty, which this does not know.
+    let wait = if has_terminal() {
+        if is_gone(wait) {
+            return Ok(Some(Input::Gone));
+        }
+        Duration::ZERO
+    } else {
+        wait
+    };
     match event::poll(wait) {
         Ok(true) => {}
         Ok(false) => return Ok(None),

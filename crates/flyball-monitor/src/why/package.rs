@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flyball_control::CoreType;
 use flyball_host::Vendor;
 
-use crate::{Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State};
+use crate::{Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::PackageFacts};
 
 /// A package in an interval.
 pub(super) struct PackageState {
@@ -122,26 +122,31 @@ impl PackageState {
             }
         }
         state.awake = cores.values().sum();
+        // One moment says nothing of who is awake.
+        if let Some(package) = facts.packages.get(index).filter(|_| interval.seconds > 0.0) {
+            state.take_turbo(package);
+        }
+        state
+    }
+
+    /// The turbo limits for the number of cores that were awake.
+    fn take_turbo(&mut self, facts: &PackageFacts) {
         // Of a mean: cores come and go within the interval, and the table has whole numbers.
-        let active = (state.awake + 0.5) as u32;
+        let active = (self.awake + 0.5) as u32;
         // The buckets are upper bounds; more cores than the last one names have its limit.
         let limit = |turbo: &[(u32, f64)]| {
             let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
             bucket.map(|bucket| bucket.1)
         };
-        // One moment says nothing of who is awake.
-        if let Some(package) = facts.packages.get(index).filter(|_| interval.seconds > 0.0) {
-            state.turbo = limit(&package.turbo);
-            state.level = package.level.as_ref().and_then(|level| {
-                let mhz = limit(&level.turbo)?;
-                let value = format!(
-                    "level {}: {mhz:.0} MHz for {active} active cores (level {}: {:.0})",
-                    level.number, level.best, state.turbo?
-                );
-                Some((mhz, value))
-            });
-        }
-        state
+        self.turbo = limit(&facts.turbo);
+        self.level = facts.level.as_ref().and_then(|level| {
+            let (mhz, best) = (limit(&level.turbo)?, self.turbo?);
+            let value = format!(
+                "level {}: {mhz:.0} MHz for {active} active cores (level {}: {best:.0})",
+                level.number, level.best
+            );
+            Some((mhz, value))
+        });
     }
 
     /// The turbo limit for this many active cores.

@@ -5,7 +5,10 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -18,7 +21,7 @@ use rustix::{
 };
 
 /// Far beyond what a loaded machine takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What is on the screen.
 #[derive(Debug, Clone, Default)]
@@ -142,6 +145,8 @@ pub struct Terminal {
     child: Child,
     screen: Arc<Mutex<Screen>>,
     reader: Option<JoinHandle<()>>,
+    /// The person's side is to be closed.
+    closes: Arc<AtomicBool>,
     /// How the terminal was before the program.
     before: Termios,
 }
@@ -190,7 +195,14 @@ impl Terminal {
             .stdout(Stdio::from(program.try_clone().unwrap()));
         child.stderr(Stdio::from(program));
         set_size(&person, &mut screen.lock().unwrap(), size);
-        let mut terminal = Terminal { child: child.spawn().unwrap(), person, screen, reader: None, before };
+        let mut terminal = Terminal {
+            child: child.spawn().unwrap(),
+            person,
+            screen,
+            reader: None,
+            closes: Arc::default(),
+            before,
+        };
         // Its copies of the other side would keep the reader from ending.
         drop(child);
         terminal.read();
@@ -199,11 +211,15 @@ impl Terminal {
 
     fn read(&mut self) {
         let screen = Arc::clone(&self.screen);
+        let closes = Arc::clone(&self.closes);
         let mut person = self.person.try_clone().unwrap();
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 1 << 14];
             // An error when no program has the other side any more.
             while let Ok(count @ 1..) = person.read(&mut part) {
+                if closes.load(Ordering::Relaxed) {
+                    break;
+                }
                 let mut screen = screen.lock().unwrap();
                 screen.take(&part[..count]);
                 if std::mem::take(&mut screen.asks_for_cursor) {
@@ -215,6 +231,19 @@ impl Terminal {
 
     pub fn resize(&self, width: u16, height: u16) {
         set_size(&self.person, &mut self.screen.lock().unwrap(), (width, height));
+    }
+
+    /// Closes the terminal as its window does, and waits until the program has ended. It must be one that goes on drawing.
+    #[track_caller]
+    pub fn hang_up(mut self) {
+        self.closes.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.person = File::open("/dev/null").unwrap();
+        let until = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it goes on without a terminal");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub fn keys(&mut self, keys: &str) {

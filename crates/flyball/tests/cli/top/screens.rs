@@ -69,6 +69,18 @@ fn signals_give_the_terminal_back() {
     assert!(terminal.ended().is_restored());
 }
 
+#[test]
+fn a_terminal_that_goes_away_ends_it_and_closes_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.fbt");
+    let words = ["-i", "50ms", "--record", file.to_str().unwrap(), "--", "tbench"];
+    let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
+    terminal.wait("the first screen", is_full);
+    terminal.hang_up();
+    let ran = super::run(flyball!().args(["top", "--replay", file.to_str().unwrap(), "--csv"]));
+    assert!(ran.code == 0 && !ran.err.contains("torn"), "{}", ran.text());
+}
+
 /// docs/top.md says what to do after kill -9, which no program can answer.
 #[test]
 fn after_kill_9_reset_restores() {

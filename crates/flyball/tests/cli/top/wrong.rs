@@ -25,7 +25,6 @@ fn words_and_numbers_out_of_range_are_usage() {
         (&["--touch", "some"], "none"),
         (&["--size", "5MB"], "--record"),
         (&["--record", "x", "--size", "many"], "unit"),
-        (&["--record", "x", "--keep", "7"], "unit"),
         (&["--record", "x", "--replay", "y"], "--replay"),
         (&["--at", "14:05"], "--replay"),
         (&["--csv", "--json"], "--json"),
