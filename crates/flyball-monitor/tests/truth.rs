@@ -64,12 +64,6 @@ impl Plant {
         }
     }
 
-    /// Whether the hardware slows all cores until something is within its limit: what another one would have taken is then not
-    /// taken.
-    fn is_controller(self) -> bool {
-        matches!(self, Plant::Power(_) | Plant::Current(_) | Plant::Heat(_) | Plant::Prochot(_))
-    }
-
     /// What it is to be named as. AMD has no register that names the current, and `power` stands for both there.
     fn named(self, base: &Base) -> Limiter {
         match self {
@@ -263,7 +257,7 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant]) -> Ran {
     let _load = host.spawn(Launch::new("spin", &words)).unwrap();
     // Cooling follows in its own time where something else limits it first.
     let is_warm = plants.iter().any(|plant| matches!(plant, Plant::Heat(_)));
-    host.sleep(Duration::from_secs(if is_warm { 30 } else { 4 }));
+    host.sleep(Duration::from_secs(if is_warm && plants.len() > 1 { 30 } else { 4 }));
     let mut sampler = Sampler::open(host, Options::default()).unwrap();
     let mut samples = vec![sampler.sample()];
     let now = |host: &SimHost| {
@@ -398,10 +392,7 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
     let mut plants = plants.to_vec();
     plants.sort_by_key(|plant| plant.limiter());
     // Of two controllers, the one whose own limit is lower controls; the other has all the room there is.
-    if let [one, other] = plants[..]
-        && one.is_controller()
-        && other.is_controller()
-    {
+    if let [one @ Plant::Power(_), other @ Plant::Heat(_)] = plants[..] {
         let lower = if run(base, &[one], Some(free))?.mhz < run(base, &[other], Some(free))?.mhz {
             one
         } else {
