@@ -68,6 +68,16 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<C
     compare(manifest, &arms, quantity)
 }
 
+/// The logarithms of each arm over the first, block by block, in one quantity.
+pub(crate) fn differences(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Vec<f64>> {
+    let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
+    let arms: Vec<ArmReport> =
+        (0..manifest.arms.len()).map(|arm| report_points(manifest, &counted, arm)).collect();
+    let base = arms.first().and_then(|arm| arm.summary(quantity));
+    let of = |arm: &ArmReport| Some(log_ratios(base?, arm.summary(quantity)?));
+    arms.iter().skip(1).map(|arm| of(arm).unwrap_or_default()).collect()
+}
+
 /// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.
 pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bool {
     let Length::Until { half_width, decided, .. } = manifest.schedule.length else { return false };

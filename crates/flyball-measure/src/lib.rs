@@ -4,11 +4,12 @@
 //! a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`] brings them together and hands each round
 //! to a [`RunDirectory`], which keeps raw readings only; [`analyse`] makes a [`Report`] of those, purely, as often as
 //! one likes. [`watch`] says how undisturbed a run was, [`shifts`] where a [`series`] of runs changed and what changed
-//! with it. Settings are applied and restored by the implementation of [`Settings`]: this crate knows no knobs.
+//! with it. [`fleet`] puts the run directories of many machines together. Settings are applied and restored by the implementation of [`Settings`]: this crate knows no knobs.
 
 mod analyse;
 mod arm;
 mod conduct;
+pub mod fleet;
 mod meter;
 mod metric;
 mod numbers;
@@ -37,7 +38,7 @@ pub use meter::{
 pub use metric::{Better, Metric};
 pub use run_directory::{
     BackgroundNote, Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory,
-    Sampled, TraceNote, VERSION, WorkloadNote,
+    Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};

@@ -3,6 +3,7 @@
 mod arms;
 mod best;
 mod charts;
+mod fleet;
 mod markdown;
 mod page;
 mod parts;
@@ -13,6 +14,7 @@ mod text;
 
 pub use crate::numbers::{civil, level, number, p_value, percent, probability};
 pub use charts::{Named, charts};
+pub use fleet::{fleet_page, fleet_text};
 pub use markdown::markdown;
 pub use page::page;
 pub use parts::Screen;

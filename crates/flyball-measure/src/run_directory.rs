@@ -54,6 +54,32 @@ pub struct MachineNote {
     pub processor: String,
     /// Logical CPUs online.
     pub cpus: usize,
+    /// What distinguishes it from others with this processor.
+    #[serde(default, skip_serializing_if = "SystemNote::is_empty")]
+    pub system: SystemNote,
+}
+
+/// Which machine it is, and what may differ between machines of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SystemNote {
+    /// The host's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Vendor and product, as the firmware names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+    /// The firmware's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// The microcode's revision, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+}
+
+impl SystemNote {
+    fn is_empty(&self) -> bool {
+        *self == SystemNote::default()
+    }
 }
 
 impl MachineNote {
@@ -578,6 +604,7 @@ pub(crate) mod tests {
                 emulated: None,
                 processor: "a processor".to_owned(),
                 cpus: 4,
+                system: SystemNote::default(),
             },
             workload: WorkloadNote {
                 name: "work".to_owned(),

@@ -9,6 +9,7 @@ mod bootstrap;
 mod effect;
 mod order;
 mod paired;
+mod pooled;
 mod power;
 mod trend;
 mod unpaired;
@@ -18,6 +19,9 @@ pub use bootstrap::{Interval, bootstrap};
 pub use effect::{cliffs_delta, holm};
 pub use order::{mean, median, midranks, quantile, standard_deviation};
 pub use paired::{SignedRank, hodges_lehmann, pairs_needed, signed_rank, walsh_interval};
+pub use pooled::{
+    Estimate, Groups, LeftOutOne, Pooled, groups, leave_one_out, machines_to_show, next_machine, pooled,
+};
 pub use power::{mean_shift_shown, rounds_to_show};
 pub use trend::{Trend, trend};
 pub use unpaired::{rank_sum, shift, shift_interval, smallest_rank_sum_p, welch};

@@ -121,7 +121,7 @@ pub enum Command {
     /// Run a command under settings, then restore them.
     Run(commands::run::Args),
 
-    /// Rebuild the report of a comparison, or analyse a kernel selftest's CSV file.
+    /// Rebuild the report of a comparison, put those of a fleet together, or analyse a kernel selftest's CSV file.
     Report(commands::report::Args),
 
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.

@@ -42,6 +42,7 @@ schemas! {
     DOCTOR = "doctor" 1,
     DOCTOR_LIST = "doctor-list" 1,
     EXPLAIN = "explain" 1,
+    FLEET = "fleet" 1,
     GET = "get" 1,
     GUEST_COST = "guest-cost" 1,
     GUEST_LIST = "guest-list" 1,

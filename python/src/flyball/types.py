@@ -510,6 +510,16 @@ class MachineNote(MachineNoteRequired, total=False):
     """The machine that was measured."""
 
     emulated: str
+    system: SystemNote
+
+
+class SystemNote(TypedDict, total=False):
+    """Which machine it is, and what may differ between machines of one kind."""
+
+    hostname: str
+    product: str
+    firmware: str
+    microcode: str
 
 
 class Arm(TypedDict):
@@ -865,6 +875,127 @@ class SnapshotFile(TypedDict, total=False):
     error: str
     simulated: bool
     machine: str
+
+
+class FleetFleetMachineEffectsItem(TypedDict):
+    arm: int
+    quantity: Quantity
+    change: float
+    interval: Union[Interval, None]
+    verdict: FleetVerdict
+
+
+class FleetFleetMachine(TypedDict):
+    """One machine."""
+
+    machine: str
+    directory: str
+    simulated: bool
+    pairs: int
+    facts: Dict[str, str]
+    effects: List[FleetFleetMachineEffectsItem]
+
+
+class FleetFleetEffectWithoutOne1(TypedDict):
+    lowest: List[Union[str, float]]
+    highest: List[Union[str, float]]
+
+
+class FleetFleetEffect(TypedDict):
+    """An arm's effect over the fleet."""
+
+    arm: int
+    quantity: Quantity
+    machines: int
+    change: float
+    interval: Union[Interval, None]
+    p: float
+    p_corrected: float
+    verdict: FleetVerdict
+    between: float
+    i_squared: float
+    next: Union[Interval, None]
+    better: int
+    worse: int
+    undecided: int
+    without_one: Union[FleetFleetEffectWithoutOne1, None]
+    facts: List[FleetFact]
+    odd: List[OddMachine]
+    noise: float
+
+
+class FleetFactGroupsItem(TypedDict):
+    values: List[str]
+    machines: int
+    change: float
+    interval: Union[Interval, None]
+
+
+class FleetFact(TypedDict):
+    """The fleet divided by a fact."""
+
+    facts: List[Literal["processor", "product", "firmware", "microcode", "kernel", "driver"]]
+    p: float
+    p_corrected: float
+    groups: List[FleetFactGroupsItem]
+
+
+class OddMachine(TypedDict):
+    """A machine that is unlike its peers."""
+
+    machine: str
+    change: float
+    peers: float
+    p_corrected: float
+    differs_in: List[List[str]]
+
+
+class FleetDesign(TypedDict):
+    """How many machines show an effect with this many rounds of each arm."""
+
+    rounds: int
+    machines: Union[int, None]
+
+
+Quantity = Literal["performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "time", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+
+
+FleetVerdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
+
+
+class Interval(TypedDict):
+    low: float
+    high: float
+
+
+class FleetOutputExperiment(TypedDict):
+    """What was run on every machine."""
+
+    workload: str
+    argv: List[str]
+    metric: Metric
+    arms: List[List[Union[str, List[str]]]]
+
+
+class FleetOutputSkippedItem(TypedDict):
+    directory: str
+    why: str
+
+
+class FleetOutputRequired(TypedDict):
+    schema: Literal["fleet/1"]
+    experiment: FleetOutputExperiment
+    confidence: float
+    machines: List[FleetFleetMachine]
+    effects: List[FleetFleetEffect]
+    skipped: List[FleetOutputSkippedItem]
+    missing: List[str]
+
+
+class FleetOutput(FleetOutputRequired, total=False):
+    """What `flyball report --fleet` prints, and its `fleet.json`."""
+
+    design: List[List[FleetDesign]]
 
 
 class GetOutputItemRequired(TypedDict):
@@ -1543,14 +1674,6 @@ class ReportSummary(TypedDict):
     points: List[Point]
     drift: Union[ReportDrift, None]
     outliers: List[int]
-
-
-Quantity = Literal["performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "time", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
-
-
-class Interval(TypedDict):
-    low: float
-    high: float
 
 
 class Point(TypedDict):

@@ -80,3 +80,25 @@ fn quantiles_and_bootstrap() {
         }
     }
 }
+
+/// Effects of machines put together, against statsmodels' Paule-Mandel variance and Hartung-Knapp interval: the numbers were
+/// computed by `expect_statsmodels.py`.
+#[test]
+fn pooled_effects() {
+    let all: Value = serde_json::from_str(include_str!("../statsmodels.json")).expect("it is JSON");
+    for case in cases(&all, "pooled") {
+        let effects: Vec<stats::Estimate> = numbers(&case["values"])
+            .into_iter()
+            .zip(numbers(&case["errors"]))
+            .map(|(value, error)| stats::Estimate { value, error, freedom: 15.0 })
+            .collect();
+        let found = stats::pooled(&effects).expect("machines");
+        let interval = found.interval(0.95).expect("machines");
+        close(found.between, &case["between"], 1e-9);
+        close(found.mean, &case["mean"], 1e-9);
+        close(found.error, &case["error"], 1e-9);
+        close(found.i_squared, &case["i2"], 1e-9);
+        close(interval.low, &case["low"], 1e-9);
+        close(interval.high, &case["high"], 1e-9);
+    }
+}

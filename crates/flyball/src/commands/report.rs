@@ -1,4 +1,7 @@
-//! `flyball report`: rebuilds a comparison's report from its run directory, and analyses the kernel selftest's CSV files.
+//! `flyball report`: rebuilds a comparison's report from its run directory, puts those of a fleet together, and analyses the
+//! kernel selftest's CSV files.
+
+mod fleet;
 
 use std::path::{Path, PathBuf};
 
@@ -22,14 +25,20 @@ Examples:
 derived cells, judge every pair of arms
   flyball report selftest.tbench.csv -o DIR          also write a page and the selftest's three plots to DIR
   flyball report --json DIR                          everything as JSON
+  flyball report --fleet results/ -o fleet           what the arms change over all machines in results/, as text and page
+  flyball report --fleet results/ --hosts hosts.txt --design 1%
+                                                     name machines without results; how many machines show 1 %
 
 Exit codes: 0 done, 2 the directory or file cannot be read.")]
 pub struct Args {
-    /// A run directory, or a selftest's CSV file.
-    #[arg(value_name = "DIR|CSV")]
-    path: PathBuf,
+    /// A run directory, or a selftest's CSV file; with --fleet any number of directories.
+    #[arg(value_name = "DIR|CSV", required = true)]
+    paths: Vec<PathBuf>,
 
-    /// Directory for the report's files [default: the run directory; none for a CSV file].
+    #[command(flatten)]
+    of_fleet: fleet::FleetArgs,
+
+    /// Directory for the report's files [default: the run directory; none for a CSV file or a fleet].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -56,9 +65,12 @@ pub struct Forms {
 impl Args {
     /// Adds the directory or file, and the directory that the report goes to.
     pub fn files(&self, files: &mut Confinement) {
-        files.read(&self.path);
-        // A CSV file has no report's files without -o.
-        let place = self.output.clone().or_else(|| self.path.is_dir().then(|| self.path.clone()));
+        self.paths.iter().chain(&self.of_fleet.hosts).for_each(|path| files.read(path));
+        // A CSV file and a fleet have no report's files without -o.
+        let place = self.output.clone().or_else(|| {
+            let own = self.paths.first().filter(|path| path.is_dir() && !self.of_fleet.fleet);
+            own.cloned()
+        });
         if let Some(place) = place {
             files.write_in(&place);
         }
@@ -75,10 +87,18 @@ pub fn run(
     is_search: fn(&Path) -> bool,
     search: fn(&Reporter, &RunDirectory, &Path) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
-    if args.path.is_file() {
-        return sheet(output, args);
+    if args.of_fleet.fleet {
+        return fleet::run(output, args);
     }
-    let directory = RunDirectory::open(&args.path).map_err(|error| match &error {
+    let [path] = args.paths.as_slice() else {
+        return Err(Failure::usage(
+            "one directory or file is reported at a time; --fleet puts several together",
+        ));
+    };
+    if path.is_file() {
+        return sheet(output, args, path);
+    }
+    let directory = RunDirectory::open(path).map_err(|error| match &error {
         RecordError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
             Failure::usage(format!(
                 "{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"
@@ -90,7 +110,7 @@ pub fn run(
         eprintln!("note: {warning}");
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
-    if is_search(&args.path) {
+    if is_search(path) {
         write_files(&directory, &place)?;
         return search(output, &directory, &place);
     }
@@ -175,9 +195,9 @@ pub fn write_and_print(
 const MOST_SHEET: u64 = 16 << 20;
 
 /// Reads, checks and judges a selftest's CSV.
-fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
-    let usage = |error: String| Failure::usage(format!("{}: {error}", args.path.display()));
-    let bytes = std::fs::File::open(&args.path).and_then(|file| read_bounded(file, MOST_SHEET));
+fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
+    let usage = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+    let bytes = std::fs::File::open(path).and_then(|file| read_bounded(file, MOST_SHEET));
     let bytes = bytes.map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
     // The selftest's script counts a second less than the limit.

@@ -12,6 +12,7 @@ mod documents;
 mod examples;
 mod exporter;
 mod faults;
+mod fleet;
 #[cfg(feature = "guest")]
 mod guest;
 mod hold;

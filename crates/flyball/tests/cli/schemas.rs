@@ -118,6 +118,9 @@ const MEASURE: &str =
 -M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
 report traced
 report published/report.csv
+-M sim:gold-6138 compare --arm now --arm b:turbo=off --rounds 3 --model short.toml -o fleet/a/run
+-M sim:ryzen-5750g compare --arm now --arm b:turbo=off --rounds 3 --model short.toml -o fleet/b/run
+report --fleet fleet --design 1%
 sim check stinner
 -M sim:ryzen-5750g tune --over max-freq=2GHz,4GHz --minimize energy --subject-to time<=+90% --model short.toml --directory tuned
 -M sim:ryzen-5750g tune --over max-freq=2GHz,4GHz --front time,energy --model short.toml --directory front

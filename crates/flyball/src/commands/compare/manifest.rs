@@ -3,8 +3,8 @@
 use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Arm, BackgroundNote, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload,
-    WorkloadNote, preset::Reader, render, stats,
+    Arm, BackgroundNote, Command, FORMAT, Length, MachineNote, Manifest, Schedule, SystemNote, VERSION,
+    Workload, WorkloadNote, preset::Reader, render, stats,
 };
 
 use super::{
@@ -81,6 +81,7 @@ pub(in crate::commands) fn manifest(
     let topology = Topology::inspect(host).ok();
     let processor = topology.as_ref().and_then(|topology| topology.model_name.clone());
     let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
+    let system = system(host, topology.as_ref());
     Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -92,6 +93,7 @@ pub(in crate::commands) fn manifest(
             emulated: flyball_host::emulated(host),
             processor,
             cpus: topology.map_or(0, |topology| topology.online.len()),
+            system,
         },
         workload: WorkloadNote {
             name: made.command.name(),
@@ -125,6 +127,25 @@ pub(in crate::commands) fn manifest(
         boots: Vec::new(),
         trace: false,
         knobs: Vec::new(),
+    }
+}
+
+/// What distinguishes the machine from others with its processor.
+fn system(host: &dyn Host, topology: Option<&Topology>) -> SystemNote {
+    let read = |path: &str| {
+        let text = host.read(path).ok()?.trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    };
+    // Readable for all; the serial numbers next to them are not, and are not needed.
+    let dmi = |name: &str| read(&format!("/sys/class/dmi/id/{name}"));
+    let product =
+        [dmi("sys_vendor"), dmi("product_name")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    SystemNote {
+        // All simulated machines have one.
+        hostname: (host.kind() == Kind::Live).then(|| read("/proc/sys/kernel/hostname")).flatten(),
+        product: (!product.is_empty()).then_some(product),
+        firmware: dmi("bios_version"),
+        microcode: topology.and_then(|topology| Some(format!("{:#x}", topology.microcode?))),
     }
 }
 

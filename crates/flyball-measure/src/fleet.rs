@@ -1,0 +1,284 @@
+//! One comparison that was run on many machines: what its arms change on the average, on which machines they do not, and what
+//! those have in common.
+//!
+//! Each machine ran both arms in the same blocks, so each is its own control; its run directory is reduced to an effect with
+//! an error ([`Member`]). [`analyse_fleet`] puts these together, purely.
+
+mod member;
+mod report;
+
+use std::collections::BTreeMap;
+
+pub use self::{
+    member::{Experiment, Fact, Member},
+    report::{
+        Effect, FactEffect, FleetReport, GroupEffect, Lasting, MachineEffect, MachineReport, Odd, Pilot,
+        Skipped,
+    },
+};
+use crate::{
+    Better, Quantity, Verdict,
+    stats::{self, Estimate, Interval},
+};
+
+/// Pairs that a machine needs: of fewer, the error is hardly known.
+const LEAST_PAIRS: usize = 3;
+
+/// Peers that a machine is held against, at least: of fewer, the scatter is known so badly that machines like the others are
+/// called odd (`stats::pooled`'s tests print how often).
+const LEAST_PEERS: usize = 9;
+
+/// A change as a fraction, from one of logarithms.
+fn change(log: f64) -> f64 {
+    log.exp_m1()
+}
+
+/// Puts the machines' effects together. Machines whose directory cannot be used are `skipped`, those that were expected and
+/// have none are `missing`.
+pub fn analyse_fleet(
+    experiment: Experiment,
+    members: &[Member],
+    skipped: Vec<Skipped>,
+    missing: Vec<String>,
+    confidence: f64,
+) -> FleetReport {
+    let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::of).collect();
+    let mut effects = Vec::new();
+    for quantity in Quantity::JUDGED {
+        let better = quantity.metric(&experiment.metric).better;
+        let judged = |arm| judge(members, &mut machines, (arm, quantity), better, confidence);
+        let mut of_arms: Vec<Effect> = (1..experiment.arms.len()).filter_map(judged).collect();
+        // As in a comparison: each quantity is a question of its own, and its arms share the error.
+        let p: Vec<f64> = of_arms.iter().map(|effect| effect.p).collect();
+        for (effect, p) in of_arms.iter_mut().zip(stats::holm(&p)) {
+            effect.p_corrected = p;
+            effect.verdict = verdict(p <= 1.0 - confidence, effect.change, better);
+        }
+        effects.append(&mut of_arms);
+    }
+    FleetReport { experiment, confidence, machines, effects, skipped, missing }
+}
+
+fn verdict(decided: bool, change: f64, better: Better) -> Verdict {
+    match decided {
+        false => Verdict::NoDifferenceShown,
+        true if (change > 0.0) == (better == Better::Higher) => Verdict::Better,
+        true => Verdict::Worse,
+    }
+}
+
+/// An arm in one quantity: over all machines, on each, and by what they are.
+fn judge(
+    members: &[Member],
+    machines: &mut [MachineReport],
+    question: (usize, Quantity),
+    better: Better,
+    confidence: f64,
+) -> Option<Effect> {
+    let (arm, quantity) = question;
+    let alpha = 1.0 - confidence;
+    let known: Vec<(usize, Estimate)> = members
+        .iter()
+        .enumerate()
+        .filter_map(|(index, member)| Some((index, member.effect(arm, quantity)?)))
+        .collect();
+    let estimates: Vec<Estimate> = known.iter().map(|(_, estimate)| *estimate).collect();
+    let whole = stats::pooled(&estimates)?;
+    let as_change = |interval: Interval| interval.map(change);
+
+    let p: Vec<f64> = estimates.iter().map(|estimate| estimate.p().unwrap_or(1.0)).collect();
+    let mut counts = [0_usize; 3];
+    for ((index, estimate), p) in known.iter().zip(stats::holm(&p)) {
+        let verdict = verdict(p <= alpha, estimate.value, better);
+        counts[match verdict {
+            Verdict::Better => 0,
+            Verdict::Worse => 1,
+            Verdict::NoDifferenceShown | Verdict::TooFewRounds => 2,
+        }] += 1;
+        machines[*index].effects.push(MachineEffect {
+            arm,
+            quantity,
+            change: change(estimate.value),
+            interval: estimate.interval(confidence).map(as_change),
+            verdict,
+        });
+    }
+    let facts = by_fact(members, &known, confidence);
+    let others = stats::leave_one_out(&estimates);
+    // Where a fact divides the fleet, a machine is held against those that share it: otherwise half a fleet would be odd, or
+    // its scatter would hide the odd one.
+    let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
+    let odd = odd(members, &known, divided, alpha);
+    Some(Effect {
+        arm,
+        quantity,
+        machines: whole.machines,
+        change: change(whole.mean),
+        interval: whole.interval(confidence).map(as_change),
+        p: whole.p().unwrap_or(1.0),
+        p_corrected: 1.0,
+        verdict: Verdict::NoDifferenceShown,
+        between: whole.between,
+        i_squared: whole.i_squared,
+        next: stats::next_machine(&estimates, confidence).map(as_change),
+        better: counts[0],
+        worse: counts[1],
+        undecided: counts[2],
+        without_one: others.map(|others| lasting(members, &known, &others)),
+        facts,
+        odd,
+        noise: {
+            // The scatter of one pair, from which the errors of other numbers of rounds follow.
+            let of_pairs: Vec<f64> =
+                known.iter().map(|(_, estimate)| estimate.error * (estimate.freedom + 1.0).sqrt()).collect();
+            stats::median(&of_pairs).unwrap_or(0.0)
+        },
+    })
+}
+
+/// How far the mean goes if one machine is left out.
+fn lasting(members: &[Member], known: &[(usize, Estimate)], others: &[stats::LeftOutOne]) -> Lasting {
+    let name = |place: usize| members[known[place].0].machine.clone();
+    let mut ends = [(0, f64::INFINITY), (0, f64::NEG_INFINITY)];
+    for (place, one) in others.iter().enumerate() {
+        if one.mean < ends[0].1 {
+            ends[0] = (place, one.mean);
+        }
+        if one.mean > ends[1].1 {
+            ends[1] = (place, one.mean);
+        }
+    }
+    let [lowest, highest] = ends.map(|(place, mean)| (name(place), change(mean)));
+    Lasting { lowest, highest }
+}
+
+/// The fleet divided by each fact in which its machines differ.
+fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> Vec<FactEffect> {
+    let mut found: Vec<FactEffect> = Vec::new();
+    let mut divisions: Vec<Vec<usize>> = Vec::new();
+    for fact in Fact::ALL {
+        let mut values: Vec<String> = Vec::new();
+        let division: Vec<usize> = known
+            .iter()
+            .map(|(index, _)| {
+                let value = members[*index].facts.get(&fact).cloned().unwrap_or_else(|| "unknown".to_owned());
+                values.iter().position(|other| *other == value).unwrap_or_else(|| {
+                    values.push(value);
+                    values.len() - 1
+                })
+            })
+            .collect();
+        // A value per machine would explain everything and say nothing.
+        if values.len() < 2 || values.len() * 2 > known.len() {
+            continue;
+        }
+        // Values are numbered as they come, so facts that divide the fleet in the same way have the same numbers.
+        if let Some(place) = divisions.iter().position(|other| *other == division) {
+            found[place].facts.push(fact);
+            for (group, value) in found[place].groups.iter_mut().zip(values) {
+                group.values.push(value);
+            }
+            continue;
+        }
+        let mut estimates = vec![Vec::new(); values.len()];
+        for ((_, estimate), group) in known.iter().zip(&division) {
+            estimates[*group].push(*estimate);
+        }
+        let Some(compared) = stats::groups(&estimates) else { continue };
+        let groups = values.into_iter().zip(&compared.means).zip(&estimates);
+        let groups = groups.map(|((value, mean), machines)| GroupEffect {
+            values: vec![value],
+            machines: machines.len(),
+            change: change(mean.mean),
+            interval: stats::pooled(machines)
+                .and_then(|pooled| pooled.interval(confidence))
+                .map(|interval| interval.map(change)),
+        });
+        found.push(FactEffect {
+            facts: vec![fact],
+            p: compared.p,
+            p_corrected: 1.0,
+            groups: groups.collect(),
+        });
+        divisions.push(division);
+    }
+    let p: Vec<f64> = found.iter().map(|fact| fact.p).collect();
+    for (fact, p) in found.iter_mut().zip(stats::holm(&p)) {
+        fact.p_corrected = p;
+        fact.groups.sort_by_key(|group| std::cmp::Reverse(group.machines));
+    }
+    found.sort_by(|a, b| a.p.total_cmp(&b.p));
+    found
+}
+
+/// The machines that are unlike their peers, corrected for the number of machines.
+fn odd(
+    members: &[Member],
+    known: &[(usize, Estimate)],
+    divided: Option<&FactEffect>,
+    alpha: f64,
+) -> Vec<Odd> {
+    let key = |index: usize| divided.map(|fact| members[index].facts.get(&fact.facts[0]).cloned());
+    let mut peers: BTreeMap<_, Vec<(usize, Estimate)>> = BTreeMap::new();
+    for (index, estimate) in known {
+        peers.entry(key(*index)).or_default().push((*index, *estimate));
+    }
+    let mut judged = Vec::new();
+    for group in peers.values().filter(|group| group.len() > LEAST_PEERS) {
+        let estimates: Vec<Estimate> = group.iter().map(|(_, estimate)| *estimate).collect();
+        let Some(others) = stats::leave_one_out(&estimates) else { continue };
+        let each = group.iter().zip(others);
+        judged.extend(each.map(|((index, estimate), one)| (*index, *estimate, one, group.as_slice())));
+    }
+    let p: Vec<f64> = judged.iter().map(|(_, _, one, _)| one.p).collect();
+    let corrected = stats::holm(&p);
+    judged
+        .into_iter()
+        .zip(corrected)
+        .filter(|(_, p)| *p <= alpha)
+        .map(|((index, estimate, one, group), p_corrected)| Odd {
+            machine: members[index].machine.clone(),
+            change: change(estimate.value),
+            peers: change(one.mean),
+            p_corrected,
+            differs_in: differs_in(members, index, group),
+        })
+        .collect()
+}
+
+/// The facts in which a machine differs from most of its peers: name, its own value, theirs.
+fn differs_in(members: &[Member], index: usize, peers: &[(usize, Estimate)]) -> Vec<(Fact, String, String)> {
+    let mut found = Vec::new();
+    for fact in Fact::ALL {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (peer, _) in peers.iter().filter(|(peer, _)| *peer != index) {
+            *counts.entry(members[*peer].facts.get(&fact).map_or("unknown", String::as_str)).or_default() +=
+                1;
+        }
+        let own = members[index].facts.get(&fact).map_or("unknown", String::as_str);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        if let Some((usual, count)) = most.filter(|(usual, count)| *usual != own && *count * 2 >= peers.len())
+        {
+            let _ = count;
+            found.push((fact, own.to_owned(), usual.to_owned()));
+        }
+    }
+    found
+}
+
+/// How many machines show an effect, for several numbers of rounds per machine, if the fleet is like this one.
+pub fn design(effect: &Effect, wanted: f64, confidence: f64) -> Vec<Pilot> {
+    [4, 8, 16, 32, 64]
+        .into_iter()
+        .map(|rounds| Pilot {
+            rounds,
+            machines: stats::machines_to_show(
+                wanted.ln_1p(),
+                effect.between,
+                effect.noise / f64::from(rounds).sqrt(),
+                1.0 - confidence,
+                report::POWER,
+            ),
+        })
+        .collect()
+}

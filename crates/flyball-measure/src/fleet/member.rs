@@ -1,0 +1,148 @@
+//! One machine of a fleet: its run directory, reduced to what the fleet's report needs.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::LEAST_PAIRS;
+use crate::{
+    analyse::{Quantity, differences},
+    metric::Metric,
+    run_directory::{Manifest, RunDirectory},
+    stats::{self, Estimate},
+};
+
+/// What was run on every machine.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Experiment {
+    pub workload: String,
+    /// The command line, if it was a command.
+    pub argv: Vec<String>,
+    pub metric: Metric,
+    /// The arms, by name with their settings; the first is what the others are compared with.
+    pub arms: Vec<(String, Vec<String>)>,
+}
+
+impl Experiment {
+    pub fn of(manifest: &Manifest) -> Experiment {
+        let settings = |arm: &crate::Arm| arm.settings.iter().map(ToString::to_string).collect();
+        Experiment {
+            workload: manifest.workload.name.clone(),
+            argv: manifest.workload.argv.clone(),
+            metric: manifest.workload.metric.clone(),
+            arms: manifest.arms.iter().map(|arm| (arm.name.clone(), settings(arm))).collect(),
+        }
+    }
+}
+
+/// What machines of a fleet may differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact {
+    Processor,
+    Product,
+    Firmware,
+    Microcode,
+    Kernel,
+    Driver,
+}
+
+impl Fact {
+    pub const ALL: [Fact; 6] =
+        [Fact::Processor, Fact::Product, Fact::Firmware, Fact::Microcode, Fact::Kernel, Fact::Driver];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fact::Processor => "processor",
+            Fact::Product => "product",
+            Fact::Firmware => "firmware",
+            Fact::Microcode => "microcode",
+            Fact::Kernel => "kernel",
+            Fact::Driver => "driver",
+        }
+    }
+}
+
+/// One machine's part in the experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Member {
+    pub machine: String,
+    /// Its run directory.
+    pub directory: String,
+    pub simulated: bool,
+    /// Start, in seconds since 1970.
+    pub started: u64,
+    pub facts: BTreeMap<Fact, String>,
+    /// Blocks with both the first arm and another, at most over the arms.
+    pub pairs: usize,
+    effects: BTreeMap<(usize, Quantity), Estimate>,
+}
+
+impl Member {
+    /// Reduces a run directory. A machine without a host's name in its manifest is named after the directory it lies in.
+    ///
+    /// # Errors
+    /// Why it cannot take part.
+    pub fn of(directory: &RunDirectory) -> Result<Member, String> {
+        let manifest = &directory.manifest;
+        let mut effects = BTreeMap::new();
+        let mut pairs = 0;
+        for quantity in Quantity::JUDGED {
+            for (arm, logs) in differences(manifest, &directory.rounds, quantity).into_iter().enumerate() {
+                pairs = pairs.max(logs.len());
+                let (Some(value), Some(spread)) = (stats::mean(&logs), stats::standard_deviation(&logs))
+                else {
+                    continue;
+                };
+                if logs.len() >= LEAST_PAIRS {
+                    let count = logs.len() as f64;
+                    let estimate = Estimate { value, error: spread / count.sqrt(), freedom: count - 1.0 };
+                    effects.insert((arm + 1, quantity), estimate);
+                }
+            }
+        }
+        if effects.is_empty() {
+            return Err(match pairs {
+                _ if manifest.arms.len() < 2 => "it has one arm".to_owned(),
+                1.. => format!("{pairs} blocks with both arms; {LEAST_PAIRS} are needed"),
+                0 if directory.rounds.is_empty() => "it has no rounds".to_owned(),
+                0 => "no block has both arms".to_owned(),
+            });
+        }
+        Ok(Member {
+            machine: name(manifest, directory.path()),
+            directory: directory.path().display().to_string(),
+            simulated: manifest.machine.simulated || manifest.machine.emulated.is_some(),
+            started: manifest.boots.first().map_or(0, |boot| boot.started),
+            facts: facts(manifest),
+            pairs,
+            effects,
+        })
+    }
+
+    /// The arm's effect, as a logarithm of the ratio to the first arm.
+    pub fn effect(&self, arm: usize, quantity: Quantity) -> Option<Estimate> {
+        self.effects.get(&(arm, quantity)).copied()
+    }
+}
+
+fn name(manifest: &Manifest, path: &Path) -> String {
+    if let Some(name) = &manifest.machine.system.hostname {
+        return name.clone();
+    }
+    // As engines collect them: HOST/flyball-compare-20260131-120000.
+    let parent = path.parent().and_then(Path::file_name).or_else(|| path.file_name());
+    parent.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn facts(manifest: &Manifest) -> BTreeMap<Fact, String> {
+    let system = &manifest.machine.system;
+    let boot = manifest.boots.first();
+    let known = [
+        (Fact::Processor, Some(manifest.machine.processor.clone())),
+        (Fact::Product, system.product.clone()),
+        (Fact::Firmware, system.firmware.clone()),
+        (Fact::Microcode, system.microcode.clone()),
+        (Fact::Kernel, boot.map(|boot| boot.kernel.clone())),
+        (Fact::Driver, boot.and_then(|boot| boot.driver.clone())),
+    ];
+    known.into_iter().filter_map(|(fact, value)| Some((fact, value?))).collect()
+}

@@ -1,0 +1,152 @@
+//! What a fleet's report holds. Changes are fractions of the first arm's value: -0.05 is 5 % less.
+
+use super::member::{Experiment, Fact, Member};
+use crate::{Quantity, Verdict, stats::Interval};
+
+/// The probability of showing the effect that a design is made for.
+pub const POWER: f64 = 0.9;
+
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct FleetReport {
+    pub experiment: Experiment,
+    /// Of intervals and verdicts.
+    pub confidence: f64,
+    pub machines: Vec<MachineReport>,
+    /// Each arm but the first in each quantity.
+    pub effects: Vec<Effect>,
+    /// Directories that could not be used.
+    pub skipped: Vec<Skipped>,
+    /// Machines that were expected and have no directory.
+    pub missing: Vec<String>,
+}
+
+impl FleetReport {
+    /// Machines that exist only in software.
+    pub fn simulated(&self) -> usize {
+        self.machines.iter().filter(|machine| machine.simulated).count()
+    }
+}
+
+/// A directory that could not be used, and why.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    pub directory: String,
+    pub why: String,
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct MachineReport {
+    pub machine: String,
+    pub directory: String,
+    pub simulated: bool,
+    /// Blocks with both arms.
+    pub pairs: usize,
+    pub facts: std::collections::BTreeMap<Fact, String>,
+    pub effects: Vec<MachineEffect>,
+}
+
+impl MachineReport {
+    pub(super) fn of(member: &Member) -> MachineReport {
+        MachineReport {
+            machine: member.machine.clone(),
+            directory: member.directory.clone(),
+            simulated: member.simulated,
+            pairs: member.pairs,
+            facts: member.facts.clone(),
+            effects: Vec::new(),
+        }
+    }
+}
+
+/// An arm's effect on one machine.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct MachineEffect {
+    pub arm: usize,
+    pub quantity: Quantity,
+    pub change: f64,
+    pub interval: Option<Interval>,
+    /// Corrected for the number of machines.
+    pub verdict: Verdict,
+}
+
+/// An arm's effect over the fleet.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Effect {
+    pub arm: usize,
+    pub quantity: Quantity,
+    pub machines: usize,
+    pub change: f64,
+    /// Of the mean over machines like these.
+    pub interval: Option<Interval>,
+    pub p: f64,
+    /// Corrected for the number of arms.
+    pub p_corrected: f64,
+    pub verdict: Verdict,
+    /// The standard deviation of the machines' true effects, as a fraction.
+    pub between: f64,
+    /// The share of the scatter that is not the rounds' noise, 0 to 1.
+    pub i_squared: f64,
+    /// Where the effect on the next machine lies.
+    pub next: Option<Interval>,
+    /// Machines on which it is better, worse, or not shown to be either.
+    pub better: usize,
+    pub worse: usize,
+    pub undecided: usize,
+    pub without_one: Option<Lasting>,
+    /// Most surely different first.
+    pub facts: Vec<FactEffect>,
+    pub odd: Vec<Odd>,
+    /// The standard deviation of one pair of rounds, the median over the machines.
+    pub noise: f64,
+}
+
+/// The lowest and the highest mean with one machine left out, each with that machine's name.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Lasting {
+    pub lowest: (String, f64),
+    pub highest: (String, f64),
+}
+
+/// The fleet divided by a fact.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct FactEffect {
+    /// Several, if they divide the fleet in the same way: then the data cannot say which of them matters.
+    pub facts: Vec<Fact>,
+    pub p: f64,
+    /// Corrected for the number of facts.
+    pub p_corrected: f64,
+    pub groups: Vec<GroupEffect>,
+}
+
+/// The machines that share a fact.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct GroupEffect {
+    /// The value of each of the facts.
+    pub values: Vec<String>,
+    pub machines: usize,
+    pub change: f64,
+    /// From these machines alone; none for one machine.
+    pub interval: Option<Interval>,
+}
+
+/// A machine that is unlike its peers.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Odd {
+    pub machine: String,
+    pub change: f64,
+    /// The mean of its peers.
+    pub peers: f64,
+    /// Corrected for the number of machines.
+    pub p_corrected: f64,
+    /// Fact, its own value, the value of most peers.
+    pub differs_in: Vec<(Fact, String, String)>,
+}
+
+/// How many machines show an effect with this many rounds of each arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Pilot {
+    pub rounds: u32,
+    /// None above a million.
+    pub machines: Option<usize>,
+}

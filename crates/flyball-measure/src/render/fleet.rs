@@ -1,0 +1,426 @@
+//! A fleet's report as text and as a page.
+
+use std::fmt::Write;
+
+use flyball_plot::{
+    Axis, Block, Chart, Mark, Page, Series, Table,
+    columns::{Cell, Columns, Painter, one_line},
+};
+
+use super::{Screen, parts::style, text::between};
+use crate::{
+    analyse::Verdict,
+    fleet::{Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
+    metric::{Better, Metric},
+    numbers::{level, p_value, percent},
+    stats::Interval,
+};
+
+/// Names in a list before the rest is only counted.
+const NAMES: usize = 12;
+
+/// Machines with an interval each in a chart; above, they are a line within a band.
+const INTERVALS: usize = 80;
+
+/// The whole report, and with `designs` how many machines an effect needs, for each of the report's effects.
+pub fn fleet_text<P: Painter + Copy>(
+    report: &FleetReport,
+    wanted: Option<f64>,
+    designs: &[Vec<Pilot>],
+    screen: Screen<P>,
+) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(out, "fleet     {}", one_line(machines(report)));
+    let _ = writeln!(out, "workload  {}", one_line(report.experiment.workload.clone()));
+    let metric = &report.experiment.metric;
+    let _ = writeln!(
+        out,
+        "metric    {}, {} is better",
+        one_line(format!("{} in {}", metric.name, metric.unit)),
+        if metric.better == Better::Higher { "more" } else { "less" }
+    );
+    let _ = writeln!(out, "against   {}\n", one_line(report.experiment.arms[0].0.clone()));
+    out.push_str(&grid(report).render_within(screen.painter, screen.width));
+    out.push('\n');
+    for effect in &report.effects {
+        for line in lines(report, effect) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    if let Some(wanted) = wanted {
+        let _ = writeln!(
+            out,
+            "\nmachines like these that show a change of {} with 90 % probability at {} % confidence:",
+            percent(wanted).trim_start_matches('+'),
+            level(report.confidence)
+        );
+        out.push_str(&design_grid(report, designs).render_within(screen.painter, screen.width));
+        out.push('\n');
+    }
+    for note in notes(report) {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+/// How many machines there are, and how many are not.
+fn machines(report: &FleetReport) -> String {
+    let pairs = report.machines.iter().map(|machine| machine.pairs);
+    let (least, most) = (pairs.clone().min().unwrap_or(0), pairs.max().unwrap_or(0));
+    let blocks = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let mut text = format!("{} machines with {blocks} blocks each", report.machines.len());
+    for (count, what) in [
+        (report.simulated(), "simulated"),
+        (report.skipped.len(), "skipped"),
+        (report.missing.len(), "missing"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text
+}
+
+fn names(report: &FleetReport, effect: &Effect) -> (String, Metric) {
+    let metric = effect.quantity.metric(&report.experiment.metric);
+    (one_line(report.experiment.arms[effect.arm].0.clone()), metric)
+}
+
+/// What the first column and the last one say in words.
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown | Verdict::TooFewRounds => "not shown",
+    }
+}
+
+const HEADER: [&str; 8] =
+    ["arm", "quantity", "change", "interval", "next machine", "better", "worse", "on the average"];
+
+fn cells(report: &FleetReport, effect: &Effect) -> Vec<Cell> {
+    let (arm, metric) = names(report, effect);
+    let range = |interval: Option<Interval>| interval.map_or_else(|| "-".to_owned(), between);
+    vec![
+        arm.into(),
+        metric.name.into(),
+        percent(effect.change).into(),
+        range(effect.interval).into(),
+        range(effect.next).into(),
+        format!("{}/{}", effect.better, effect.machines).into(),
+        format!("{}/{}", effect.worse, effect.machines).into(),
+        Cell::styled(style(effect.verdict), word(effect.verdict)),
+    ]
+}
+
+fn grid(report: &FleetReport) -> Columns {
+    let mut columns = Columns::aligned_right(2..7);
+    columns.heading(HEADER);
+    report.effects.iter().for_each(|effect| columns.row(cells(report, effect)));
+    columns
+}
+
+/// Which way an interval lies: `Some(true)` if all of it is better.
+fn side(interval: Option<Interval>, better: Better) -> Option<bool> {
+    let interval = interval.filter(|interval| !interval.contains(0.0))?;
+    Some((interval.low > 0.0) == (better == Better::Higher))
+}
+
+/// What an effect comes down to, in a sentence.
+fn sentence(report: &FleetReport, effect: &Effect) -> String {
+    let (arm, metric) = names(report, effect);
+    let start = format!("{arm}, {}", metric.name);
+    let worse = match effect.worse {
+        0 => String::new(),
+        count => format!(", but worse on {count} of {} machines", effect.machines),
+    };
+    let better = match effect.better {
+        0 => String::new(),
+        count => format!(", but better on {count} of {} machines", effect.machines),
+    };
+    match (effect.verdict, side(effect.next, metric.better)) {
+        (Verdict::Better, Some(true)) => {
+            format!("{start}: better on the average{worse}, and expected to be better on the next machine.")
+        }
+        (Verdict::Better, _) => {
+            format!(
+                "{start}: better on the average{worse}; the next machine may go either way: roll out by type."
+            )
+        }
+        (Verdict::Worse, Some(false)) => {
+            format!("{start}: worse on the average{better}, and expected to be worse on the next machine.")
+        }
+        (Verdict::Worse, _) => {
+            format!("{start}: worse on the average{better}; the next machine may go either way.")
+        }
+        _ if effect.better + effect.worse > 0 => format!(
+            "{start}: no difference on the average is shown; better on {}, worse on {} of {} machines.",
+            effect.better, effect.worse, effect.machines
+        ),
+        _ => format!("{start}: no difference is shown on any of {} machines.", effect.machines),
+    }
+}
+
+/// All that is said of an effect, most important first.
+fn lines(report: &FleetReport, effect: &Effect) -> Vec<String> {
+    let alpha = 1.0 - report.confidence;
+    let mut lines = vec![sentence(report, effect)];
+    lines.extend(effect.facts.iter().filter(|fact| fact.p_corrected <= alpha).map(by_fact));
+    lines.extend(effect.odd.iter().take(NAMES).map(odd));
+    if effect.odd.len() > NAMES {
+        lines.push(format!(
+            "  and {} more machines are unlike their peers (--json lists all)",
+            effect.odd.len() - NAMES
+        ));
+    }
+    // Of a mean that cannot be distinguished from zero it says nothing more.
+    if let Some(without) =
+        effect.without_one.as_ref().filter(|_| effect.verdict != Verdict::NoDifferenceShown)
+    {
+        let [(low, lowest), (high, highest)] = [&without.lowest, &without.highest];
+        lines.push(format!(
+            "  without one machine the mean stays between {} (without {}) and {} (without {})",
+            percent(*lowest),
+            one_line(low.clone()),
+            percent(*highest),
+            one_line(high.clone())
+        ));
+    }
+    lines
+}
+
+fn list(facts: &[Fact]) -> String {
+    facts.iter().map(|fact| fact.name()).collect::<Vec<_>>().join(" and ")
+}
+
+fn by_fact(fact: &FactEffect) -> String {
+    let groups = fact.groups.iter().take(NAMES).map(|group| {
+        let machines = if group.machines == 1 { "machine" } else { "machines" };
+        format!(
+            "{} on {} ({} {machines})",
+            percent(group.change),
+            one_line(group.values.join(", ")),
+            group.machines
+        )
+    });
+    let more = match fact.groups.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let unsure = if fact.facts.len() > 1 {
+        "; they divide the fleet in the same way, so which matters is not known"
+    } else {
+        ""
+    };
+    format!(
+        "  by {}: {}{more} ({}){unsure}",
+        list(&fact.facts),
+        groups.collect::<Vec<_>>().join("; "),
+        p_value(fact.p_corrected)
+    )
+}
+
+fn odd(odd: &Odd) -> String {
+    let differs: Vec<String> = odd
+        .differs_in
+        .iter()
+        .map(|(fact, own, usual)| one_line(format!("{} {own}, most peers {usual}", fact.name())))
+        .collect();
+    format!(
+        "  {}: {} where its peers have {} ({}); {}",
+        one_line(odd.machine.clone()),
+        percent(odd.change),
+        percent(odd.peers),
+        p_value(odd.p_corrected),
+        if differs.is_empty() {
+            "no recorded fact differs from theirs".to_owned()
+        } else {
+            differs.join("; ")
+        }
+    )
+}
+
+/// How many machines show the effect that is looked for.
+fn design_grid(report: &FleetReport, designs: &[Vec<Pilot>]) -> Columns {
+    let mut columns = Columns::aligned_right(0..designs.len() + 1);
+    let head = report.effects.iter().map(|effect| {
+        let (arm, metric) = names(report, effect);
+        format!("{arm}: {}", metric.name)
+    });
+    columns.heading(std::iter::once("rounds per arm".to_owned()).chain(head));
+    let rounds = designs.first().map_or(0, Vec::len);
+    for place in 0..rounds {
+        let machines = |design: &Vec<Pilot>| {
+            design[place].machines.map_or_else(|| "over a million".to_owned(), |count| count.to_string())
+        };
+        let first = designs[0][place].rounds.to_string();
+        columns.text_row(std::iter::once(first).chain(designs.iter().map(machines)));
+    }
+    columns
+}
+
+/// Names, and how many more there are.
+fn some<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
+    let mut words: Vec<String> = all.iter().take(NAMES).map(text).collect();
+    if all.len() > NAMES {
+        words.push(format!("and {} more", all.len() - NAMES));
+    }
+    words.join(", ")
+}
+
+fn notes(report: &FleetReport) -> Vec<String> {
+    let mut notes: Vec<String> = report
+        .skipped
+        .iter()
+        .take(NAMES)
+        .map(|one| one_line(format!("{} skipped: {}", one.directory, one.why)))
+        .collect();
+    if report.skipped.len() > NAMES {
+        notes.push(format!("{} more directories skipped", report.skipped.len() - NAMES));
+    }
+    if !report.missing.is_empty() {
+        notes.push(format!("no results of {}", some(&report.missing, |name| one_line(name.clone()))));
+    }
+    if report.effects.is_empty() {
+        notes.push("nothing to put together: two machines are needed".to_owned());
+    }
+    notes
+}
+
+/// The report as one page.
+pub fn fleet_page(report: &FleetReport) -> Page {
+    let mut page = Page::new(format!("flyball fleet: {}", one_line(report.experiment.workload.clone())));
+    if report.simulated() > 0 {
+        page = page.with(Block::Banner(format!(
+            "{} of {} machines are simulated. A model made their numbers, not hardware.",
+            report.simulated(),
+            report.machines.len()
+        )));
+    }
+    page = page.with(Block::Paragraph(machines(report)));
+    let answer = report.effects.iter().map(|effect| {
+        let sentence = sentence(report, effect);
+        let (what, said) = sentence.split_once(": ").unwrap_or(("", &sentence));
+        (format!("{what}:"), said.to_owned())
+    });
+    page = page.with(Block::Answer(answer.collect()));
+    let header = HEADER.map(ToOwned::to_owned).to_vec();
+    let rows = report.effects.iter().map(|effect| cells(report, effect)).collect();
+    page = page
+        .with(Block::Tables(vec![Table { header, rows, colours: Vec::new() }]))
+        .with(Block::Charts(report.effects.iter().map(|effect| forest(report, effect)).collect()));
+    let details: Vec<String> = report
+        .effects
+        .iter()
+        .flat_map(|effect| lines(report, effect).into_iter().skip(1).map(move |line| (effect, line)))
+        .map(|(effect, line)| {
+            let (arm, metric) = names(report, effect);
+            format!("{arm}, {}: {}", metric.name, line.trim_start())
+        })
+        .collect();
+    if !details.is_empty() {
+        page = page.with(Block::Heading("What it depends on".to_owned())).with(Block::List(details));
+    }
+    let notes = notes(report);
+    if !notes.is_empty() {
+        page = page.with(Block::Heading("Notes".to_owned())).with(Block::List(notes));
+    }
+    page.with(Block::Details("All machines".to_owned(), vec![Block::Tables(vec![all(report)])])).with(
+        Block::Paragraph(format!(
+            "Each machine is its own control: blocks with both arms, the mean of their ratios. Over machines: random effects, \
+             variance after Paule and Mandel, interval after Hartung and Knapp, {} % confidence; 'next machine' is where the \
+             effect on one more machine like these lies.",
+            level(report.confidence)
+        )),
+    )
+}
+
+/// The machines' changes in order of size, each with its interval.
+fn forest(report: &FleetReport, effect: &Effect) -> Chart {
+    let (arm, metric) = names(report, effect);
+    let mut machines: Vec<(&str, f64, Interval)> = report
+        .machines
+        .iter()
+        .filter_map(|machine| {
+            let own = machine
+                .effects
+                .iter()
+                .find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity))?;
+            let interval = own.interval.unwrap_or(Interval { low: own.change, high: own.change });
+            Some((machine.machine.as_str(), own.change * 100.0, interval.map(|end| end * 100.0)))
+        })
+        .collect();
+    machines.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let better = if metric.better == Better::Higher { "more" } else { "less" };
+    let few = machines.len() <= INTERVALS;
+    let places = if few {
+        Axis::categories("", machines.iter().map(|(name, ..)| one_line((*name).to_owned())).collect())
+    } else {
+        Axis::new("machines, in order of their change", "")
+    };
+    let mut chart = Chart::new(format!("{arm}: {}", metric.name), places, Axis::new("change", "%"))
+        .described(format!("dashed: the mean of all machines; {better} is better"))
+        .with(Series::unnamed(Mark::Level(0.0)).coloured(7))
+        .with(Series::unnamed(Mark::Level(effect.change * 100.0)).coloured(1));
+    let at = |place: usize| place as f64;
+    if few {
+        let intervals = machines
+            .iter()
+            .enumerate()
+            .map(|(place, (_, middle, ends))| (at(place), ends.low, *middle, ends.high));
+        chart = chart.with(Series::unnamed(Mark::Intervals(intervals.collect())).coloured(0));
+    } else {
+        // A point per machine and pixel is enough: five thousand intervals would be a grey block and a megabyte.
+        let step = machines.len().div_ceil(1000);
+        let shown: Vec<_> = machines.iter().enumerate().step_by(step).collect();
+        let band = shown.iter().map(|(place, (_, _, ends))| (at(*place), ends.low, ends.high)).collect();
+        let line = shown.iter().map(|(place, (_, middle, _))| (at(*place), *middle)).collect();
+        chart = chart
+            .with(Series::unnamed(Mark::Band(band)).coloured(0).faint(0.3))
+            .with(Series::unnamed(Mark::Line(line)).coloured(0));
+    }
+    chart
+}
+
+/// Every machine with its facts and changes.
+fn all(report: &FleetReport) -> Table {
+    let mut header: Vec<String> = vec!["machine".to_owned(), "blocks".to_owned()];
+    header.extend(report.effects.iter().map(|effect| {
+        let (arm, metric) = names(report, effect);
+        format!("{arm}: {}", metric.name)
+    }));
+    header.extend(Fact::ALL.map(|fact| fact.name().to_owned()));
+    let rows = report.machines.iter().map(|machine| {
+        let mut row: Vec<Cell> = vec![machine.machine.clone().into(), machine.pairs.to_string().into()];
+        row.extend(report.effects.iter().map(|effect| {
+            let own =
+                machine.effects.iter().find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity));
+            own.map_or_else(|| Cell::from("-"), |own| Cell::styled(style(own.verdict), percent(own.change)))
+        }));
+        row.extend(Fact::ALL.map(|fact| Cell::from(machine.facts.get(&fact).cloned().unwrap_or_default())));
+        row
+    });
+    Table { header, rows: rows.collect(), colours: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_of_intervals() {
+        let interval = |low, high| Some(Interval { low, high });
+        assert_eq!(side(interval(-0.1, 0.1), Better::Lower), None);
+        assert_eq!(side(interval(-0.2, -0.1), Better::Lower), Some(true));
+        assert_eq!(side(interval(-0.2, -0.1), Better::Higher), Some(false));
+        assert_eq!(side(None, Better::Higher), None);
+    }
+
+    #[test]
+    fn long_lists_are_counted() {
+        let names: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+        assert!(some(&names, Clone::clone).ends_with("11, and 8 more"));
+        assert_eq!(some(&names[..2], Clone::clone), "0, 1");
+    }
+}

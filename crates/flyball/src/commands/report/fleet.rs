@@ -1,0 +1,226 @@
+//! `flyball report --fleet`: the run directories of many machines, put together.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use flyball_files::read_bounded;
+use flyball_measure::{
+    RunDirectory,
+    fleet::{Experiment, FleetReport, Member, Pilot, Skipped, analyse_fleet, design},
+    render,
+};
+
+use super::{Args, make, save};
+use crate::{
+    exit::{Exit, Failure},
+    output::Reporter,
+    paint::Paint,
+    schema, terminal,
+};
+
+/// Folders between a directory that is given and the run directories: engines collect as SITE/HOST/RUN.
+const DEPTH: usize = 3;
+
+/// Bytes of a list of hosts: a hundred thousand names.
+const MOST_HOSTS: u64 = 16 << 20;
+
+/// Arguments that belong to `--fleet`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct FleetArgs {
+    /// Put the run directories of many machines together; a DIR may also hold such directories.
+    #[arg(long, conflicts_with_all = ["export_markdown", "plot", "time_limit"])]
+    pub fleet: bool,
+
+    /// The machines that are expected, one name per line: those without results are named.
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    pub hosts: Option<PathBuf>,
+
+    /// Also say how many machines and rounds show a change of this size, such as 1%.
+    #[arg(long, value_name = "CHANGE", requires = "fleet", value_parser = percentage)]
+    pub design: Option<f64>,
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').ok_or("a change has a percent sign: 1%")?;
+    let number: f64 =
+        number.trim().parse().map_err(|_| format!("'{text}' is not a percentage such as 1%"))?;
+    (number > 0.0 && number < 100.0)
+        .then_some(number / 100.0)
+        .ok_or_else(|| "the change must be above 0% and below 100%".to_owned())
+}
+
+/// What is printed as JSON.
+#[derive(Debug, serde::Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    report: &'a FleetReport,
+    /// With `--design`: for each effect, how many machines it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    design: Option<&'a [Vec<Pilot>]>,
+}
+
+pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+    let options = &args.of_fleet;
+    let (members, experiments, skipped) = read(&args.paths)?;
+    let Some(experiment) = one_experiment(&experiments)? else {
+        return Err(Failure::usage(match skipped.first() {
+            Some(first) => format!("no run directory can be used: {}: {}", first.directory, first.why),
+            None => "there is no run directory in what was given".to_owned(),
+        }));
+    };
+    let confidence = experiments.iter().map(|one| one.confidence).fold(0.5, f64::max);
+    let missing = missing(options.hosts.as_deref(), &members)?;
+    let report = analyse_fleet(experiment, &members, skipped, missing, confidence);
+    let designs: Vec<Vec<Pilot>> = options.design.map_or_else(Vec::new, |wanted| {
+        report.effects.iter().map(|effect| design(effect, wanted, confidence)).collect()
+    });
+    let printed = Printed { report: &report, design: options.design.map(|_| designs.as_slice()) };
+    if let Some(place) = &args.output {
+        make(place)?;
+        save(place, "fleet.html", render::fleet_page(&report).html().as_bytes())?;
+        save(place, "fleet.json", &Reporter::file(schema::FLEET, &printed)?)?;
+    }
+    output.object(
+        schema::FLEET,
+        || &printed,
+        || {
+            let screen = render::Screen { width: terminal::columns(), painter: Paint::stdout() };
+            render::fleet_text(&report, options.design, &designs, screen)
+        },
+    )?;
+    if let Some(place) = args.output.as_ref().filter(|_| !output.is_json()) {
+        eprintln!("report: {}", place.join("fleet.html").display());
+    }
+    Ok(Exit::Done)
+}
+
+/// An experiment with the directories that it was found in.
+struct Found {
+    experiment: Experiment,
+    confidence: f64,
+    machines: Vec<String>,
+}
+
+/// Reads all run directories; each is reduced at once, because the rounds of ten thousand machines are gigabytes.
+fn read(paths: &[PathBuf]) -> Result<(Vec<Member>, Vec<Found>, Vec<Skipped>), Failure> {
+    let mut members: BTreeMap<String, Member> = BTreeMap::new();
+    let mut experiments: Vec<Found> = Vec::new();
+    let mut skipped = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            return Err(Failure::usage(format!("{} is not a directory", path.display())));
+        }
+        let directories = find(path);
+        if directories.is_empty() {
+            let why = "there is no run directory (a folder with manifest.json) in it".to_owned();
+            skipped.push(Skipped { directory: path.display().to_string(), why });
+        }
+        for path in directories {
+            let skip = |why: String| Skipped { directory: path.display().to_string(), why };
+            let directory = match RunDirectory::open(&path) {
+                Ok(directory) => directory,
+                Err(error) => {
+                    skipped.push(skip(error.to_string()));
+                    continue;
+                }
+            };
+            let member = match Member::of(&directory) {
+                Ok(member) => member,
+                Err(why) => {
+                    skipped.push(skip(why));
+                    continue;
+                }
+            };
+            let experiment = Experiment::of(&directory.manifest);
+            let confidence = directory.manifest.schedule.confidence;
+            match experiments.iter_mut().find(|found| found.experiment == experiment) {
+                Some(found) => {
+                    found.machines.push(member.machine.clone());
+                    found.confidence = found.confidence.max(confidence);
+                }
+                None => {
+                    experiments.push(Found {
+                        experiment,
+                        confidence,
+                        machines: vec![member.machine.clone()],
+                    });
+                }
+            }
+            let older = match members.get(&member.machine) {
+                // A machine counts once: its newest run, as a repeated job leaves it.
+                Some(other) if other.started > member.started => Some(member),
+                _ => members.insert(member.machine.clone(), member),
+            };
+            if let Some(older) = older {
+                let why = format!("there is a newer run of {}", older.machine);
+                skipped.push(Skipped { directory: older.directory, why });
+            }
+        }
+    }
+    Ok((members.into_values().collect(), experiments, skipped))
+}
+
+/// Run directories at or below `path`, in the order of names.
+fn find(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut level = vec![path.to_owned()];
+    for _ in 0..=DEPTH {
+        let mut next = BTreeSet::new();
+        for folder in level {
+            if folder.join("manifest.json").is_file() {
+                found.push(folder);
+                continue;
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            // Links are not followed: they could lead out of what was given, or round in circles.
+            next.extend(
+                entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()),
+            );
+        }
+        level = next.into_iter().collect();
+    }
+    found
+}
+
+/// The one experiment that all machines ran.
+fn one_experiment(found: &[Found]) -> Result<Option<Experiment>, Failure> {
+    let (Some(first), second) = (found.first(), found.get(1)) else { return Ok(None) };
+    let Some(second) = second else { return Ok(Some(first.experiment.clone())) };
+    let what = if first.experiment.workload != second.experiment.workload {
+        format!("'{}' and '{}'", first.experiment.workload, second.experiment.workload)
+    } else if first.experiment.arms != second.experiment.arms {
+        let arms = |one: &Found| {
+            let names = one.experiment.arms.iter().map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        format!("arms {} and arms {}", arms(first), arms(second))
+    } else {
+        "the same arms with other settings, command lines or metrics".to_owned()
+    };
+    let name = |one: &Found| one.machines.first().cloned().unwrap_or_default();
+    Err(Failure::usage(format!(
+        "these are {} different experiments: {what} (on {} and {}); give the directories of one",
+        found.len(),
+        name(first),
+        name(second)
+    )))
+}
+
+/// The names in the list of hosts that have no results.
+fn missing(file: Option<&Path>, members: &[Member]) -> Result<Vec<String>, Failure> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let bytes = std::fs::File::open(file)
+        .and_then(|open| read_bounded(open, MOST_HOSTS))
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    let there: BTreeSet<&str> = members.iter().map(|member| member.machine.as_str()).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let names = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    // A name may be given in full where the machine knows itself by the first part, or the other way round.
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let short_there: BTreeSet<String> = there.iter().map(|name| short(name)).collect();
+    let is_missing =
+        |name: &&str| !name.is_empty() && !there.contains(name) && !short_there.contains(&short(name));
+    Ok(names.filter(is_missing).map(ToOwned::to_owned).collect())
+}
