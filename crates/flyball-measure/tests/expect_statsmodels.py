@@ -15,12 +15,13 @@ def main():
     for machines, between in [(2, 0.0), (3, 0.01), (5, 0.0), (12, 0.02), (40, 0.005), (200, 0.01)]:
         errors = random.uniform(0.002, 0.02, machines)
         values = -0.05 + between * random.standard_normal(machines) + errors * random.standard_normal(machines)
-        # Their own loop ends at a tolerance of 1e-5.
-        found, _ = meta_analysis._fit_tau_iterative(values, errors**2, tau2_start=0, atol=1e-15, maxiter=500)
-        tau2 = max(found, 0.0)
-        combined = meta_analysis.combine_effects(
-            values, errors**2, method_re="iterated", use_t=True, atol=1e-15, maxiter=500
-        )
+        # Their loop gives up with 0 once rounding takes it below the root, so the smallest tolerance that it reaches is taken.
+        for digits in range(13, 4, -1):
+            settings = {"atol": 10.0**-digits, "maxiter": 500}
+            tau2, converged = meta_analysis._fit_tau_iterative(values, errors**2, tau2_start=0, **settings)
+            if converged:
+                break
+        combined = meta_analysis.combine_effects(values, errors**2, method_re="iterated", use_t=True, **settings)
         low, high = combined.conf_int(use_t=True)[3]
         cases.append({
             "values": values.tolist(), "errors": errors.tolist(), "between": float(numpy.sqrt(tau2)),
