@@ -88,7 +88,7 @@ pub enum Input {
     Gone,
 }
 
-/// Whether stdin was a terminal at first: one that went away is none any more.
+/// Whether stdin was a terminal at first: one that went away no longer counts as one.
 fn has_terminal() -> bool {
     static FIRST: OnceLock<bool> = OnceLock::new();
     *FIRST.get_or_init(|| rustix::termios::isatty(rustix::stdio::stdin()))
