@@ -30,7 +30,7 @@ impl Estimate {
 
     /// The interval of this machine alone.
     pub fn interval(&self, level: f64) -> Option<Interval> {
-        let half = t_quantile((1.0 + level) / 2.0, self.freedom)? * self.error;
+        let half = t_quantile(f64::midpoint(1.0, level), self.freedom)? * self.error;
         Some(Interval { low: self.value - half, high: self.value + half })
     }
 
@@ -160,7 +160,7 @@ impl Pooled {
 
     /// The interval of the mean over machines like these.
     pub fn interval(&self, level: f64) -> Option<Interval> {
-        let half = t_quantile((1.0 + level) / 2.0, self.freedom())? * self.error;
+        let half = t_quantile(f64::midpoint(1.0, level), self.freedom())? * self.error;
         Some(Interval { low: self.mean - half, high: self.mean + half })
     }
 
@@ -228,7 +228,7 @@ pub fn next_machine(effects: &[Estimate], level: f64) -> Option<Interval> {
         }
         f64::midpoint(low, high)
     };
-    Some(Interval { low: end((1.0 - level) / 2.0), high: end((1.0 + level) / 2.0) })
+    Some(Interval { low: end((1.0 - level) / 2.0), high: end(f64::midpoint(1.0, level)) })
 }
 
 /// What a machine is to the others.

@@ -63,7 +63,8 @@ struct Printed<'a> {
 
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = &args.of_fleet;
-    let (members, experiments, skipped) = read(&args.paths)?;
+    let Collected { members, experiments, skipped } = Collected::read(&args.paths)?;
+    let members: Vec<Member> = members.into_values().collect();
     let Some(experiment) = one_experiment(&experiments)? else {
         return Err(Failure::usage(match skipped.first() {
             Some(first) => format!("no run directory can be used: {}: {}", first.directory, first.why),
@@ -96,70 +97,66 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// An experiment with the directories that it was found in.
+/// An experiment, and a machine that ran it.
 struct Found {
     experiment: Experiment,
     confidence: f64,
-    machines: Vec<String>,
+    machine: String,
 }
 
-/// Reads all run directories; each is reduced at once, because the rounds of ten thousand machines are gigabytes.
-fn read(paths: &[PathBuf]) -> Result<(Vec<Member>, Vec<Found>, Vec<Skipped>), Failure> {
-    let mut members: BTreeMap<String, Member> = BTreeMap::new();
-    let mut experiments: Vec<Found> = Vec::new();
-    let mut skipped = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            return Err(Failure::usage(format!("{} is not a directory", path.display())));
-        }
-        let directories = find(path);
-        if directories.is_empty() {
-            let why = "there is no run directory (a folder with manifest.json) in it".to_owned();
-            skipped.push(Skipped { directory: path.display().to_string(), why });
-        }
-        for path in directories {
-            let skip = |why: String| Skipped { directory: path.display().to_string(), why };
-            let directory = match RunDirectory::open(&path) {
-                Ok(directory) => directory,
-                Err(error) => {
-                    skipped.push(skip(error.to_string()));
-                    continue;
-                }
-            };
-            let member = match Member::of(&directory) {
-                Ok(member) => member,
-                Err(why) => {
-                    skipped.push(skip(why));
-                    continue;
-                }
-            };
-            let experiment = Experiment::of(&directory.manifest);
-            let confidence = directory.manifest.schedule.confidence;
-            match experiments.iter_mut().find(|found| found.experiment == experiment) {
-                Some(found) => {
-                    found.machines.push(member.machine.clone());
-                    found.confidence = found.confidence.max(confidence);
-                }
-                None => {
-                    experiments.push(Found {
-                        experiment,
-                        confidence,
-                        machines: vec![member.machine.clone()],
-                    });
+/// What the run directories hold.
+#[derive(Default)]
+struct Collected {
+    members: BTreeMap<String, Member>,
+    experiments: Vec<Found>,
+    skipped: Vec<Skipped>,
+}
+
+impl Collected {
+    /// Reads all run directories; each is reduced at once, because the rounds of ten thousand machines are gigabytes.
+    fn read(paths: &[PathBuf]) -> Result<Collected, Failure> {
+        let mut collected = Collected::default();
+        for path in paths {
+            if !path.is_dir() {
+                return Err(Failure::usage(format!("{} is not a directory", path.display())));
+            }
+            let directories = find(path);
+            if directories.is_empty() {
+                collected.skip(path, "there is no run directory (a folder with manifest.json) in it");
+            }
+            for path in directories {
+                if let Err(why) = collected.add(&path) {
+                    collected.skip(&path, why);
                 }
             }
-            let older = match members.get(&member.machine) {
-                // A machine counts once: its newest run, as a repeated job leaves it.
-                Some(other) if other.started > member.started => Some(member),
-                _ => members.insert(member.machine.clone(), member),
-            };
-            if let Some(older) = older {
-                let why = format!("there is a newer run of {}", older.machine);
-                skipped.push(Skipped { directory: older.directory, why });
-            }
         }
+        Ok(collected)
     }
-    Ok((members.into_values().collect(), experiments, skipped))
+
+    fn skip(&mut self, path: &Path, why: impl Into<String>) {
+        self.skipped.push(Skipped { directory: path.display().to_string(), why: why.into() });
+    }
+
+    /// Adds a run directory, or says why it cannot be used.
+    fn add(&mut self, path: &Path) -> Result<(), String> {
+        let directory = RunDirectory::open(path).map_err(|error| error.to_string())?;
+        let member = Member::of(&directory)?;
+        let experiment = Experiment::of(&directory.manifest);
+        let confidence = directory.manifest.schedule.confidence;
+        match self.experiments.iter_mut().find(|found| found.experiment == experiment) {
+            Some(found) => found.confidence = found.confidence.max(confidence),
+            None => self.experiments.push(Found { experiment, confidence, machine: member.machine.clone() }),
+        }
+        let older = match self.members.get(&member.machine) {
+            // A machine counts once: its newest run, as a repeated job leaves it.
+            Some(other) if other.started > member.started => Some(member),
+            _ => self.members.insert(member.machine.clone(), member),
+        };
+        if let Some(older) = older {
+            self.skip(Path::new(&older.directory), format!("there is a newer run of {}", older.machine));
+        }
+        Ok(())
+    }
 }
 
 /// Run directories at or below `path`, in the order of names.
@@ -199,12 +196,11 @@ fn one_experiment(found: &[Found]) -> Result<Option<Experiment>, Failure> {
     } else {
         "the same arms with other settings, command lines or metrics".to_owned()
     };
-    let name = |one: &Found| one.machines.first().cloned().unwrap_or_default();
     Err(Failure::usage(format!(
         "these are {} different experiments: {what} (on {} and {}); give the directories of one",
         found.len(),
-        name(first),
-        name(second)
+        first.machine,
+        second.machine
     )))
 }
 
