@@ -244,6 +244,29 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever a process that was taken over sends is read as a message or refused, and reading ends.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            bytes in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..400),
+            place in 0_usize..120,
+        ) {
+            let mut line = Vec::new();
+            let ask = Ask::Choose { profile: Profile::Performance };
+            write_line(&mut line, &Request { id: 7, ask }).unwrap();
+            // A message that is right up to one place, too: random bytes hardly ever begin as one.
+            let place = place.min(line.len());
+            let spoilt = [&line[..place], bytes.as_slice(), &line[place..]].concat();
+            for mut input in [bytes.as_slice(), spoilt.as_slice()] {
+                let mut lines = 0;
+                while let Ok(Some(_)) = read_line::<Request>(&mut input, 200) {
+                    lines += 1;
+                    proptest::prop_assert!(lines <= spoilt.len());
+                }
+            }
+        }
+    }
+
     #[test]
     fn there_are_three_profiles() {
         for profile in Profile::ALL {

@@ -10,7 +10,7 @@ use flyball_control::{
     quiet::Level,
     write::{journal::Purpose, transaction::Transaction},
 };
-use flyball_host::{CpuList, Host, Launch, User};
+use flyball_host::{CpuList, Host, Kind, Launch, User};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
@@ -30,6 +30,7 @@ Examples:
   flyball run governor=performance -- make -j8
   flyball run --profile benchmark --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
+  flyball run --why -- ./bench               how fast its CPUs ran, and why not faster
   flyball run --hold latency -- make -j8     other settings and holds can change meanwhile
   flyball run --quiet=fixed --pin 3 latency-limit=2us -- ./bench    a quiet machine with another setting on top
 
@@ -89,7 +90,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         });
     }
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
-    if wanted.is_empty() && args.quiet.is_none() {
+    let sets = !wanted.is_empty() || args.quiet.is_some();
+    if !sets && !args.why {
         return Err(Failure::usage(
             "no settings: give --profile FILE, --hold PROFILE, --quiet or KNOB=VALUE before --, as in 'flyball run turbo=off -- make'",
         ));
@@ -100,18 +102,23 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         change::SettingArgs { wanted, cpus: args.cpus.clone() }.intent()?
     };
     let host = context.open()?;
-    change::must_be_writable(&*host)?;
     let user = args.run_as.user_of_program()?;
+    if args.why && host.kind() != Kind::Live {
+        return Err(Failure::usage(
+            "--why is about processors that run the command; of a simulated machine: 'flyball why -M NAME --workload MODEL'",
+        ));
+    }
     if host.software().is_some() {
-        if args.why {
-            return Err(Failure::usage(
-                "--why is about processors that run the command; of a simulated machine: 'flyball why -M NAME --workload MODEL'",
-            ));
-        }
         eprintln!(
             "note: only the settings are simulated: the command runs on the processors of this computer"
         );
     }
+    if !sets {
+        // Only looked at: nothing to lock, to journal or to restore.
+        let mut speed = SpeedWatch::new(&*host, args.pin.clone());
+        return command(args, user.as_ref(), None, &Signals::catch()?, Some(&mut speed));
+    }
+    change::must_be_writable(&*host)?;
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
     // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its guardian.
