@@ -2,9 +2,10 @@
 
 use std::{
     io::{self, BufWriter, Stdout, Write},
+    mem::ManuallyDrop,
     panic,
     sync::{Once, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ratatui_core::terminal::Terminal;
@@ -22,8 +23,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::keys::Key;
 
-/// The screen while it is taken over.
-pub type Screen = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+/// The screen while it is taken over. It is not dropped: the library's drop (ratatui-core, terminal.rs) shows the cursor, which
+/// [`give_back`] does, and panics where the terminal went away, so that the recording would not be closed.
+pub type Screen = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>;
 
 /// Gives the terminal back when it is dropped.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ pub fn take() -> io::Result<(Taken, Screen)> {
     // A frame is one write: without the buffer each change of colour would be one.
     let out = BufWriter::with_capacity(1 << 16, io::stdout());
     let screen = Terminal::new(CrosstermBackend::new(out))?;
-    Ok((taken, screen))
+    Ok((taken, ManuallyDrop::new(screen)))
 }
 
 /// Rings the bell.
@@ -114,6 +116,7 @@ fn is_gone(wait: Duration) -> bool {
 pub fn input(wait: Duration) -> io::Result<Option<Input>> {
     // The library (crossterm 0.29, event/source/unix/mio.rs) reads again and again from a terminal that was hung up, and never
     // returns: it is asked only after this look. Where stdin is not a terminal it reads /dev/tty, which this does not know.
+    let (began, asked) = (Instant::now(), wait);
     let wait = if has_terminal() {
         if is_gone(wait) {
             return Ok(Some(Input::Gone));
@@ -124,7 +127,12 @@ pub fn input(wait: Duration) -> io::Result<Option<Input>> {
     };
     match event::poll(wait) {
         Ok(true) => {}
-        Ok(false) => return Ok(None),
+        Ok(false) => {
+            // A key that came together with a new size: the library has taken the notice of it (it polls by edges) and reads it
+            // with the next key. Until then the look above ends at once.
+            std::thread::sleep(asked.saturating_sub(began.elapsed()).min(Duration::from_millis(10)));
+            return Ok(None);
+        }
         // A signal; the caller looks which.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
         Err(error) => return Err(error),

@@ -94,7 +94,8 @@ fn a_signal_closes_the_last_chunk() {
         let _ = fs::remove_file(&file);
         let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
         // Fewer than a chunk: only the end writes them.
-        terminal.wait("some samples", |screen| screen.text().contains("cost "));
+        terminal.wait("a sample", |screen| screen.text().contains("cost "));
+        std::thread::sleep(std::time::Duration::from_millis(400));
         terminal.signal(signal);
         assert!(terminal.ended().is_restored());
         let ran = run(flyball!().args(["top", "--replay", file.to_str().unwrap(), "--csv"]));

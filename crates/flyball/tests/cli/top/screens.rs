@@ -21,7 +21,7 @@ fn shows(word: &str) -> impl Fn(&Screen) -> bool {
     move |screen| screen.text().contains(&word)
 }
 
-/// The second sample is there.
+/// A sample is there.
 fn is_full(screen: &Screen) -> bool {
     screen.is_taken && screen.text().contains("cost ")
 }
@@ -76,6 +76,8 @@ fn a_terminal_that_goes_away_ends_it_and_closes_the_recording() {
     let words = ["-i", "50ms", "--record", file.to_str().unwrap(), "--", "tbench"];
     let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
     terminal.wait("the first screen", is_full);
+    // The first screen has one sample, and two make a moment.
+    std::thread::sleep(Duration::from_secs(1));
     terminal.hang_up();
     let ran = super::run(flyball!().args(["top", "--replay", file.to_str().unwrap(), "--csv"]));
     assert!(ran.code == 0 && !ran.err.contains("torn"), "{}", ran.text());
@@ -175,6 +177,8 @@ fn every_size_of_machine_and_screen() {
         let mut terminal = Terminal::start((40, 12), &command);
         for (width, height) in [(40, 12), (80, 24), (200, 60)] {
             terminal.resize(width, height);
+            // A key at the same moment would be read with the next one.
+            terminal.wait("the new size", |screen| screen.line(usize::from(height) - 1).contains("? help"));
             for (key, begins) in [("1", " 1 "), ("2", " 2 "), ("3", " 3 "), ("4", " 4 ")] {
                 terminal.keys(key);
                 let what = format!("{cpus} CPUs, {width}x{height}, view {key}");
