@@ -5,20 +5,17 @@ use std::{
     mem::ManuallyDrop,
     panic,
     sync::{Once, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use crossterm::{
+    cursor::{Hide, Show},
+    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    execute,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+};
 use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::{
-    CrosstermBackend,
-    crossterm::{
-        cursor::{Hide, Show},
-        event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
-        execute,
-        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
-    },
-};
-
+use ratatui_crossterm::CrosstermBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::keys::Key;
@@ -114,10 +111,9 @@ fn is_gone(wait: Duration) -> bool {
 /// # Errors
 /// The terminal went away.
 pub fn input(wait: Duration) -> io::Result<Option<Input>> {
-    // The library (crossterm 0.29, event/source/unix/mio.rs) reads again and again from a terminal that was hung up, and never
-    // returns: it is asked only after this look. Where stdin is not a terminal it reads /dev/tty, which this does not know.
-    let (began, asked) = (Instant::now(), wait);
-    let wait = if has_terminal() {
+    // crossterm does not report a terminal that was hung up: this look does. Where stdin is not a terminal crossterm reads
+    // /dev/tty, which this does not know.
+    let left = if has_terminal() {
         if is_gone(wait) {
             return Ok(Some(Input::Gone));
         }
@@ -125,14 +121,10 @@ pub fn input(wait: Duration) -> io::Result<Option<Input>> {
     } else {
         wait
     };
-    match event::poll(wait) {
+    // Without time to wait crossterm does not even look (event/source/unix/tty.rs).
+    match event::poll(left.max(Duration::from_millis(1))) {
         Ok(true) => {}
-        Ok(false) => {
-            // A key that came together with a new size: the library has taken the notice of it (it polls by edges) and reads it
-            // with the next key. Until then the look above ends at once.
-            std::thread::sleep(asked.saturating_sub(began.elapsed()).min(Duration::from_millis(10)));
-            return Ok(None);
-        }
+        Ok(false) => return Ok(None),
         // A signal; the caller looks which.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
         Err(error) => return Err(error),

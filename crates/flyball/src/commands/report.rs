@@ -25,9 +25,9 @@ Examples:
 derived cells, judge every pair of arms
   flyball report selftest.tbench.csv -o DIR          also write a page and the selftest's three plots to DIR
   flyball report --json DIR                          everything as JSON
-  flyball report --fleet results/ -o fleet           what the arms change over all machines in results/, as text and page
-  flyball report --fleet results/ --hosts hosts.txt --design 1%
-                                                     name machines without results; how many machines show 1 %
+  flyball report --fleet DIR... -o fleet             what the arms change over all machines whose runs are in DIR, and a page
+  flyball report --fleet DIR --hosts hosts.txt       name the hosts of the list without results
+  flyball report --fleet DIR --design 1%             how many machines and rounds show a change of 1 %
 
 Exit codes: 0 done, 2 the directory or file cannot be read.")]
 pub struct Args {
