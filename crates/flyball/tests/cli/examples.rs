@@ -148,6 +148,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("selftest.", "a sheet of the reader"),
     ("flyball-compare-", "a run directory of the reader"),
     ("flyball exporter", "serves until it is ended"),
+    ("run --why", "is about the processors of this computer"),
     ("modprobe", "loads a module"),
     ("server7", "a recording of the reader"),
     ("man -l", "needs the program man"),
