@@ -29,6 +29,10 @@ impl<'h> SpeedWatch<'h> {
         SpeedWatch { host, cpus, sampler: None, facts, arm, account: None, last: None }
     }
 
+    pub fn host(&self) -> &'h dyn Host {
+        self.host
+    }
+
     /// Begins under settings of this name.
     pub fn begin(&mut self, arm: &str) {
         // Another driver or another mode of it has other files, registers and reasons.

@@ -1,8 +1,11 @@
 //! `flyball run`: runs a command under settings, and restores them afterwards.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use flyball_control::{
@@ -11,6 +14,7 @@ use flyball_control::{
     write::{journal::Purpose, transaction::Transaction},
 };
 use flyball_host::{CpuList, Host, Kind, Launch, User};
+use flyball_measure::{Domain, Meters};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
@@ -22,6 +26,9 @@ use crate::{
     run_as::RunAs,
     speed::SpeedWatch,
 };
+
+/// Energy counters are read so often: those of a package wrap after minutes under load (powercap's max_energy_range_uj).
+const BETWEEN_ENERGY: Duration = Duration::from_secs(30);
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -67,8 +74,8 @@ pub struct Args {
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet", "why"])]
     hold: Option<String>,
 
-    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does. CPUs that run are interrupted once per
-    /// second for that.
+    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does, and the packages' energy. CPUs that run
+    /// are interrupted once per second for that.
     #[arg(long)]
     why: bool,
 
@@ -213,12 +220,30 @@ fn command(
     if let Some(speed) = &mut speed {
         speed.begin("");
     }
+    let metered = speed.as_ref().map(|speed| (speed.host(), Meters::find(speed.host(), args.pin.as_ref())));
+    let mut recording = metered.as_ref().map(|(host, meters)| meters.start(*host));
+    let mut read = Instant::now();
     let mut tick = || {
         if let Some(speed) = &mut speed {
             speed.attend();
         }
+        if let Some(recording) = &mut recording
+            && read.elapsed() >= BETWEEN_ENERGY
+        {
+            recording.tick();
+            read = Instant::now();
+        }
     };
     let ended = run_in_foreground(launch, program, &signals.ended, &mut tick)?;
+    if let (Some(recording), Some((_, meters))) = (recording, &metered) {
+        let (sources, domain) = (&meters.list().energy, Domain::Package);
+        let readings = recording.finish();
+        if let (Some(joules), Some(watts)) =
+            (readings.joules(sources, domain), readings.watts(sources, domain))
+        {
+            eprintln!("energy: {joules:.1} J of all packages, {watts:.1} W on average");
+        }
+    }
     if let Some(speed) = speed {
         // Before the settings are restored, because the limits in effect are part of the answer.
         match speed.end() {
