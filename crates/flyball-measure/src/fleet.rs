@@ -1,4 +1,4 @@
-//! One comparison that was run on many machines: what its arms change on the average, on which machines they do not, and what
+//! One comparison that was run on many machines: what its arms change on average, on which machines they do not, and what
 //! those have in common.
 //!
 //! Each machine ran both arms in the same blocks, so each is its own control; its run directory is reduced to an effect with

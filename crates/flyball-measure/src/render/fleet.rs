@@ -97,7 +97,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 const HEADER: [&str; 8] =
-    ["arm", "quantity", "change", "interval", "next machine", "better", "worse", "on the average"];
+    ["arm", "quantity", "change", "interval", "next machine", "better", "worse", "on average"];
 
 fn cells(report: &FleetReport, effect: &Effect) -> Vec<Cell> {
     let (arm, metric) = names(report, effect);
@@ -141,21 +141,21 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
     };
     match (effect.verdict, side(effect.next, metric.better)) {
         (Verdict::Better, Some(true)) => {
-            format!("{start}: better on the average{worse}, and expected to be better on the next machine.")
+            format!("{start}: better on average{worse}, and expected to be better on the next machine.")
         }
         (Verdict::Better, _) => {
             format!(
-                "{start}: better on the average{worse}; the next machine may go either way: roll out by type."
+                "{start}: better on average{worse}; the next machine may go either way: roll out by type."
             )
         }
         (Verdict::Worse, Some(false)) => {
-            format!("{start}: worse on the average{better}, and expected to be worse on the next machine.")
+            format!("{start}: worse on average{better}, and expected to be worse on the next machine.")
         }
         (Verdict::Worse, _) => {
-            format!("{start}: worse on the average{better}; the next machine may go either way.")
+            format!("{start}: worse on average{better}; the next machine may go either way.")
         }
         _ if effect.better + effect.worse > 0 => format!(
-            "{start}: no difference on the average is shown; better on {}, worse on {} of {} machines.",
+            "{start}: no difference on average is shown; better on {}, worse on {} of {} machines.",
             effect.better, effect.worse, effect.machines
         ),
         _ => format!("{start}: no difference is shown on any of {} machines.", effect.machines),

@@ -2,7 +2,7 @@
 //!
 //! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table -- --nocapture` prints how many
 //! rounds searches need and how often they are right, for every size and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48`
-//! prints the rows of spaces of that size alone.
+//! prints the rows of spaces of that size alone, `FLYBALL_SEARCH_MOST=400` allows more rounds.
 
 mod announced;
 mod front;
@@ -46,10 +46,12 @@ struct Row {
 fn searches(size: Size, noise: f64, limit: Option<f64>, count: u64, seed: u64) -> Row {
     let mut row = Row::default();
     let began = std::time::Instant::now();
+    // As many as `tune` allows by itself.
+    let most = number("FLYBALL_SEARCH_MOST", 200) as usize;
     for number in 0..count {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(number);
         let mut machine = Machine::new(size, noise, seed);
-        let (choice, ended) = search(&mut machine, size, limit, 200, seed);
+        let (choice, ended) = search(&mut machine, size, limit, most, seed);
         let right = machine.is_right(choice.arm, space(size).base(), limit);
         row.rounds.push(machine.done as f64);
         row.right += usize::from(right);
