@@ -24,7 +24,7 @@ pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
-pub use regular::{free_bytes, open_regular, read_bounded};
+pub use regular::{free_bytes, open_input, open_regular, read_bounded, read_input};
 pub use replace::{Replacement, folder_of, is_stream, refuse_foreign_link, replace};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};

@@ -23,6 +23,27 @@ pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a file that the user named, which may be a pipe or a terminal. A FIFO that no program writes to is empty; opened as usual, it
+/// would be waited for without end.
+///
+/// # Errors
+/// As open(2).
+pub fn open_input(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    // Only the open must not wait: a program at the other end may take its time.
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
+}
+
+/// Reads what [`open_input`] opens.
+///
+/// # Errors
+/// As [`open_input`] and [`read_bounded`].
+pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open_input(path)?, most)
+}
+
 /// Bytes that this process may still write to the file system of a file.
 ///
 /// # Errors

@@ -21,6 +21,8 @@ pub(crate) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             // XML 1.0 allows no control characters but tab and line ends, not even as references: one would make the file unreadable.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => out.push('\u{fffd}'),
+            // These change the direction of what follows, so a name could make a page read as something else.
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
     }

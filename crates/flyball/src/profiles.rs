@@ -8,7 +8,7 @@ use std::{
 };
 
 use flyball_control::profile::Profile;
-use flyball_files::read_bounded;
+use flyball_files::{read_bounded, read_input};
 
 use crate::exit::Failure;
 
@@ -108,7 +108,7 @@ pub fn read(argument: &str) -> Result<Named, Failure> {
 }
 
 fn open(path: &Path) -> io::Result<Vec<u8>> {
-    fs::File::open(path).and_then(|file| read_bounded(file, MOST_PROFILE))
+    read_input(path, MOST_PROFILE)
 }
 
 /// What to do about a name that no profile has.

@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use flyball_control::KnobName;
-use flyball_files::read_bounded;
+use flyball_files::{open_input, read_bounded};
 use flyball_host::{CommandKnob, Host};
 
 use crate::{exit::Failure, run_as};
@@ -113,9 +112,12 @@ fn knob(name: String, table: Table) -> Result<UserKnob, String> {
 
 /// Reads a file whose commands are about to run: as root only if no other user can have written them.
 fn open(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = open_input(path)?;
     // Of the open file, so that another one cannot take its place after the look.
     let status = file.metadata()?;
+    if !status.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     if flyball_host::process::is_root() {
         if ![0, run_as::caller()].contains(&status.uid()) {

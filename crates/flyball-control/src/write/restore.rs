@@ -369,7 +369,9 @@ impl<'a> Rounds<'a> {
             // Nor does a file that answers with the same errno as before show that a write of flyball's is undone.
             let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
             let again = first || self.is_refused_unread(location, goal);
-            let unsettled = again && (goal.is_pending() || unseen);
+            // What a command prints need not follow what another one wrote: a file of the next start, an instance elsewhere.
+            let unproven = matches!(location, Location::Command(_)) && goal.first_old.is_some();
+            let unsettled = again && (goal.is_pending() || unseen || unproven);
             // Turbo that flyball switched on and off again, when base frequencies moved. They have moved back by now, and
             // the driver looks only when the switch changes; the write below is the second half.
             let outdated = first

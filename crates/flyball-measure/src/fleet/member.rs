@@ -102,7 +102,8 @@ impl Member {
         if effects.is_empty() {
             return Err(match pairs {
                 _ if manifest.arms.len() < 2 => "it has one arm".to_owned(),
-                1.. => format!("{pairs} blocks with both arms; {LEAST_PAIRS} are needed"),
+                1 => format!("one block with both arms; {LEAST_PAIRS} are needed"),
+                2.. => format!("{pairs} blocks with both arms; {LEAST_PAIRS} are needed"),
                 0 if directory.rounds.is_empty() => "it has no rounds".to_owned(),
                 0 => "no block has both arms".to_owned(),
             });

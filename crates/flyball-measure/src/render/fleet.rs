@@ -69,7 +69,8 @@ fn machines(report: &FleetReport) -> String {
     let pairs = report.machines.iter().map(|machine| machine.pairs);
     let (least, most) = (pairs.clone().min().unwrap_or(0), pairs.max().unwrap_or(0));
     let blocks = if least == most { least.to_string() } else { format!("{least} to {most}") };
-    let mut text = format!("{} machines with {blocks} blocks each", report.machines.len());
+    let plural = if most == 1 { "" } else { "s" };
+    let mut text = format!("{} machines with {blocks} block{plural} each", report.machines.len());
     for (count, what) in [
         (report.simulated(), "simulated"),
         (report.skipped.len(), "skipped"),
@@ -96,8 +97,11 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-const HEADER: [&str; 8] =
-    ["arm", "quantity", "change", "interval", "next machine", "better", "worse", "on average"];
+fn header(report: &FleetReport) -> [String; 8] {
+    let level = format!("{} % interval", level(report.confidence));
+    ["arm", "quantity", "change", &level, "next machine", "better", "worse", "on average"]
+        .map(ToOwned::to_owned)
+}
 
 fn cells(report: &FleetReport, effect: &Effect) -> Vec<Cell> {
     let (arm, metric) = names(report, effect);
@@ -116,7 +120,7 @@ fn cells(report: &FleetReport, effect: &Effect) -> Vec<Cell> {
 
 fn grid(report: &FleetReport) -> Columns {
     let mut columns = Columns::aligned_right(2..7);
-    columns.heading(HEADER);
+    columns.heading(header(report));
     report.effects.iter().for_each(|effect| columns.row(cells(report, effect)));
     columns
 }
@@ -280,10 +284,10 @@ fn notes(report: &FleetReport) -> Vec<String> {
         notes.push(format!("{} more directories skipped", report.skipped.len() - NAMES));
     }
     if !report.missing.is_empty() {
-        notes.push(format!("no results of {}", some(&report.missing, |name| one_line(name.clone()))));
+        notes.push(format!("no results from {}", some(&report.missing, |name| one_line(name.clone()))));
     }
     if report.effects.is_empty() {
-        notes.push("nothing to put together: two machines are needed".to_owned());
+        notes.push("nothing to put together: no quantity was measured on two machines".to_owned());
     }
     notes
 }
@@ -305,7 +309,7 @@ pub fn fleet_page(report: &FleetReport) -> Page {
         (format!("{what}:"), said.to_owned())
     });
     page = page.with(Block::Answer(answer.collect()));
-    let header = HEADER.map(ToOwned::to_owned).to_vec();
+    let header = header(report).to_vec();
     let rows = report.effects.iter().map(|effect| cells(report, effect)).collect();
     page = page
         .with(Block::Tables(vec![Table { header, rows, colours: Vec::new() }]))
@@ -320,7 +324,9 @@ pub fn fleet_page(report: &FleetReport) -> Page {
         })
         .collect();
     if !details.is_empty() {
-        page = page.with(Block::Heading("What it depends on".to_owned())).with(Block::List(details));
+        page = page
+            .with(Block::Heading("What it depends on, and exceptions".to_owned()))
+            .with(Block::List(details));
     }
     let notes = notes(report);
     if !notes.is_empty() {

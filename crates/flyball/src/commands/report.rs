@@ -5,7 +5,7 @@ mod fleet;
 
 use std::path::{Path, PathBuf};
 
-use flyball_files::{read_bounded, replace};
+use flyball_files::{read_input, replace};
 use flyball_host::{User, confine::Confinement};
 use flyball_measure::{RecordError, Report, RunDirectory, analyse, render, selftest};
 
@@ -197,7 +197,7 @@ const MOST_SHEET: u64 = 16 << 20;
 /// Reads, checks and judges a selftest's CSV.
 fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
     let usage = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-    let bytes = std::fs::File::open(path).and_then(|file| read_bounded(file, MOST_SHEET));
+    let bytes = read_input(path, MOST_SHEET);
     let bytes = bytes.map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
     // The selftest's script counts a second less than the limit.

@@ -118,6 +118,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("profile: {}", path.display());
     }
     eprintln!("run directory: {}", directory.path().display());
+    if verdict.failed.len() + 1 == record.searched.arms.len() {
+        return Err(Failure::failed("every setting but 'now' failed; there is nothing to compare"));
+    }
     Ok(Exit::Done)
 }
 
@@ -487,9 +490,17 @@ fn write_profile(
     let mut sections = String::new();
     let arm = &record.searched.arms[arm];
     let of_machine = arms::user_knobs::of_machine(arm, &directory.manifest.knobs);
+    if of_machine.settings.is_empty() && !arm.settings.is_empty() {
+        let names: Vec<String> = arm.settings.iter().map(ToString::to_string).collect();
+        let why = "a profile sets knobs of the machine only";
+        return Err(Failure::failed(format!(
+            "no profile is written: {} is set by your own commands, and {why}",
+            names.join(" ")
+        )));
+    }
     for setting in arm.settings.iter().filter(|setting| !of_machine.settings.contains(setting)) {
         // A profile is applied without the commands of the user's knobs.
-        let _ = writeln!(text, "# {setting}, of the user's own knob, is set by other means");
+        let _ = writeln!(text, "# {setting} is not part of this profile: it is set by your own command");
     }
     for setting in &of_machine.settings {
         let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(&setting.value));

@@ -65,15 +65,23 @@ fn a_fleet_is_put_together() {
     put(&fleet.join("before"), &older, ("nodea", "1.2"), 0.5, 8);
     put(&fleet.join("cut"), &template, ("nodez", "1.2"), 0.0, 1);
     folder.put("fleet/other/manifest.json", "{}");
-    folder.put("hosts", "nodea.example.org\nnodeb # the second\n\nnodey\n");
+    folder.put("fleet/lost/rounds.jsonl", "");
+    std::os::unix::fs::symlink(folder.path().join("one"), fleet.join("link")).unwrap();
+    folder.put("hosts", "nodea.example.org\nnodeb # the second\n\nnodey\nnodey\n");
 
     let json = report(&folder, "--json report --fleet fleet --hosts hosts --design 1% -o page").json();
     assert_eq!(json["machines"].as_array().unwrap().len(), 24);
     assert_eq!(json["missing"], serde_json::json!(["nodey"]));
     let why: Vec<&str> =
         json["skipped"].as_array().unwrap().iter().map(|one| one["why"].as_str().unwrap()).collect();
-    assert_eq!(why.len(), 3, "{why:?}");
-    for words in ["a newer run of nodea", "1 blocks with both arms", "not a manifest"] {
+    assert_eq!(why.len(), 5, "{why:?}");
+    for words in [
+        "no manifest.json",
+        "links are not followed",
+        "a newer run of nodea",
+        "one block with both arms",
+        "not a manifest",
+    ] {
         assert!(why.iter().any(|why| why.contains(words)), "{words}: {why:?}");
     }
     let time = &json["effects"][0];
@@ -87,7 +95,7 @@ fn a_fleet_is_put_together() {
     assert!(fs::read_to_string(folder.path().join("page/fleet.html")).unwrap().contains("nodeh"));
 
     let text = report(&folder, "report --fleet fleet").out;
-    for words in ["24 machines with 8 blocks each", "by firmware", "nodeh: +6", "3 skipped"] {
+    for words in ["24 machines with 8 blocks each", "by firmware", "nodeh: +6", "5 skipped"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
@@ -107,6 +115,7 @@ fn what_cannot_be_put_together_is_refused() {
         ("report --fleet empty", "no run directory"),
         ("report --fleet nowhere", "not a directory"),
         ("report a b", "one directory"),
+        ("report --fleet a/one", "only nodea has results"),
         ("report --fleet a --hosts nowhere", "nowhere"),
         ("report --fleet a --design 1", "percent sign"),
         ("report a --design 1%", "--fleet"),
@@ -115,6 +124,8 @@ fn what_cannot_be_put_together_is_refused() {
         assert_eq!(ran.code, 2, "{words}: {}", ran.err);
         assert!(ran.err.contains(said), "{words}: {}", ran.err);
     }
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::Mode::RUSR).unwrap();
+    assert_eq!(report(&folder, "report --fleet a --hosts fifo").code, 0, "it does not wait for a writer");
     // Two machines are put together; a third would be needed for the next one.
     let json = report(&folder, "--json report --fleet a").json();
     assert_eq!(json["effects"][0]["next"], Json::Null);

@@ -120,6 +120,23 @@ fn a_comparison_takes_them_too() {
     assert_eq!(report["comparisons"][0]["verdict"], "better");
 }
 
+/// What is printed need not be what is in force: the old value is written all the same.
+#[test]
+fn a_knob_whose_value_does_not_show_is_written_back() {
+    let service = Service::new(
+        "[pool]\nvalues = [4, 8, 16]\nread = 'echo 4'\nwrite = 'echo {value} >> DIR/log; echo {value} > DIR/pool'\n",
+    );
+    let ran = ends(service.tune(&["--without", "pool=4"]), 1);
+    assert!(
+        ran.out.contains("No other setting could be run") && ran.err.contains("every setting but 'now'"),
+        "{}",
+        ran.text()
+    );
+    service.is_restored();
+    let log = fs::read_to_string(service.machine.path().join("log")).expect("writes");
+    assert!(log.contains("8\n4\n") && log.ends_with("4\n"), "{log}");
+}
+
 #[test]
 fn a_knob_that_fails_is_rolled_back_and_left_out() {
     // 8, the best one, fails; 16 reads back as another value; only 4 and now are left.

@@ -40,7 +40,7 @@ pub(super) struct Args {
     priority: u32,
 
     /// Release it after this time: 90s, 5min, 2h.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = lasting)]
     time: Option<Duration>,
 
     /// Release it when this process ends.
@@ -82,6 +82,11 @@ enum DriftPolicy {
 enum ExitPolicy {
     Keep,
     Release,
+}
+
+fn lasting(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err("the time must be above 0".to_owned()) } else { Ok(time) }
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
-use flyball_files::read_bounded;
+use flyball_files::read_input;
 use flyball_hold::{Active, Config, Done, Rehearsal, Status, events};
 use serde::Serialize;
 
@@ -62,8 +62,7 @@ struct Step {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let name = args.events.display().to_string();
-    let bytes = std::fs::File::open(&args.events)
-        .and_then(|file| read_bounded(file, MOST_BYTES))
+    let bytes = read_input(&args.events, MOST_BYTES)
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     let events = events(&bytes, &name).map_err(Failure::usage)?;
     let host = context.open_simulated()?.ok_or_else(|| {

@@ -1,8 +1,8 @@
 //! `flyball quiet shifts`: finds where a series shifted, and what changed with it.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
-use flyball_files::read_bounded;
+use flyball_files::{read_bounded, read_input};
 use flyball_host::confine::Confinement;
 use flyball_measure::{
     RunDirectory,
@@ -115,7 +115,7 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     let read = if args.file == "-" {
         read_bounded(std::io::stdin().lock(), MOST_SERIES)
     } else {
-        std::fs::File::open(&args.file).and_then(|file| read_bounded(file, MOST_SERIES))
+        read_input(Path::new(&args.file), MOST_SERIES)
     };
     let bytes = read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.file)))?;
     series::read(&bytes, args.value.as_deref())

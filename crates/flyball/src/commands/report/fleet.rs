@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flyball_files::read_bounded;
+use flyball_files::read_input;
 use flyball_measure::{
     RunDirectory,
     fleet::{Experiment, FleetReport, Member, Pilot, Skipped, analyse_fleet, design},
@@ -65,8 +65,11 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = &args.of_fleet;
     let Collected { members, experiments, skipped } = Collected::read(&args.paths)?;
     let members: Vec<Member> = members.into_values().collect();
-    let Some(experiment) = one_experiment(&experiments)? else {
+    let Some(experiment) = one_experiment(&experiments)?.filter(|_| members.len() > 1) else {
         return Err(Failure::usage(match skipped.first() {
+            _ if members.len() == 1 => {
+                format!("only {} has results; a fleet has two machines or more", members[0].machine)
+            }
             Some(first) => format!("no run directory can be used: {}: {}", first.directory, first.why),
             None => "there is no run directory in what was given".to_owned(),
         }));
@@ -120,13 +123,9 @@ impl Collected {
             if !path.is_dir() {
                 return Err(Failure::usage(format!("{} is not a directory", path.display())));
             }
-            let directories = find(path);
-            if directories.is_empty() {
-                collected.skip(path, "there is no run directory (a folder with manifest.json) in it");
-            }
-            for path in directories {
-                if let Err(why) = collected.add(&path) {
-                    collected.skip(&path, why);
+            for found in find(path) {
+                if let Err(why) = found.usable.and_then(|()| collected.add(&found.path)) {
+                    collected.skip(&found.path, why);
                 }
             }
         }
@@ -159,24 +158,53 @@ impl Collected {
     }
 }
 
-/// Run directories at or below `path`, in the order of names.
-fn find(path: &Path) -> Vec<PathBuf> {
+/// A place where results may be.
+struct Place {
+    path: PathBuf,
+    /// Why it is none, if that is known already.
+    usable: Result<(), String>,
+}
+
+/// Run directories at or below `path`, in the order of names, and what is passed over.
+fn find(path: &Path) -> Vec<Place> {
     let mut found = Vec::new();
+    let mut add = |path: PathBuf, usable| found.push(Place { path, usable });
     let mut level = vec![path.to_owned()];
-    for _ in 0..=DEPTH {
+    let mut any = false;
+    for depth in 0..=DEPTH {
         let mut next = BTreeSet::new();
         for folder in level {
             if folder.join("manifest.json").is_file() {
-                found.push(folder);
+                any = true;
+                add(folder, Ok(()));
                 continue;
             }
-            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-            // Links are not followed: they could lead out of what was given, or round in circles.
-            next.extend(
-                entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()),
-            );
+            if folder.join("rounds.jsonl").exists() {
+                add(folder, Err("it has rounds and no manifest.json".to_owned()));
+                continue;
+            }
+            let entries = match std::fs::read_dir(&folder) {
+                Ok(entries) => entries.flatten(),
+                Err(error) => {
+                    add(folder, Err(error.to_string()));
+                    continue;
+                }
+            };
+            for entry in entries.filter(|_| depth < DEPTH) {
+                let is = |is: fn(&std::fs::FileType) -> bool| entry.file_type().is_ok_and(|kind| is(&kind));
+                if is(std::fs::FileType::is_dir) {
+                    next.insert(entry.path());
+                } else if is(std::fs::FileType::is_symlink) && entry.path().is_dir() {
+                    // It could lead out of what was given, or round in circles.
+                    add(entry.path(), Err("links are not followed; give the directory itself".to_owned()));
+                }
+            }
         }
         level = next.into_iter().collect();
+    }
+    if !any && found.is_empty() {
+        let why = "there is no run directory (a folder with manifest.json) in it".to_owned();
+        found.push(Place { path: path.to_owned(), usable: Err(why) });
     }
     found
 }
@@ -207,8 +235,7 @@ fn one_experiment(found: &[Found]) -> Result<Option<Experiment>, Failure> {
 /// The names in the list of hosts that have no results.
 fn missing(file: Option<&Path>, members: &[Member]) -> Result<Vec<String>, Failure> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let bytes = std::fs::File::open(file)
-        .and_then(|open| read_bounded(open, MOST_HOSTS))
+    let bytes = read_input(file, MOST_HOSTS)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
     let there: BTreeSet<&str> = members.iter().map(|member| member.machine.as_str()).collect();
     let text = String::from_utf8_lossy(&bytes);
@@ -218,5 +245,7 @@ fn missing(file: Option<&Path>, members: &[Member]) -> Result<Vec<String>, Failu
     let short_there: BTreeSet<String> = there.iter().map(|name| short(name)).collect();
     let is_missing =
         |name: &&str| !name.is_empty() && !there.contains(name) && !short_there.contains(&short(name));
-    Ok(names.filter(is_missing).map(ToOwned::to_owned).collect())
+    // A host that is listed twice is one host.
+    let missing: BTreeSet<&str> = names.filter(is_missing).collect();
+    Ok(missing.into_iter().map(ToOwned::to_owned).collect())
 }

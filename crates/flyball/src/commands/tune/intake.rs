@@ -74,7 +74,7 @@ impl Intake {
             }
             let searched = searched(record, round.arm, round, manifest);
             if let (Some(failure), true) = (&round.outcome.failure, self.live) {
-                eprintln!("flyball: '{name}' failed and is left out after the second time: {failure}");
+                eprintln!("flyball: '{name}' failed; after a second time it is left out: {failure}");
             }
             if round.arm == 0 && searched.objective.is_none() {
                 self.base_failed(round);

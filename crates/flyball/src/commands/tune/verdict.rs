@@ -25,6 +25,8 @@ pub(super) struct Verdict<'a> {
     /// The chosen setting against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
     pub left_out: usize,
+    /// Settings that failed twice, each with its last failure: nothing is known of them.
+    pub failed: Vec<(String, String)>,
     /// Whether fresh rounds contradicted a first choice, so that this is the second.
     pub second: bool,
     /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses it.
@@ -128,6 +130,19 @@ fn nearest(directory: &RunDirectory, aim: Aim, value: f64, relative: bool) -> Op
     (miss > 0.0).then(|| (manifest.arms[arm].name.clone(), change))
 }
 
+/// The settings that failed as often as the search lets them, each with its last failure.
+fn failed(directory: &RunDirectory) -> Vec<(String, String)> {
+    let of = |arm: usize| {
+        let failures = directory.rounds.iter().filter(|round| round.arm == arm);
+        let mut failures = failures.filter_map(|round| round.outcome.failure.as_ref());
+        let first = failures.next()?;
+        // A first failure may be chance, and the search goes on with the setting.
+        let last = failures.next_back()?;
+        Some((directory.manifest.arms[arm].name.clone(), if last.is_empty() { first } else { last }.clone()))
+    };
+    (1..directory.manifest.arms.len()).filter_map(of).collect()
+}
+
 impl<'a> Verdict<'a> {
     pub fn new(
         goal: &'a Goal,
@@ -150,6 +165,7 @@ impl<'a> Verdict<'a> {
             mattered,
             confirmed,
             left_out: searched.left_out.len(),
+            failed: failed(directory),
             second,
             nearest: goal.limit.and_then(|limit| nearest(directory, limit.aim, limit.value, limit.relative)),
         }
@@ -187,6 +203,9 @@ impl<'a> Verdict<'a> {
             );
         }
         match &self.confirmed {
+            None if self.failed.len() + 1 == searched.arms.len() => {
+                let _ = writeln!(out, "No other setting could be run.");
+            }
             None => {
                 let _ = writeln!(out, "No setting is better than the machine as it is.");
             }
@@ -261,9 +280,17 @@ impl<'a> Verdict<'a> {
     /// The third: how sure the search is that there is nothing better.
     fn certainty(&self, searched: &Searched) -> String {
         let within = 100.0 * self.goal.within;
+        let failed: String = self
+            .failed
+            .iter()
+            .map(|(name, why)| format!("'{name}' failed twice and is left out: {why}.\n"))
+            .collect();
+        let ran = searched.arms.len() - self.failed.len();
+        if ran == 1 {
+            return failed;
+        }
         let mut out = format!(
-            "By the model it is within {within} % of the best of {} settings with {} certainty",
-            searched.arms.len(),
+            "{failed}By the model it is within {within} % of the best of {ran} settings with {} certainty",
             certainty(self.search.certainty)
         );
         if !self.search.settled {
