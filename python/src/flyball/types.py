@@ -3027,6 +3027,7 @@ class TuneOutputRequired(TypedDict):
     mattered: List[List[Any]]
     confirmed: Union[TuneOutputConfirmed, None]
     left_out: int
+    failed: List[List[str]]
 
 
 class TuneOutput(TuneOutputRequired, total=False):
