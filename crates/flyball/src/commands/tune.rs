@@ -164,7 +164,10 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         Some(path) => earlier::read(path, &goal, &searched)?,
         None => Vec::new(),
     };
-    let length = Length::Search { most: args.max_runs as usize, cut: Some(cut(args, &goal)?) };
+    // As many as make 95 % of simulated searches right; more settings need more (docs/dev/tune.md).
+    let by_size = if searched.arms.len() > 100 { 400 } else { 200 };
+    let most_rounds = args.max_runs.map_or(by_size, |most| most as usize);
+    let length = Length::Search { most: most_rounds, cut: Some(cut(args, &goal)?) };
     let mut manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
     manifest.trace = args.measuring.trace;
     manifest.knobs = user_knobs::commands(&knobs);
@@ -179,7 +182,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         format: FORMAT.to_owned(),
         version: VERSION,
         goal,
-        most_rounds: args.max_runs as usize,
+        most_rounds,
         most_seconds: args.max_time.map(|minutes| 60.0 * f64::from(minutes)),
         strict: args.strict,
         searched,

@@ -76,9 +76,9 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
     pub(super) within: f64,
 
-    /// Maximum number of rounds of the search; the confirmation comes on top.
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
-    pub(super) max_runs: u32,
+    /// Maximum number of rounds of the search; the confirmation comes on top [default: 200; 400 for more than 100 settings].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub(super) max_runs: Option<u32>,
 
     /// End the search after this time; the confirmation comes on top.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=100_000))]
