@@ -58,18 +58,26 @@ impl SettingArgs {
     /// The intent behind the arguments.
     pub fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
+        let mut has_profiles_only = true;
         for argument in &self.wanted {
             // A file name may contain '=': what exists as a file is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
                 // In the order of the command line, since of two settings for one place the later one holds.
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
+                has_profiles_only = false;
             } else {
                 intent.settings.extend(profiles::read(argument)?.profile.intent.settings);
             }
         }
         if intent.is_empty() {
             return Err(Failure::usage("the profile contains no settings"));
+        }
+        if has_profiles_only && self.cpus.is_some() {
+            // Passed over, the profile would act on CPUs that were not meant.
+            return Err(Failure::usage(
+                "-c is for settings KNOB=VALUE; a profile names its CPUs itself, in a section [cpus.\"0-3\"]",
+            ));
         }
         Ok(intent)
     }

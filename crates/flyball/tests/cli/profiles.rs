@@ -145,3 +145,15 @@ fn a_profile_of_which_nothing_is_possible_is_an_error() {
         Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "plan", "p.toml"]).current_dir(folder.path()));
     assert_eq!(ran.code, 4, "a setting that is not optional: {}", ran.text());
 }
+
+/// A profile that acted on other CPUs than those named would be a wrong write.
+#[test]
+fn cpus_of_the_command_line_are_not_passed_over() {
+    for words in ["plan latency -c 0-1", "hold add latency -c 0-1", "apply latency -n -c 0-1"] {
+        let ran = Ran::of(flyball!().args(["-M", "sim:ryzen-5750g"]).args(words.split(' ')));
+        assert_eq!(ran.code, 2, "{words}: {}", ran.text());
+        assert!(ran.err.contains("a profile names its CPUs itself"), "{}", ran.err);
+    }
+    let ran = Ran::of(flyball!().args("-M sim:ryzen-5750g plan latency turbo=off -c 0-1".split(' ')));
+    assert_eq!(ran.code, 0, "{}", ran.text());
+}
