@@ -154,6 +154,7 @@ fn cpus_of_the_command_line_are_not_passed_over() {
         assert_eq!(ran.code, 2, "{words}: {}", ran.text());
         assert!(ran.err.contains("a profile names its CPUs itself"), "{}", ran.err);
     }
-    let ran = Ran::of(flyball!().args("-M sim:ryzen-5750g plan latency turbo=off -c 0-1".split(' ')));
+    let ran =
+        Ran::of(flyball!().args("-M sim:ryzen-5750g plan latency governor=powersave -c 0-1".split(' ')));
     assert_eq!(ran.code, 0, "{}", ran.text());
 }
