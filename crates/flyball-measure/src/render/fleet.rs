@@ -381,7 +381,7 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
         let step = machines.len().div_ceil(1000);
         let last = machines.len() - 1;
         // The first and the last are the odd ones, if there are any.
-        let is_shown = |place: &usize| place % step == 0 || *place < NAMES || place + NAMES > last;
+        let is_shown = |place: &usize| place.is_multiple_of(step) || *place < NAMES || place + NAMES > last;
         let shown: Vec<_> = machines.iter().enumerate().filter(|(place, _)| is_shown(place)).collect();
         let band = shown.iter().map(|(place, (_, _, ends))| (at(*place), ends.low, ends.high)).collect();
         let line = shown.iter().map(|(place, (_, middle, _))| (at(*place), *middle)).collect();
