@@ -68,14 +68,18 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<C
     compare(manifest, &arms, quantity)
 }
 
-/// The logarithms of each arm over the first, block by block, in one quantity.
-pub(crate) fn differences(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Vec<f64>> {
+/// The logarithms of each arm over the first, block by block, in each quantity that is judged.
+pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantity, usize, Vec<f64>)> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_points(manifest, &counted, arm)).collect();
-    let base = arms.first().and_then(|arm| arm.summary(quantity));
-    let of = |arm: &ArmReport| Some(log_ratios(base?, arm.summary(quantity)?));
-    arms.iter().skip(1).map(|arm| of(arm).unwrap_or_default()).collect()
+    let of = |quantity: Quantity, arm: usize| {
+        let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
+        Some((quantity, arm, log_ratios(base, other)))
+    };
+    let each =
+        Quantity::JUDGED.into_iter().flat_map(|quantity| (1..arms.len()).map(move |arm| (quantity, arm)));
+    each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
 }
 
 /// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.

@@ -10,13 +10,13 @@ mod fresh;
 
 use std::cell::OnceCell;
 
-use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
 use self::fresh::Fresh;
 use crate::{
     posterior::Posterior,
-    search::{ALL_AT_ONCE, BLOCK, FIRST, Goal, Round, Search, Step},
+    search::{ALL_AT_ONCE, BLOCK, FIRST, Goal, Round, Search, Step, take_by_weight},
     space::Space,
 };
 
@@ -300,19 +300,7 @@ impl Front {
             })
             .collect();
         while block.len() < BLOCK {
-            let sum: f64 = weights.iter().sum();
-            if sum <= 0.0 {
-                break;
-            }
-            let mut place = random.random::<f64>() * sum;
-            let chosen = weights.iter().position(|weight| {
-                place -= weight;
-                *weight > 0.0 && place < 0.0
-            });
-            let Some(chosen) = chosen.or_else(|| weights.iter().rposition(|weight| *weight > 0.0)) else {
-                break;
-            };
-            weights[chosen] = 0.0;
+            let Some(chosen) = take_by_weight(&mut weights, random) else { break };
             let row = &odds.dominated[chosen * count..(chosen + 1) * count];
             let rival = (0..count).max_by_key(|other| row[*other]).filter(|other| row[*other] > 0);
             // The two are compared with each other: they belong into one block.

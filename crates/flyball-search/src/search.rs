@@ -413,21 +413,7 @@ impl Search {
             })
             .collect();
         while block.len() < BLOCK {
-            let sum: f64 = weights.iter().sum();
-            if sum <= 0.0 {
-                break;
-            }
-            let mut place = random.random::<f64>() * sum;
-            // Rounding can leave a rest after the last weight: then the last arm with a weight is meant.
-            let chosen = weights
-                .iter()
-                .position(|weight| {
-                    place -= weight;
-                    *weight > 0.0 && place < 0.0
-                })
-                .or_else(|| weights.iter().rposition(|weight| *weight > 0.0));
-            let Some(chosen) = chosen else { break };
-            weights[chosen] = 0.0;
+            let Some(chosen) = take_by_weight(&mut weights, random) else { break };
             add(odds.arms[chosen], &mut block);
         }
         block
@@ -509,4 +495,23 @@ fn winner(values: &[f64], over: &[f64]) -> usize {
         .min_by(|a, b| values[*a].total_cmp(&values[*b]))
         .or_else(|| (0..over.len()).min_by(|a, b| over[*a].total_cmp(&over[*b])))
         .unwrap_or(0)
+}
+
+/// Draws one with a probability in proportion to its weight, and takes its weight away. `None` if no weight is left.
+pub(crate) fn take_by_weight(weights: &mut [f64], random: &mut Pcg64Mcg) -> Option<usize> {
+    let sum: f64 = weights.iter().sum();
+    if sum <= 0.0 {
+        return None;
+    }
+    let mut place = random.random::<f64>() * sum;
+    // Rounding can leave a rest after the last weight: then the last one with a weight is meant.
+    let chosen = weights
+        .iter()
+        .position(|weight| {
+            place -= weight;
+            *weight > 0.0 && place < 0.0
+        })
+        .or_else(|| weights.iter().rposition(|weight| *weight > 0.0))?;
+    weights[chosen] = 0.0;
+    Some(chosen)
 }

@@ -94,10 +94,10 @@ pub fn read(argument: &str) -> Result<Named, Failure> {
     // Messages name a built-in profile by its name and any other by its file.
     let (file, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
-        Some(Source::File(path)) => (Some(path.clone()), open(&path)),
+        Some(Source::File(path)) => (Some(path.clone()), read_input(&path, MOST_PROFILE)),
         None if argument == "-" => (None, read_bounded(io::stdin().lock(), MOST_PROFILE)),
         None if is_name(argument) => return Err(Failure::usage(unknown(argument))),
-        None => (Some(PathBuf::from(argument)), open(Path::new(argument))),
+        None => (Some(PathBuf::from(argument)), read_input(Path::new(argument), MOST_PROFILE)),
     };
     let bytes =
         text.map_err(|error| Failure::usage(format!("cannot read the profile '{argument}': {error}")))?;
@@ -105,10 +105,6 @@ pub fn read(argument: &str) -> Result<Named, Failure> {
     let profile = Profile::parse(&bytes, &called).map_err(Failure::usage)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Named { name: argument.to_owned(), file, text, profile })
-}
-
-fn open(path: &Path) -> io::Result<Vec<u8>> {
-    read_input(path, MOST_PROFILE)
 }
 
 /// What to do about a name that no profile has.

@@ -85,18 +85,14 @@ impl Member {
         let manifest = &directory.manifest;
         let mut effects = BTreeMap::new();
         let mut pairs = 0;
-        for quantity in Quantity::JUDGED {
-            for (arm, logs) in differences(manifest, &directory.rounds, quantity).into_iter().enumerate() {
-                pairs = pairs.max(logs.len());
-                let (Some(value), Some(spread)) = (stats::mean(&logs), stats::standard_deviation(&logs))
-                else {
-                    continue;
-                };
-                if logs.len() >= LEAST_PAIRS {
-                    let count = logs.len() as f64;
-                    let estimate = Estimate { value, error: spread / count.sqrt(), freedom: count - 1.0 };
-                    effects.insert((arm + 1, quantity), estimate);
-                }
+        for (quantity, arm, logs) in differences(manifest, &directory.rounds) {
+            pairs = pairs.max(logs.len());
+            let moments = (stats::mean(&logs), stats::standard_deviation(&logs));
+            let (Some(value), Some(spread)) = moments else { continue };
+            if logs.len() >= LEAST_PAIRS {
+                let count = logs.len() as f64;
+                let estimate = Estimate { value, error: spread / count.sqrt(), freedom: count - 1.0 };
+                effects.insert((arm, quantity), estimate);
             }
         }
         if effects.is_empty() {

@@ -83,6 +83,12 @@ fn machines(report: &FleetReport) -> String {
     text
 }
 
+/// The arm and the quantity, as a heading.
+fn title(report: &FleetReport, effect: &Effect) -> String {
+    let (arm, metric) = names(report, effect);
+    format!("{arm}: {}", metric.name)
+}
+
 fn names(report: &FleetReport, effect: &Effect) -> (String, Metric) {
     let metric = effect.quantity.metric(&report.experiment.metric);
     (one_line(report.experiment.arms[effect.arm].0.clone()), metric)
@@ -248,10 +254,7 @@ fn odd(odd: &Odd) -> String {
 /// How many machines show the effect that is looked for.
 fn design_grid(report: &FleetReport, designs: &[Vec<Pilot>]) -> Columns {
     let mut columns = Columns::aligned_right(0..designs.len() + 1);
-    let head = report.effects.iter().map(|effect| {
-        let (arm, metric) = names(report, effect);
-        format!("{arm}: {}", metric.name)
-    });
+    let head = report.effects.iter().map(|effect| title(report, effect));
     columns.heading(std::iter::once("rounds per arm".to_owned()).chain(head));
     let rounds = designs.first().map_or(0, Vec::len);
     for place in 0..rounds {
@@ -344,15 +347,12 @@ pub fn fleet_page(report: &FleetReport) -> Page {
 
 /// The machines' changes in order of size, each with its interval.
 fn forest(report: &FleetReport, effect: &Effect) -> Chart {
-    let (arm, metric) = names(report, effect);
+    let (_, metric) = names(report, effect);
     let mut machines: Vec<(&str, f64, Interval)> = report
         .machines
         .iter()
         .filter_map(|machine| {
-            let own = machine
-                .effects
-                .iter()
-                .find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity))?;
+            let own = machine.of_effect(effect)?;
             let interval = own.interval.unwrap_or(Interval { low: own.change, high: own.change });
             Some((machine.machine.as_str(), own.change * 100.0, interval.map(|end| end * 100.0)))
         })
@@ -365,7 +365,7 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
     } else {
         Axis::new("machines, in order of their change", "")
     };
-    let mut chart = Chart::new(format!("{arm}: {}", metric.name), places, Axis::new("change", "%"))
+    let mut chart = Chart::new(title(report, effect), places, Axis::new("change", "%"))
         .described(format!("dashed: the mean of all machines; {better} is better"))
         .with(Series::unnamed(Mark::Level(0.0)).coloured(7))
         .with(Series::unnamed(Mark::Level(effect.change * 100.0)).coloured(1));
@@ -395,17 +395,14 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
 /// Every machine with its facts and changes.
 fn all(report: &FleetReport) -> Table {
     let mut header: Vec<String> = vec!["machine".to_owned(), "blocks".to_owned()];
-    header.extend(report.effects.iter().map(|effect| {
-        let (arm, metric) = names(report, effect);
-        format!("{arm}: {}", metric.name)
-    }));
+    header.extend(report.effects.iter().map(|effect| title(report, effect)));
     header.extend(Fact::ALL.map(|fact| fact.name().to_owned()));
     let rows = report.machines.iter().map(|machine| {
         let mut row: Vec<Cell> = vec![machine.machine.clone().into(), machine.pairs.to_string().into()];
         row.extend(report.effects.iter().map(|effect| {
-            let own =
-                machine.effects.iter().find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity));
-            own.map_or_else(|| Cell::from("-"), |own| Cell::styled(style(own.verdict), percent(own.change)))
+            machine
+                .of_effect(effect)
+                .map_or_else(|| Cell::from("-"), |own| Cell::styled(style(own.verdict), percent(own.change)))
         }));
         row.extend(Fact::ALL.map(|fact| Cell::from(machine.facts.get(&fact).cloned().unwrap_or_default())));
         row

@@ -228,7 +228,7 @@ fn files_that_cannot_be_trusted_or_used_are_refused() {
         let ran = ends(service.tune(&[]), 2);
         assert!(ran.err.contains("belongs to user 4242"), "{}", ran.err);
     }
-    // On a model there is no program that has the knob.
+    // A simulated machine runs none of the user's programs.
     let mut command = flyball_testing::flyball!();
     command.current_dir(service.machine.path()).args(
         "tune -M sim:ryzen-5750g --knob knobs.toml --over pool=4,8 --minimize time --workload gitsource"
