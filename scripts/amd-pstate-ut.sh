@@ -37,7 +37,7 @@ newer() { # newer FILE REAL: FILE becomes a script that runs REAL with that libc
 
 build() {
     local want=$1 release version deb line
-    release=$(ls "$cache/kernels" | grep -E "^${want//./\\.}([.+-]|\$)" | sort -V | tail -1)
+    release=$(find "$cache/kernels" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -E "^${want//./\\.}([.+-]|\$)" | sort -V | tail -1)
     [ -n "$release" ] || { echo "kernel $want is not in the cache: flyball guest fetch --kernel $want" >&2; return 1; }
     line=$(cut -d. -f1,2 <<<"$release" | cut -d- -f1)
     cd "$work" && mkdir -p "$want/debs" && cd "$want/debs"

@@ -6,6 +6,7 @@ mod files;
 mod guests;
 mod holds;
 mod isst;
+mod results;
 mod texts;
 mod traces;
 
@@ -45,6 +46,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lists", run: guests::lists },
     Target { name: "image", run: guests::image },
     Target { name: "results", run: guests::results },
+    Target { name: "test-record", run: guests::test_record },
+    Target { name: "results-input", run: results::input },
+    Target { name: "results-parquet", run: results::parquet },
     Target { name: "http", run: exporter::http },
     Target { name: "web-config", run: exporter::web_config },
     Target { name: "readings", run: exporter::readings },

@@ -161,7 +161,7 @@ def sample():
             end(worker)
 
 
-THREE = []
+THREE = ["--columns", "cpu,busy_percent,khz,package_watts"]
 
 
 def first_screen():

@@ -4,6 +4,7 @@
 # Each round starts a command that changes settings, kills it after a random time (in half of the rounds the processes that
 # it started too), restores, and looks at every setting with the shell. In a quarter of the rounds the first restore
 # is killed as well. look.sh must be next to this script.
+# shellcheck disable=SC2034 # look.sh uses it
 C=/sys/devices/system/cpu
 F=/tmp/flyball-under-test.$$
 cp "$1" "$F" || exit 1
@@ -16,6 +17,7 @@ i=0
 random=$((random * 7919 + 1))
 
 # `look`: every setting that has a file.
+# shellcheck source=scripts/kills.d/look.sh
 . "${0%/*}/look.sh"
 
 # Every setting that the commands below can change, a line each. Speed Select has no files: another run of flyball shows what
@@ -66,7 +68,7 @@ command() {
 }
 
 # Hundredths of a second since boot.
-now() { read -r up x < /proc/uptime; up=${up%.*}${up#*.}; }
+now() { read -r up _ < /proc/uptime; up=${up%.*}${up#*.}; }
 
 kills=0 restores=0 ended=0 undone=0 exact=0 kept=0 false=0
 before=$(see)
@@ -74,7 +76,7 @@ before=$(see)
 cd /tmp || exit 1
 # Delays follow what a change takes here, so that kills hit its whole length: tens of milliseconds on a processor, seconds in an
 # emulator. The second one counts, because the first reads the program from storage.
-for n in 1 2; do
+for _ in 1 2; do
     now
     took=$up
     "$F" set max-freq=2GHz > /tmp/kills-out.$$ 2>&1 || { echo "false: set: $(tr '\n' ';' < /tmp/kills-out.$$)"; exit 1; }
@@ -116,9 +118,9 @@ while [ $i -lt "$rounds" ]; do
     done
     seen=$(see)
     ! grep -q '^undone: ' /tmp/kills-restore.$$ || undone=$((undone + 1))
-    if [ $code = 0 ] && [ "$seen" = "$before" ]; then
+    if [ "$code" = 0 ] && [ "$seen" = "$before" ]; then
         exact=$((exact + 1))
-    elif [ $code = 0 ]; then
+    elif [ "$code" = 0 ]; then
         false=$((false + 1))
         echo "$before" > /tmp/kills-before.$$
         echo "$seen" > /tmp/kills-now.$$

@@ -64,11 +64,27 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         }
     }
     for known in KNOWN {
-        if known.trace.is_some_and(|trace| host.exists(trace)) {
+        if known.trace.is_some_and(|trace| host.exists(trace)) && !is_off(host, known) {
             take(known, None);
         }
     }
     found
+}
+
+/// Whether the program's own configuration keeps it from acting.
+fn is_off(host: &dyn Host, known: &Known) -> bool {
+    let Some((file, off)) = known.off else { return false };
+    // Of several assignments the last one counts.
+    let (key, text) = (off.split('=').next().unwrap_or(off), host.read(file).unwrap_or_default());
+    let is_of_key = |line: &&str| line.split('=').next() == Some(key);
+    text.lines().map(str::trim).rfind(is_of_key).is_some_and(|line| line == off)
+}
+
+/// The process of irqbalance, which moves interrupts and writes no knob.
+pub fn irqbalance(host: &dyn Host) -> Option<u32> {
+    let processes = host.list("/proc").unwrap_or_default();
+    let mut numbers = processes.iter().filter_map(|entry| entry.parse::<u32>().ok());
+    numbers.find(|pid| host.read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name == "irqbalance"))
 }
 
 /// The programs at work on the machine that write one of these knobs, and which of them.
@@ -120,9 +136,16 @@ mod tests {
         put("proc/13/cmdline", "/usr/bin/python3\0-Es\0/usr/sbin/tuned\0-l\0");
         put("proc/14/comm", "tunedish\n");
         put("proc/self/comm", "thermald\n");
+        put("proc/15/comm", "irqbalance\n");
         put("run/tlp/last_pwr", "0\n");
         let host = Recorded::open(folder.path()).unwrap();
         let found: Vec<_> = owners(&host).into_iter().map(|owner| (owner.name, owner.pid)).collect();
         assert_eq!(found, [("power-profiles-daemon", Some(12)), ("tuned", Some(13)), ("TLP", None)]);
+        assert_eq!(irqbalance(&host), Some(15));
+        let names = || owners(&Recorded::open(folder.path()).unwrap()).len();
+        put("etc/tlp.conf", "TLP_ENABLE=0\n#TLP_ENABLE=1\nTLP_ENABLE=1\n");
+        assert_eq!(names(), 3, "the last assignment counts");
+        put("etc/tlp.conf", "TLP_ENABLE=1\nTLP_ENABLE=0\n");
+        assert_eq!(names(), 2);
     }
 }

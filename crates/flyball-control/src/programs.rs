@@ -9,6 +9,8 @@ pub(crate) struct Known {
     pub processes: &'static [&'static str],
     /// A file that shows that it was active in this boot.
     pub trace: Option<&'static str>,
+    /// A file and the line in it with which it leaves everything alone, whatever the trace shows.
+    pub off: Option<(&'static str, &'static str)>,
     /// The command that ends it for good.
     pub stop: Option<&'static str>,
     pub remedy: &'static str,
@@ -30,6 +32,7 @@ programs! {
         name: "tuned",
         processes: &["tuned"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now tuned.service tuned-ppd.service"),
         remedy: "tuned-adm off, or a tuned profile without the [cpu] section",
     }
@@ -37,6 +40,7 @@ programs! {
         name: "power-profiles-daemon",
         processes: &["power-profiles-daemon"],
         trace: None,
+        off: None,
         stop: Some("systemctl mask --now power-profiles-daemon.service"),
         remedy: "systemctl stop power-profiles-daemon (mask it to keep it away)",
     }
@@ -44,13 +48,16 @@ programs! {
         name: "TLP",
         processes: &["tlp", "tlp-pd"],
         trace: Some("/run/tlp/last_pwr"),
-        stop: Some("systemctl disable --now tlp.service tlp-pd.service"),
+        off: Some(("/etc/tlp.conf", "TLP_ENABLE=0")),
+        // Without its unit udev and systemd-sleep go on calling it (85-tlp.rules, system-sleep/tlp). This file is read last.
+        stop: Some("sh -c 'systemctl disable --now tlp.service tlp-pd.service; echo TLP_ENABLE=0 >> /etc/tlp.conf'"),
         remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
     }
     AutoCpufreq {
         name: "auto-cpufreq",
         processes: &["auto-cpufreq"],
         trace: None,
+        off: None,
         stop: Some("auto-cpufreq --remove"),
         remedy: "auto-cpufreq --remove, or systemctl stop auto-cpufreq",
     }
@@ -58,6 +65,7 @@ programs! {
         name: "thermald",
         processes: &["thermald"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now thermald.service"),
         remedy: "it lowers limits when the machine is hot: look at temperatures first; systemctl stop thermald",
     }
@@ -65,6 +73,7 @@ programs! {
         name: "system76-power",
         processes: &["system76-power"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now com.system76.PowerDaemon.service"),
         remedy: "systemctl stop com.system76.PowerDaemon",
     }
@@ -72,6 +81,7 @@ programs! {
         name: "intel-lpmd",
         processes: &["intel_lpmd"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now intel_lpmd.service"),
         remedy: "systemctl stop intel_lpmd",
     }
@@ -79,6 +89,7 @@ programs! {
         name: "throttled",
         processes: &["throttled", "throttled.py", "lenovo_fix.py"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now throttled.service"),
         remedy: "systemctl stop throttled",
     }
@@ -86,6 +97,7 @@ programs! {
         name: "gamemode",
         processes: &["gamemoded"],
         trace: None,
+        off: None,
         stop: Some("systemctl --user mask --now gamemoded.service"),
         remedy: "it changes the governor while a game runs: end the game",
     }
@@ -93,6 +105,7 @@ programs! {
         name: "cpufreqd",
         processes: &["cpufreqd"],
         trace: None,
+        off: None,
         stop: Some("systemctl disable --now cpufreqd.service"),
         remedy: "systemctl stop cpufreqd",
     }
@@ -101,6 +114,7 @@ programs! {
         processes: &[],
         // It acts once at boot and leaves nothing: that it is enabled is all there is to see.
         trace: Some("/etc/systemd/system/multi-user.target.wants/cpupower.service"),
+        off: None,
         stop: Some("systemctl disable cpupower.service"),
         remedy: "it sets the governor and limits at boot: systemctl disable cpupower.service",
     }
@@ -108,6 +122,7 @@ programs! {
         name: "xfce/GNOME cpufreq helper",
         processes: &["cpupower-gui-helper", "cpufreqctl"],
         trace: None,
+        off: None,
         stop: None,
         remedy: "close the applet that uses it",
     }

@@ -8,7 +8,9 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, Host, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, partition};
+use crate::{
+    Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, owners::irqbalance, partition,
+};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -424,6 +426,12 @@ pub fn remarks(host: &dyn Host) -> Vec<String> {
             "real-time tasks may use {} ms of every second; a benchmark that runs as one is stopped for the rest \
              (sched_rt_runtime_us)",
             micros / 1000
+        ));
+    }
+    if let Some(pid) = irqbalance(host) {
+        remarks.push(format!(
+            "irqbalance (pid {pid}) moves interrupts back to the benchmark's CPUs every 10 s; to end it: \
+             systemctl disable --now irqbalance.service"
         ));
     }
     remarks

@@ -12,7 +12,7 @@ use std::{rc::Rc, time::Duration};
 
 use flyball_control::{ReadError, write::state::StateDir};
 use flyball_host::{Host, Kind, Live, process, watch};
-use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Sample, Sampler, missing};
+use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing};
 
 use self::{
     doctor::Findings, holds::Holds, node::Node, select::Select, settings::Settings, speed::Groups,
@@ -266,8 +266,8 @@ impl<'h> Collector<'h> {
 fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
     // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix old and new ones. No metric
     // has the times in idle states.
-    let defaults = flyball_monitor::Options::default();
-    Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, idle_times: false, ..defaults })
+    let reads = Reads { idle_times: false, ..Reads::default() };
+    Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, reads, ..Default::default() })
 }
 
 /// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that is set does not break an interval,

@@ -11,7 +11,7 @@ use std::{
 use flyball_silicon::{Activity, Feedback, SharedCppc, Silicon, WorkloadClass, msr, spec::Vendor};
 
 use crate::{
-    layout::{PORTS, block},
+    layout::{MARK, PORTS, block},
     punit::{Function, ServedFunction},
     settings::FAULTS,
     vfio_user::{self, Connection},
@@ -255,6 +255,13 @@ impl Chip {
 
     /// OUT to a P-state port: the machine's P-state of that number. `false`: no port of ours.
     pub fn write_port(&mut self, cpu: usize, port: u16, value: u8, now_ns: u64) -> bool {
+        if port == MARK {
+            if let Some(log) = &mut self.log {
+                let _ =
+                    writeln!(log, "{}.{:09} mark {value}", now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+            }
+            return true;
+        }
         // Each CPU has a port of its own, so the port says whose state it is; which CPU executes OUT does not matter.
         let Some(owner) = self.port_owner(port) else { return false };
         let _ = cpu;

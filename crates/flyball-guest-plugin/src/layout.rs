@@ -9,6 +9,10 @@ pub const MAILBOX_RESERVED: u64 = 1 << 20;
 /// The P-state port of CPU 0; CPU n's is n above. Nothing of QEMU's q35 answers there.
 pub const PORTS: u16 = 0x5600;
 
+/// A guest's mark in the log of register writes: the byte that it writes to this port, one above those of CPUs. `/dev/port`
+/// reaches it on any kernel, without a module.
+pub const MARK: u16 = PORTS + MAX_CPUS as u16;
+
 /// The most CPUs: each needs a port, a mailbox block, and an APIC id of 8 bits.
 pub const MAX_CPUS: u32 = 255;
 

@@ -38,7 +38,13 @@ pub enum Root {
     Initramfs,
     /// This directory of the host, read-only under a layer in memory.
     Directory(PathBuf),
+    /// This image of an ext4 file system, read-only under a layer in memory. Unlike a directory, it is there after the guest's sleep:
+    /// the kernel's virtio_blk knows suspend, its 9pnet_virtio does not.
+    Image(PathBuf),
 }
+
+/// What a kernel needs as modules for a root in an image.
+const OF_IMAGE: [&str; 4] = ["virtio_pci", "virtio_blk", "ext4", "crc32c_generic"];
 
 /// What to boot, on what, and what to run in it.
 #[derive(Debug, Clone)]
@@ -67,6 +73,8 @@ pub struct Request {
     /// Megabytes of memory.
     pub memory_mb: u32,
     pub root: Root,
+    /// The root's own init is process 1, and the command one of its units.
+    pub init: bool,
     /// Files for the job directory.
     pub files: Vec<JobFile>,
     /// Further modules to load.
@@ -104,6 +112,7 @@ impl Request {
             seed: 0,
             memory_mb: 512,
             root: Root::Initramfs,
+            init: false,
             files: Vec::new(),
             modules: Vec::new(),
             append: Vec::new(),
@@ -150,8 +159,14 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     if request.memory_mb < 256 {
         return Err(GuestError::Request("a guest needs at least 256 MB of memory".into()));
     }
-    if let Root::Directory(dir) = &request.root {
-        qemu::check_root(dir)?;
+    match &request.root {
+        Root::Directory(dir) => qemu::check_root(dir, request.init)?,
+        // Opened here, because the emulator's own message does not say what is wrong with it.
+        Root::Image(file) => drop(File::open(file).map_err(|e| GuestError::file("read", file, e))?),
+        Root::Initramfs if request.init => {
+            return Err(GuestError::Request("--init needs --root DIR with an init of its own".into()));
+        }
+        Root::Initramfs => {}
     }
     // First what may be missing and has to be fetched: packing takes seconds.
     let qemu = Qemu::find(cache)?;
@@ -267,9 +282,12 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
 
 /// Writes the guest's initramfs, the cached base followed by the job, into `work`.
 fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Result<PathBuf, GuestError> {
-    let modules: Vec<String> =
+    let mut modules: Vec<String> =
         // `?` is for init, which does not report a module that is missing.
         request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
+    if let Root::Image(_) = request.root {
+        modules.extend(OF_IMAGE.map(str::to_owned));
+    }
     let base = initramfs::base(cache, kernel, &modules)?;
     let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
     let mut files = request.files.clone();
@@ -288,8 +306,14 @@ fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
     let mut words: Vec<String> = request.append.clone();
     words.push(format!("flyball.modules={}", machine.modules(request.driver, &request.modules).join(",")));
     words.push(format!("flyball.out={}", u8::from(request.out.is_some() || request.copy_back.is_some())));
-    if matches!(request.root, Root::Directory(_)) {
-        words.push("flyball.root=9p".into());
+    match request.root {
+        Root::Directory(_) => words.push("flyball.root=9p".into()),
+        Root::Image(_) => words.push("flyball.root=image".into()),
+        Root::Initramfs => {}
+    }
+    if request.init {
+        // A login on the console would wait for a device that only udev announces, and a first boot for a person.
+        words.push("flyball.init=1 systemd.getty_auto=no systemd.firstboot=no".into());
     }
     if request.command.is_empty() {
         let (rows, columns) = run::terminal_size();
@@ -334,8 +358,10 @@ fn devices(
     work: &Path,
 ) -> Result<Vec<OsString>, GuestError> {
     let mut words: Vec<OsString> = Vec::new();
-    if let Root::Directory(dir) = &request.root {
-        words.extend(qemu::share(dir, "root"));
+    match &request.root {
+        Root::Directory(dir) => words.extend(qemu::share(dir, "root")),
+        Root::Image(file) => words.extend(qemu::disk(file)),
+        Root::Initramfs => {}
     }
     let places = punit::places(&machine.spec);
     if !places.is_empty() {

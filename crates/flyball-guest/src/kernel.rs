@@ -22,6 +22,8 @@ pub struct Kernel {
     pub pvh: bool,
     /// The directory `lib/modules/RELEASE`, where there is one.
     pub modules: Option<PathBuf>,
+    /// The file with its configuration, where there is one.
+    pub config: Option<PathBuf>,
 }
 
 /// An upper bound for an unpacked kernel, against files made to fill the memory.
@@ -95,8 +97,8 @@ impl<'a> BzImage<'a> {
     }
 }
 
-/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux or a Debian package, or the beginning of
-/// a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
+/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux, a Debian package or a build tree, or the beginning
+/// of a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
     // A file wins over a version of the same name.
@@ -106,6 +108,8 @@ pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kerne
         } else {
             of_image(cache, path)?
         }
+    } else if path.join(".config").is_file() {
+        of_build(cache, path)?
     } else {
         let Some(version) = cache.kernel_version(wanted) else {
             return Err(GuestError::NotFetched {
@@ -155,7 +159,20 @@ fn of_tree(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     let Some(image) = image else {
         return Err(GuestError::format(tree, "no kernel image in this package"));
     };
-    Ok(Kernel { modules, ..of_image(cache, &image)? })
+    let config = entries(tree.join("boot"))
+        .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("config")))
+        .or_else(|| modules.iter().map(|dir| dir.join("config")).find(|path| path.is_file()));
+    Ok(Kernel { modules, config, ..of_image(cache, &image)? })
+}
+
+/// A tree in which a kernel was built. Its modules are where they were compiled.
+fn of_build(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
+    let image = tree.join("arch/x86/boot/bzImage");
+    if !image.is_file() {
+        return Err(GuestError::format(tree, "no arch/x86/boot/bzImage in this tree: run make"));
+    }
+    let modules = tree.join("modules.order").is_file().then(|| tree.to_owned());
+    Ok(Kernel { modules, config: Some(tree.join(".config")), ..of_image(cache, &image)? })
 }
 
 /// A bzImage or vmlinux; the modules are where `make modules_install` puts them next to a bzImage of a package.
@@ -168,7 +185,13 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
                 "this vmlinux has no PVH entry (CONFIG_PVH): give its bzImage",
             ));
         }
-        return Ok(Kernel { release: "unknown".into(), boot: image.to_owned(), pvh: true, modules: None });
+        return Ok(Kernel {
+            release: "unknown".into(),
+            boot: image.to_owned(),
+            pvh: true,
+            modules: None,
+            config: None,
+        });
     }
     let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why.to_string()))?;
     // By content: builds of one release differ, and an image that was made to look like another must not be taken for it.
@@ -188,7 +211,9 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         }
     };
     let boot = if pvh { unpacked } else { image.to_owned() };
-    Ok(Kernel { release: bz.release, boot, pvh, modules: None })
+    // Next to an image in its build tree.
+    let config = image.ancestors().nth(4).map(|tree| tree.join(".config")).filter(|path| path.is_file());
+    Ok(Kernel { release: bz.release, boot, pvh, modules: None, config })
 }
 
 #[cfg(test)]

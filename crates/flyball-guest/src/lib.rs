@@ -30,7 +30,7 @@ pub mod error;
 pub mod fixed_loop;
 pub mod guest;
 pub mod initramfs;
-mod kernel;
+pub mod kernel;
 pub mod machine;
 mod modules;
 pub mod qemu;

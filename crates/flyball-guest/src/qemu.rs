@@ -218,6 +218,17 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     ]
 }
 
+/// A read-only disk that is `file`.
+pub fn disk(file: &Path) -> [OsString; 4] {
+    let path = escape(&file.to_string_lossy());
+    [
+        "-drive".into(),
+        format!("if=none,id=root,format=raw,readonly=on,file={path}").into(),
+        "-device".into(),
+        "virtio-blk-pci,drive=root".into(),
+    ]
+}
+
 /// The PCI functions of a machine as devices of QEMU's, each served on its socket in `sockets`, with the bridges that
 /// they are behind and what a function 0 needs to be there.
 pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
@@ -258,14 +269,23 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
     words
 }
 
-/// Whether `dir` can be given to a guest as its root.
-pub fn check_root(dir: &Path) -> Result<(), GuestError> {
+/// Whether `dir` can be given to a guest as its root, `boots` by its own init.
+pub fn check_root(dir: &Path, boots: bool) -> Result<(), GuestError> {
     fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
     // Not followed: an absolute link means a place below the directory once that is the root.
-    if ["bin/sh", "usr/bin/sh"].iter().any(|sh| fs::symlink_metadata(dir.join(sh)).is_ok()) {
-        return Ok(());
+    let has = |paths: [&str; 2]| paths.iter().any(|path| fs::symlink_metadata(dir.join(path)).is_ok());
+    if !has(["bin/sh", "usr/bin/sh"]) {
+        return Err(GuestError::format(dir, "no root file system: there is no bin/sh in it"));
     }
-    Err(GuestError::format(dir, "no root file system: there is no bin/sh in it"))
+    let has_systemd =
+        has(["sbin/init", "usr/sbin/init"]) && has(["lib/systemd/systemd", "usr/lib/systemd/systemd"]);
+    if boots && !has_systemd {
+        return Err(GuestError::format(
+            dir,
+            "it does not boot: it needs systemd, and /sbin/init as its name",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -306,9 +326,13 @@ mod tests {
     #[test]
     fn a_root_needs_a_shell() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(check_root(dir.path()).is_err());
-        fs::create_dir_all(dir.path().join("bin")).unwrap();
-        fs::write(dir.path().join("bin/sh"), "").unwrap();
-        check_root(dir.path()).unwrap();
+        assert!(check_root(dir.path(), false).is_err());
+        for path in ["bin/sh", "usr/sbin/init", "lib/systemd/systemd"] {
+            assert!(check_root(dir.path(), true).is_err());
+            fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(path), "").unwrap();
+            check_root(dir.path(), false).unwrap();
+        }
+        check_root(dir.path(), true).unwrap();
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use flyball_control::{
-    Location, ReadError, Snapshot,
-    plan::{PlanError, plan, targets},
+    Content, Location, ReadError, Snapshot,
+    plan::{Plan, PlanError, plan, targets},
     write::{
-        journal::{Journal, JournalError},
+        journal::{Contents, Goal, Journal, JournalError},
         restore::Restoration,
         state::{Lock, LockError, StateDir},
         transaction::{Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, restore_locked},
@@ -128,6 +128,46 @@ pub fn bring_about(
     };
     transaction.keep_held()?;
     Ok(Brought { applied, restored })
+}
+
+/// What [`bring_about`] would do.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// What would be restored, because no hold sets it any more: the place, what was there first, what is there.
+    pub restored: Vec<(Location, Content, Content)>,
+    /// What would be written for the holds that remain, before anything is restored.
+    pub plan: Option<Plan>,
+}
+
+/// Says what [`bring_about`] would do; it needs no lock and writes nothing.
+///
+/// # Errors
+/// As [`bring_about`].
+pub fn preview(
+    host: &dyn Host,
+    state: &StateDir,
+    (effective, left): (&Effective, &[Left]),
+) -> Result<Preview, BringError> {
+    let mut kept = BTreeSet::new();
+    let mut written = None;
+    if !effective.intent.is_empty() {
+        let snapshot = Snapshot::for_intent(host, &effective.intent)?;
+        kept = targets(&snapshot, &effective.intent)?.into_iter().map(|target| target.location).collect();
+        written = Some(plan(&snapshot, &effective.without(left, &snapshot))?);
+    }
+    let contents = Journal::load(state)?.filter(|contents| contents.boot == boot_id(host));
+    let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
+    // While a hold remains, what others disturbed is not restored unless the release itself disturbs it.
+    let is_released = |location: &Location, goal: &Goal| {
+        written.is_none() || goal.first_old.is_some() && !kept.contains(location)
+    };
+    let goals = Contents::goals(entries.iter()).0.into_iter();
+    let restored =
+        goals.filter(|(location, goal)| is_released(location, goal)).filter_map(|(location, goal)| {
+            let now = Content::of(&location.read(host));
+            (goal.was != now).then_some((location, goal.was, now))
+        });
+    Ok(Preview { restored: restored.collect(), plan: written })
 }
 
 fn is_yielded(location: &Location, left: &[Left]) -> bool {

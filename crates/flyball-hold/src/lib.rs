@@ -21,7 +21,7 @@ mod store;
 
 pub use self::{
     active::{ACTIVE, Active, ConfigError},
-    apply::{BringError, Brought, bring_about},
+    apply::{BringError, Brought, Preview, bring_about, preview},
     change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
     config::{Config, Desktop},
@@ -29,7 +29,7 @@ pub use self::{
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, ProcessId},
     overlay::Effective,
     rehearse::{Done, Played, Rehearsal, events},
-    service::{Moment, Notice, Profiles, Service, VERIFY_EVERY, Watched},
+    service::{Moment, Notice, Profiles, Service, VERIFY_EVERY, Watched, concerns_processors},
     status::{Asked, HeldKnob, HoldStatus, Status, status},
     store::{ServiceState, Store, StoreError},
 };

@@ -282,7 +282,7 @@ impl<'h> Service<'h> {
                     "lock" => batch.lock = true,
                     _ => {}
                 },
-                // fanotify reports every write to a file of sysfs; most have nothing to do with processors.
+                // A rehearsal may have writes to any file.
                 Event::Written { path, by } => {
                     if concerns_processors(&path) {
                         batch.compare = true;
@@ -463,7 +463,7 @@ impl<'h> Service<'h> {
 }
 
 /// Whether a file or device is about processors: settings lie there, and what resets them.
-fn concerns_processors(path: &str) -> bool {
+pub fn concerns_processors(path: &str) -> bool {
     // The kernel reports paths without links: powercap's class directory leads to the first of its devices.
     const PLACES: [&str; 4] = [
         "/sys/devices/system/cpu",

@@ -79,14 +79,14 @@ impl Watch {
     }
 
     /// Watches writes to all attributes of the file system that `root` is on. Paths are reported relative to `root`, without
-    /// what lies outside of it.
+    /// what lies outside of it and what `concerns` does not accept.
     ///
     /// # Errors
     /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` without fanotify.
-    pub fn writes_below(&mut self, root: &Path) -> io::Result<()> {
+    pub fn writes_below(&mut self, root: &Path, concerns: fn(&str) -> bool) -> io::Result<()> {
         // /sys is a file system of its own; a tree of files is part of a larger one.
         let marked = if root == Path::new("/") { Path::new("/sys") } else { root };
-        let mut writes = Writes::new(root)?;
+        let mut writes = Writes::new(root, concerns)?;
         writes.mark_file_system(marked)?;
         self.writes = Some(writes);
         Ok(())
@@ -100,7 +100,7 @@ impl Watch {
         match &mut self.writes {
             Some(writes) => writes.mark_program(path),
             None => {
-                let mut writes = Writes::new(Path::new("/"))?;
+                let mut writes = Writes::new(Path::new("/"), |_| false)?;
                 writes.mark_program(path)?;
                 self.writes = Some(writes);
                 Ok(())
@@ -334,7 +334,7 @@ mod tests {
         std::fs::create_dir(root.join("sys")).unwrap();
         std::fs::write(root.join("sys/knob"), "1\n").unwrap();
         let mut watch = Watch::new();
-        match watch.writes_below(&root) {
+        match watch.writes_below(&root, |path| path.starts_with("/sys/knob")) {
             Ok(()) => {}
             // Without CAP_SYS_ADMIN.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
@@ -343,7 +343,7 @@ mod tests {
         // This process's own writes are not reported.
         std::fs::write(root.join("sys/own"), "2\n").unwrap();
         let mut shell = Command::new("sh");
-        shell.args(["-c", "echo 2 > sys/knob; read wait"]).current_dir(&root);
+        shell.args(["-c", "echo 2 > sys/other; echo 2 > sys/knob; read wait"]).current_dir(&root);
         let mut shell = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let found = until(&mut watch, |event| matches!(event, Event::Written { .. }));
         let Some(Event::Written { path, by }) = found else { panic!("no event") };

@@ -37,8 +37,8 @@ pub use meter::{
 };
 pub use metric::{Better, Metric};
 pub use run_directory::{
-    BackgroundNote, Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory,
-    Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
+    BackgroundNote, Boot, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round,
+    RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};

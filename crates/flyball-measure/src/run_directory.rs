@@ -212,6 +212,17 @@ pub struct Manifest {
     /// The knobs of the user that arms may name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<flyball_host::CommandKnob>,
+    /// The file that described the comparison, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<ExperimentNote>,
+}
+
+/// The file with an experiment that many machines run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ExperimentNote {
+    pub name: String,
+    /// Equal for files that say the same: a name may be used twice.
+    pub digest: String,
 }
 
 /// The driver's decisions in one round, summed up; the trace itself is a file next to the rounds.
@@ -633,6 +644,7 @@ pub(crate) mod tests {
             boots: Vec::new(),
             trace: false,
             knobs: Vec::new(),
+            experiment: None,
         }
     }
 

@@ -11,11 +11,13 @@
 //! `column_changes` names the metadata that moved at the same run.
 
 mod column_changes;
+mod evidence;
 mod shape;
 mod spread;
 mod temporary;
 
 pub use column_changes::{Column, ColumnChange, Values, column_changes};
+pub use evidence::evidence;
 
 use rand::{Rng, SeedableRng};
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -346,12 +348,7 @@ fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block:
 /// How many neighbours belong together: 1 for independent values, more the slower they wander. Judged by the
 /// correlation of neighbours in what is left without the change, so that a clean one does not look like wandering.
 fn block_length(rest: &[f64]) -> usize {
-    let square: f64 = rest.iter().map(|r| r * r).sum();
-    // Two constant levels: nothing is left to correlate.
-    if square <= f64::EPSILON {
-        return 1;
-    }
-    let correlation = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / square;
+    let Some(correlation) = correlation(rest) else { return 1 };
     // Below two standard errors of an independent series the correlation cannot be distinguished from none.
     if correlation < 2.0 / (rest.len() as f64).sqrt() {
         return 1;
@@ -360,6 +357,13 @@ fn block_length(rest: &[f64]) -> usize {
     // so that little correlation is left between blocks. At least eight blocks, or there is nothing to permute.
     let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
     (length as usize).clamp(1, (rest.len() / 8).max(1))
+}
+
+/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two constant levels.
+fn correlation(rest: &[f64]) -> Option<f64> {
+    let square: f64 = rest.iter().map(|r| r * r).sum();
+    let of_neighbours = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
+    (square > f64::EPSILON).then(|| of_neighbours / square)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod unpaired;
 
 pub use always::{always_interval, always_p};
 pub use bootstrap::{Interval, bootstrap};
-pub use effect::{cliffs_delta, holm};
+pub use effect::{cliffs_delta, false_discovery, holm};
 pub use order::{mean, median, midranks, quantile, standard_deviation};
 pub use paired::{SignedRank, hodges_lehmann, pairs_needed, signed_rank, walsh_interval};
 pub use pooled::{
@@ -24,4 +24,6 @@ pub use pooled::{
 };
 pub use power::{mean_shift_shown, rounds_to_show};
 pub use trend::{Trend, trend};
-pub use unpaired::{rank_sum, shift, shift_interval, smallest_rank_sum_p, welch};
+pub use unpaired::{
+    rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, welch,
+};

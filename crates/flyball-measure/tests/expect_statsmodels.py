@@ -5,7 +5,7 @@
 import json
 
 import numpy
-import statsmodels
+import statsmodels.api
 from statsmodels.stats import meta_analysis
 
 
@@ -22,10 +22,15 @@ def main():
             if converged:
                 break
         combined = meta_analysis.combine_effects(values, errors**2, method_re="iterated", use_t=True, **settings)
+        # The larger one of Hartung and Knapp's standard error and that of the residuals.
+        weighted = statsmodels.api.WLS(values, numpy.ones(machines), weights=1 / (errors**2 + tau2))
+        residuals = weighted.fit(cov_type="HC2", use_t=True)
         low, high = combined.conf_int(use_t=True)[3]
+        if residuals.bse[0] > combined.sd_eff_w_re_hksj:
+            low, high = residuals.conf_int(0.05)[0]
         cases.append({
             "values": values.tolist(), "errors": errors.tolist(), "between": float(numpy.sqrt(tau2)),
-            "mean": float(combined.mean_effect_re), "error": float(combined.sd_eff_w_re_hksj),
+            "mean": float(combined.mean_effect_re), "error": float(max(combined.sd_eff_w_re_hksj, residuals.bse[0])),
             "low": float(low), "high": float(high), "i2": max(float(combined.i2), 0.0),
         })
     print(json.dumps({"statsmodels": statsmodels.__version__, "pooled": cases}, indent=1))

@@ -90,14 +90,19 @@ struct Pair<'a> {
 }
 
 impl Interval {
-    /// What happened between two samples of a layout, the earlier first.
-    pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
-        let span = to.at.saturating_sub(from.at);
+    /// Whether the clock was set, or the machine was suspended.
+    pub(crate) fn has_jumped(from: &Sample, to: &Sample) -> bool {
         let wall = to.wall as i128 - from.wall as i128;
         // The monotonic clock stands still while the machine is suspended, the wall clock does not.
         // NTP slews by at most 500 ppm, which is less in any interval of some minutes; a suspend or
         // a set clock is more.
-        let is_broken = to.at <= from.at || (wall - i128::from(span)).abs() > 500_000_000;
+        (wall - i128::from(to.at.saturating_sub(from.at))).abs() > 500_000_000
+    }
+
+    /// What happened between two samples of a layout, the earlier first.
+    pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
+        let span = to.at.saturating_sub(from.at);
+        let is_broken = to.at <= from.at || Interval::has_jumped(from, to);
         let pair = Pair { layout, places: Places::of(layout), from, to, span: span.max(1) };
         let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
         let packages =

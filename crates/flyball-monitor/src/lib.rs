@@ -25,5 +25,5 @@ pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};
-pub use sampler::{KeptAttribute, Options, Sampler, Touch, answers_at_once};
+pub use sampler::{KeptAttribute, Options, Reads, Sampler, Touch, answers_at_once};
 pub use why::{Account, Explanation, Step, explain};

@@ -43,13 +43,34 @@ pub struct Options {
     /// What takes turns does so from the first sample on, so that a screen is there sooner: until their turn, CPUs have no idle times,
     /// preference, governor or least frequency.
     pub is_staged: bool,
-    /// Whether the times in idle states are read: on a large machine most of the files.
+    pub reads: Reads,
+}
+
+/// What is read in addition to time and speed.
+#[derive(Debug, Clone, Copy)]
+pub struct Reads {
+    /// The times in idle states: on a large machine most of the files.
     pub idle_times: bool,
+    /// Limits, preferences and governors.
+    pub requests: bool,
+    /// The registers with reasons.
+    pub reasons: bool,
+}
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads { idle_times: true, requests: true, reasons: true }
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { touch: Touch::default(), slow: Duration::from_secs(5), is_staged: false, idle_times: true }
+        Options {
+            touch: Touch::default(),
+            slow: Duration::from_secs(5),
+            is_staged: false,
+            reads: Reads::default(),
+        }
     }
 }
 
@@ -58,9 +79,10 @@ const MOST_ASKED: usize = 16;
 /// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large machine these files are most of
 /// what a sample costs, and few of them change.
 const RATE: f64 = 64.0;
-/// Ticks of /proc/stat (hundredths of a second, USER_HZ) that a CPU may seem not to have been idle: each of the two readings cuts
-/// off the rest, and takes a moment itself.
-const ROUNDING: u64 = 3;
+/// A tick of /proc/stat, ns (USER_HZ).
+const TICK: u64 = 10_000_000;
+/// Ticks that a CPU may seem not to have been idle: each of the two readings cuts off the rest.
+const ROUNDING: u64 = 2;
 /// A CPU below this share of its limit is asked why.
 const BELOW: f64 = 0.98;
 /// How long the first sample waits between two looks, to learn which CPUs run.
@@ -109,6 +131,11 @@ pub struct Sampler<'h> {
     /// Registers with reasons: quantity, number.
     reasons: Vec<(Quantity, u32)>,
     stat: KeptAttribute,
+    /// When its last reading ended.
+    stat_read: Duration,
+    /// Ticks that passed at least between the last two readings: what a CPU that slept has as idle time, whenever within a reading
+    /// the kernel came to it.
+    passed: u64,
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
@@ -137,12 +164,17 @@ impl<'h> Sampler<'h> {
     /// # Errors
     /// Its CPUs cannot be listed.
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
-        let Discovered { mut layout, source, reasons, mut cpus, policies, power } = discover::discover(host)?;
-        if !options.idle_times {
+        let Discovered { mut layout, source, reasons, mut cpus, mut policies, power } =
+            discover::discover(host)?;
+        if !options.reads.idle_times {
             for cpu in &mut cpus {
                 cpu.idle.clear();
             }
             layout.fields.retain(|field| !matches!(field.quantity, Quantity::IdleTime(_)));
+        }
+        if !options.reads.requests {
+            policies.clear();
+            layout.fields.retain(|field| REQUESTS.iter().all(|(_, quantity)| *quantity != field.quantity));
         }
         let shared = shared::extend(host, &mut layout);
         let places = Places::of(&layout);
@@ -154,6 +186,8 @@ impl<'h> Sampler<'h> {
             shared,
             reasons,
             stat: KeptAttribute::new("/proc/stat".to_owned()),
+            stat_read: Duration::ZERO,
+            passed: 0,
             may_interrupt: vec![false; cpus.len()],
             cpus,
             policies,
@@ -268,7 +302,11 @@ impl<'h> Sampler<'h> {
             let blank = if quantity == Quantity::Online { 0 } else { ABSENT };
             sample.values[places.range(quantity, count)].fill(blank);
         }
-        if !self.stat.read_into(self.host, &mut self.buffer) {
+        let before = self.host.now();
+        let is_read = self.stat.read_into(self.host, &mut self.buffer);
+        self.passed = (before.saturating_sub(self.stat_read).as_nanos() as u64) / TICK;
+        self.stat_read = self.host.now();
+        if !is_read {
             // Without it (a recording) the CPUs that the kernel listed are online.
             for (index, cpu) in self.layout.cpus.iter().enumerate() {
                 places.put(sample, Quantity::Online, index, u64::from(cpu.package.is_some()));
@@ -335,7 +373,7 @@ impl<'h> Sampler<'h> {
 
     /// Whether a CPU ran since the last sample, for long enough to matter. Its residency does not say that: one that woke for a
     /// moment and sleeps again has a sleep that is not counted yet, and would be woken by the question.
-    fn ran(&self, sample: &Sample, index: usize, span: u64) -> bool {
+    fn ran(&self, sample: &Sample, index: usize) -> bool {
         let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
         if get(sample, Quantity::Online) != Some(1) {
             return false;
@@ -350,35 +388,21 @@ impl<'h> Sampler<'h> {
         // stops, and is counted up to now (get_idle_time() in fs/proc/stat.c).
         delta(Quantity::Busy).is_some_and(|busy| busy > 0)
             || delta(Quantity::Idle)
-                .is_some_and(|idle| idle + delta(Quantity::Steal).unwrap_or(0) + ROUNDING < span)
-    }
-
-    /// The time since the last sample as /proc/stat counted it, in its ticks: of the CPU that accounted for most.
-    fn ticks(&self, sample: &Sample) -> u64 {
-        let Some(last) = &self.last else { return 0 };
-        let counted = |sample: &Sample, index| {
-            [Quantity::Busy, Quantity::Idle, Quantity::Steal]
-                .into_iter()
-                .map(|quantity| self.places.get(sample, quantity, index).unwrap_or(0))
-                .sum::<u64>()
-        };
-        let delta = |index| counted(sample, index).saturating_sub(counted(last, index));
-        // A CPU that has just come online counts from its boot.
-        let was_online = |index: &usize| self.places.get(last, Quantity::Online, *index) == Some(1);
-        (0..self.cpus.len()).filter(was_online).map(delta).max().unwrap_or(0)
+                .is_some_and(|idle| idle + delta(Quantity::Steal).unwrap_or(0) + ROUNDING < self.passed)
     }
 
     /// Interrupts the CPUs that ran, once each.
     fn read_counters(&mut self, sample: &mut Sample) {
-        let span = self.ticks(sample);
         let is_software = self.host.kind() != flyball_host::Kind::Live;
         for index in 0..self.cpus.len() {
             let wanted = match self.options.touch {
                 Touch::Nothing => false,
-                Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index, span),
+                Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
-            self.may_interrupt[index] = wanted || is_software;
+            // What is read in addition is not worth waking a CPU, whatever its counters are.
+            self.may_interrupt[index] =
+                is_software || wanted && (self.options.touch != Touch::All || self.ran(sample, index));
             let cpu = &mut self.cpus[index];
             if self.source.is_none() {
                 if let Some(file) = &mut cpu.frequency {
@@ -489,7 +513,7 @@ impl<'h> Sampler<'h> {
     /// Asks busy CPUs that are below their limit for the reason, in turn.
     fn ask_for_reasons(&mut self, sample: &mut Sample) {
         let Some(last) = &self.last else { return };
-        if self.options.touch == Touch::Nothing {
+        if self.options.touch == Touch::Nothing || !self.options.reads.reasons {
             return;
         }
         let (places, count) = (&self.places, self.cpus.len());

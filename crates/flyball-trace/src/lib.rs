@@ -8,7 +8,6 @@
 //! Layouts come from the trace's own format files ([`EventFormat`]) and from nowhere else. No bytes make this
 //! library panic; what cannot be read is counted and placed, never guessed.
 
-pub mod cell;
 mod clock;
 mod comm;
 pub mod csv;

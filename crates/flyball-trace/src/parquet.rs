@@ -3,8 +3,6 @@
 //! One row a record of amd_pstate_perf or pstate_sample, with the columns of both; what an event does not have is
 //! null. Counters and times are packed as differences, names and levels as dictionaries: some 20 bytes a row.
 
-mod table;
-
 use std::{fs::File, path::Path, sync::Arc};
 
 use flyball_files::Replacement;
@@ -18,8 +16,6 @@ use parquet::{
     },
     schema::{parser::parse_message_type, types::ColumnPath},
 };
-
-pub use table::Table;
 
 use crate::{error::TraceError, events::Event, record::Record};
 

@@ -97,7 +97,7 @@ pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
 /// Applies an intent until reboot or restore, and prints the result.
 pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
     must_be_writable(host)?;
-    let state = context.state()?;
+    let state = context.patient_state()?;
     let interrupted = interrupts()?;
     // Without a guardian: the settings are to outlive this process. A crash on the way leaves them to `flyball restore`.
     let mut transaction = Transaction::begin(host, &state, Purpose::Set, &command_line(), None)?;

@@ -124,6 +124,9 @@ pub enum Command {
     /// Rebuild the report of a comparison, put those of a fleet together, or analyse a kernel selftest's CSV file.
     Report(commands::report::Args),
 
+    /// Store results of years as Parquet files, and find what shifted over months.
+    Results(commands::results::Args),
+
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.
     Quiet(commands::quiet::Args),
 

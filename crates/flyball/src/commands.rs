@@ -26,6 +26,11 @@ pub mod quiet;
 pub mod record;
 pub mod report;
 pub mod restore;
+#[cfg_attr(
+    not(feature = "parquet"),
+    allow(dead_code, reason = "the command line is the same in every build")
+)]
+pub mod results;
 pub mod run;
 pub mod save;
 pub mod schema;

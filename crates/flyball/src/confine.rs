@@ -32,7 +32,13 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
     };
     let of_machine = |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
     let confined = match &cli.command {
-        Command::Show(_) | Command::Get(_) => of_machine(&mut files),
+        Command::Show(args) => {
+            if let Some(file) = &args.nfd {
+                files.write(file);
+            }
+            of_machine(&mut files)
+        }
+        Command::Get(_) => of_machine(&mut files),
         // On any other machine it may change something, with a journal.
         // A running machine is asked through perf events too.
         Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
@@ -67,6 +73,10 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
         // Of a machine it is not confined, whose files cannot be listed; --replay needs none.
         Command::Top(args) => args.files(&mut files),
         Command::Report(args) => {
+            args.files(&mut files);
+            true
+        }
+        Command::Results(args) => {
             args.files(&mut files);
             true
         }

@@ -1,13 +1,16 @@
 //! What every command gets besides its own arguments: the machine, where its state is kept, and how to print.
 
-use std::{cell::OnceCell, path::PathBuf};
+use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
-use flyball_control::write::state::StateDir;
+use flyball_control::write::state::{LockError, Patience, StateDir};
 use flyball_files::Scratch;
 use flyball_host::Host;
 use flyball_simhost::{STATE_HELD, SimHost};
 
 use crate::{exit::Failure, machine::MachineArg, output::Reporter, process::own_program};
+
+/// How long a change waits for the machine's lock.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The machine, its state and the output of one command.
 #[derive(Debug)]
@@ -62,6 +65,12 @@ impl Context {
                 "changing '{other}' needs a place for its journal: give --state-dir DIR"
             ))),
         }
+    }
+
+    /// The same, for a change that is worth waiting for: the service has the lock while it corrects, another command while it sets.
+    pub fn patient_state(&self) -> Result<StateDir, Failure> {
+        let waits = |error: &LockError| eprintln!("flyball: waiting up to {} s: {error}", PATIENCE.as_secs());
+        Ok(self.state()?.waiting(Patience { time: PATIENCE, waits }))
     }
 
     /// A directory of this process, closed to other users and removed at its end.

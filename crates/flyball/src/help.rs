@@ -10,7 +10,7 @@ use crate::paint::wrapped;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "doctor", "exporter"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save"]),
-    ("Measure", &["compare", "tune", "run", "report", "quiet"]),
+    ("Measure", &["compare", "tune", "run", "report", "results", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
     ("Other machines", &["sim", "guest", "record"]),
@@ -31,6 +31,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("schema", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("explain", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("report", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
+    ("results", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("sim", &["machine", "state_dir"]),
     ("guest", &["machine", "sim_state", "sim_fault", "state_dir"]),
 ];

@@ -51,7 +51,8 @@ use crate::{
     commands::{
         apply, compare, complete, completions, doctor, explain, exporter, get, guardian, guest, hold,
         intel_speed_select, man, parse, plan, profiles as profiles_command, quiet as quiet_command, record,
-        report, restore, run, save, set, show, sim, sst, task, top, trace, tracer_dropin, tune, verify, why,
+        report, restore, results, run, save, set, show, sim, sst, task, top, trace, tracer_dropin, tune,
+        verify, why,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -215,6 +216,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Tune(args) => tune::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Report(args) => report::run(&context.output, args, tune::is_search, tune::report),
+        Command::Results(args) => results::run(&context.output, args),
         Command::Task(args) => task::run(args),
         Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
         Command::Guardian(_) => guardian::run(context),

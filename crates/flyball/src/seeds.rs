@@ -26,6 +26,12 @@ impl RunSeeds {
     }
 }
 
+/// A number for a text, the same on every machine and in every release (FNV-1a).
+pub fn digest(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// One round of splitmix64.
 fn mix(seed: u64) -> u64 {
     flyball_sim::workload::Noise::new(seed).next_u64()

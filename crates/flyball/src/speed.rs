@@ -8,6 +8,8 @@ use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
 
 /// At most this often the CPUs that ran are interrupted for their counters.
 const BETWEEN: Duration = Duration::from_secs(1);
+/// /proc/stat counts in hundredths of a second: in a shorter round too few of them show which CPUs ran, and power is not averaged yet.
+const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Watches CPUs.
 pub struct SpeedWatch<'h> {
@@ -20,13 +22,15 @@ pub struct SpeedWatch<'h> {
     facts: BTreeMap<String, Facts>,
     arm: String,
     account: Option<Account>,
+    /// When it began, in the machine's time.
+    begun: Duration,
     last: Option<Sample>,
 }
 
 impl<'h> SpeedWatch<'h> {
     pub fn new(host: &'h dyn Host, cpus: Option<CpuList>) -> SpeedWatch<'h> {
         let (facts, arm) = (BTreeMap::new(), String::new());
-        SpeedWatch { host, cpus, sampler: None, facts, arm, account: None, last: None }
+        SpeedWatch { host, cpus, sampler: None, facts, arm, account: None, begun: Duration::ZERO, last: None }
     }
 
     pub fn host(&self) -> &'h dyn Host {
@@ -52,6 +56,7 @@ impl<'h> SpeedWatch<'h> {
         arm.clone_into(&mut self.arm);
         self.account = Some(Account::new(sampler.layout()));
         self.last = Some(sampler.sample());
+        self.begun = self.host.now();
     }
 
     /// Looks again if it is time.
@@ -94,7 +99,8 @@ impl RoundSpeed for SpeedWatch<'_> {
     }
 
     fn end(&mut self) -> Option<SpeedNote> {
-        let found = SpeedWatch::end(self)?;
+        let lasted = self.host.now().saturating_sub(self.begun);
+        let found = SpeedWatch::end(self).filter(|_| lasted >= SHORTEST)?;
         Some(SpeedNote {
             cpus: found.cpus.to_string(),
             highest_mhz: found.highest?,

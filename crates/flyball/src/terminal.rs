@@ -6,7 +6,12 @@
 
 mod wrap;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fs::{File, Metadata},
+    io::{self, IsTerminal, Write},
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
+    path::Path,
+};
 
 use flyball_host::terminal::{Form, Plain};
 pub use flyball_host::terminal::{Mark, complain, is_mark, stderr};
@@ -50,6 +55,16 @@ pub fn is_coloured() -> bool {
 /// Whether stdout is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+/// Whether the file is the one that stdout is (`--facts /dev/stdout`).
+pub fn is_stdout(path: &Path) -> bool {
+    let identity = |status: Metadata| (status.dev(), status.ino());
+    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
+    match (std::fs::metadata(path), stdout) {
+        (Ok(file), Ok(stdout)) => identity(file) == identity(stdout),
+        _ => false,
+    }
 }
 
 /// Whether stderr is a terminal.

@@ -39,7 +39,7 @@ struct Table {
 
 /// A value as a word or, for convenience, as a number.
 #[derive(serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value is a word in quotes or a number")]
 enum TableValue {
     Whole(i64),
     Fraction(f64),
@@ -111,7 +111,10 @@ fn knob(name: String, table: Table) -> Result<UserKnob, String> {
 }
 
 /// Reads a file whose commands are about to run: as root only if no other user can have written them.
-fn open(path: &Path) -> io::Result<String> {
+///
+/// # Errors
+/// What the system answered, or why the file is not trusted.
+pub fn open(path: &Path) -> io::Result<String> {
     let file = open_input(path)?;
     // Of the open file, so that another one cannot take its place after the look.
     let status = file.metadata()?;

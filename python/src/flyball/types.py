@@ -199,13 +199,13 @@ class ComparePlanOutput(ComparePlanOutputRequired, total=False):
     emulated: str
 
 
-Group = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
+DoctorListGroup = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
 
 
 class DoctorListOutputItemRequired(TypedDict):
     schema: Literal["doctor-list/1"]
     id: str
-    group: Group
+    group: DoctorListGroup
     why: str
     looks: str
     option: Union[str, None]
@@ -239,7 +239,7 @@ class DoctorEvidence(TypedDict):
 
 class DoctorFindingRequired(TypedDict):
     id: str
-    group: Group
+    group: DoctorGroup
     verdict: DoctorVerdict
     what: str
     why: str
@@ -251,6 +251,9 @@ class DoctorFinding(DoctorFindingRequired, total=False):
 
     fix: Fix
     kernel_test: KernelTest
+
+
+DoctorGroup = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
 
 
 DoctorVerdict = Literal["ok", "unknown", "note", "warning", "fault"]
@@ -645,6 +648,13 @@ class EnergySource(EnergySourceRequired, total=False):
 Domain = Literal["package", "dram", "platform", "cores"]
 
 
+class ManifestFileExperiment(TypedDict):
+    """The file that described the comparison, if one did."""
+
+    name: str
+    digest: str
+
+
 class ManifestFileRequired(TypedDict):
     format: str
     version: int
@@ -664,6 +674,7 @@ class ManifestFile(ManifestFileRequired, total=False):
     quiet: QuietNote
     trace: bool
     knobs: List[CommandKnob]
+    experiment: ManifestFileExperiment
 
 
 section = Dict[str, Dict[str, "values"]]
@@ -968,13 +979,17 @@ class Interval(TypedDict):
     high: float
 
 
-class FleetOutputExperiment(TypedDict):
-    """What was run on every machine."""
-
+class FleetOutputExperimentRequired(TypedDict):
     workload: str
     argv: List[str]
     metric: Metric
     arms: List[List[Union[str, List[str]]]]
+
+
+class FleetOutputExperiment(FleetOutputExperimentRequired, total=False):
+    """What was run on every machine."""
+
+    name: str
 
 
 class FleetOutputSkippedItem(TypedDict):
@@ -1065,6 +1080,44 @@ class GuestListOutput(GuestListOutputRequired, total=False):
 
     simulated: bool
     emulated: str
+
+
+class GuestTestGroup(TypedDict):
+    """A topic in a driver mode of a machine."""
+
+    machine: str
+    mode: str
+    topic: str
+    seconds: float
+    tests: List[Test]
+
+
+class TestRequired(TypedDict):
+    name: str
+    outcome: Literal["pass", "fail", "known", "skip", "cannot-tell"]
+
+
+class Test(TestRequired, total=False):
+    reason: str
+    details: List[str]
+    steps: List[str]
+
+
+class GuestTestOutputRequired(TypedDict):
+    schema: Literal["guest-test/1"]
+    kernel: str
+    release: str
+    seed: int
+    seconds: float
+    groups: List[GuestTestGroup]
+
+
+class GuestTestOutput(GuestTestOutputRequired, total=False):
+    """What `flyball guest test` prints: tests of a kernel's cpufreq drivers on emulated processors."""
+
+    simulated: bool
+    emulated: str
+    baseline: str
 
 
 class HoldAddOutputHoldRequired(TypedDict):
@@ -1215,6 +1268,19 @@ class HoldRehearseOutput(HoldRehearseOutputRequired, total=False):
     emulated: str
 
 
+class HoldReleaseOutputPlannedRestoredItem(TypedDict):
+    location: str
+    was: str
+    now: str
+
+
+class HoldReleaseOutputPlanned(TypedDict):
+    """With --dry-run: what would be done."""
+
+    restored: List[HoldReleaseOutputPlannedRestoredItem]
+    plan: Union[Dict[str, Any], None]
+
+
 class HoldReleaseOutputRequired(TypedDict):
     schema: Literal["hold-release/1"]
     released: List[str]
@@ -1228,6 +1294,7 @@ class HoldReleaseOutput(HoldReleaseOutputRequired, total=False):
 
     simulated: bool
     emulated: str
+    planned: HoldReleaseOutputPlanned
 
 
 class HoldStatusDriftRequired(TypedDict):
@@ -1829,6 +1896,127 @@ class RestoreOutput(RestoreOutputRequired, total=False):
     emulated: str
     restoration: Restoration
     notes: List[str]
+
+
+class Passed(TypedDict):
+    path: str
+    why: str
+
+
+class ResultsAddOutputRequired(TypedDict):
+    schema: Literal["results-add/1"]
+    inputs: int
+    rows: int
+    known: int
+    files: int
+    skipped: List[Passed]
+
+
+class ResultsAddOutput(ResultsAddOutputRequired, total=False):
+    """What `flyball results add` prints: what was added."""
+
+    simulated: bool
+    emulated: str
+
+
+class ResultsListOutputItemRequired(TypedDict):
+    schema: Literal["results-list/1"]
+    id: str
+    kind: Literal["rounds", "findings", "settings"]
+    host: str
+    time: int
+    source: str
+    benchmarks: List[str]
+    rows: int
+
+
+class ResultsListOutputItem(ResultsListOutputItemRequired, total=False):
+    simulated: bool
+    emulated: str
+
+
+ResultsListOutput = List["ResultsListOutputItem"]
+
+
+class Shifted(TypedDict):
+    """A series that shifted."""
+
+    host: str
+    benchmark: str
+    arm: str
+    metric: str
+    unit: str
+    runs: int
+    p: float
+    changes: List[Place]
+
+
+class Place(TypedDict):
+    """Where a series shifted."""
+
+    form: Literal["step", "drift"]
+    before: int
+    after: int
+    median_before: float
+    median_after: float
+    change: Union[float, None]
+    better: Union[bool, None]
+    facts: List[Fact]
+
+
+class Fact(TypedDict):
+    name: str
+    before: Union[str, None]
+    after: Union[str, None]
+    runs_away: int
+
+
+class With(TypedDict):
+    """A change of a fact, over all series of a benchmark."""
+
+    benchmark: str
+    arm: str
+    metric: str
+    name: str
+    before: Union[str, None]
+    after: Union[str, None]
+    shifted: int
+    of: int
+    change: Union[float, None]
+
+
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"schema": Literal["results-shifts/1"], "simulated": bool, "emulated": str, "confidence": float, "rounds": int, "hosts": int, "series": int, "short": int, "ambiguous": List[str], "first": int, "last": int, "shifted": List["Shifted"], "with": List["With"], "passed": List["Passed"]}, total=False)
+
+
+class Of(TypedDict):
+    benchmark: str
+    arm: str
+    metric: str
+    unit: str
+    rounds: int
+    median: float
+
+
+class ResultsShowOutputRequired(TypedDict):
+    schema: Literal["results-show/1"]
+    id: str
+    kind: Literal["rounds", "findings", "settings"]
+    host: str
+    time: int
+    source: str
+    benchmarks: List[str]
+    rows: int
+    facts: Dict[str, str]
+    settings: Dict[str, str]
+    results: List[Of]
+    verdicts: Dict[str, int]
+
+
+class ResultsShowOutput(ResultsShowOutputRequired, total=False):
+    """What `flyball results show` prints: an input of a dataset."""
+
+    simulated: bool
+    emulated: str
 
 
 class CheckRequired(TypedDict):
@@ -2781,42 +2969,32 @@ class TraceRunOutput(TraceRunOutputRequired, total=False):
     emulated: str
 
 
-class TuneFrontOutputGoalAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TuneFrontOutputGoalLimitAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TuneFrontOutputGoalLimit(TypedDict, total=False):
-    """The limit; a change from now as a fraction, or a value."""
-
-    aim: TuneFrontOutputGoalLimitAim
-    value: float
-    relative: bool
-
-
-class TuneFrontOutputGoalSecond(TypedDict):
-    """The second quantity of a front."""
-
-    quantity: str
-    more: bool
-
-
-class TuneFrontOutputGoalRequired(TypedDict):
-    aim: TuneFrontOutputGoalAim
-    limit: Union[TuneFrontOutputGoalLimit, None]
+class SearchGoalRequired(TypedDict):
+    aim: SearchAim
+    limit: Union[SearchLimit, None]
     within: float
 
 
-class TuneFrontOutputGoal(TuneFrontOutputGoalRequired, total=False):
+class SearchGoal(SearchGoalRequired, total=False):
     """What is searched for."""
 
-    second: TuneFrontOutputGoalSecond
+    second: SearchAim
     prefer: Union[Dict[str, Any], None]
+
+
+class SearchAim(TypedDict):
+    """A quantity, and which way is better."""
+
+    quantity: str
+    more: bool
+
+
+class SearchLimit(TypedDict, total=False):
+    """The limit; a change from now as a fraction, or a value."""
+
+    aim: SearchAim
+    value: float
+    relative: bool
 
 
 class TuneFrontOutputSettingsItemRequired(TypedDict):
@@ -2833,7 +3011,7 @@ class TuneFrontOutputSettingsItem(TuneFrontOutputSettingsItemRequired, total=Fal
 
 class TuneFrontOutputRequired(TypedDict):
     schema: Literal["tune-front/1"]
-    goal: TuneFrontOutputGoal
+    goal: SearchGoal
     confidence: float
     rounds: int
     fresh: int
@@ -2846,44 +3024,6 @@ class TuneFrontOutput(TuneFrontOutputRequired, total=False):
 
     simulated: bool
     emulated: str
-
-
-class TunePlanOutputGoalAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TunePlanOutputGoalLimitAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TunePlanOutputGoalLimit(TypedDict, total=False):
-    """The limit; a change from now as a fraction, or a value."""
-
-    aim: TunePlanOutputGoalLimitAim
-    value: float
-    relative: bool
-
-
-class TunePlanOutputGoalSecond(TypedDict):
-    """The second quantity of a front."""
-
-    quantity: str
-    more: bool
-
-
-class TunePlanOutputGoalRequired(TypedDict):
-    aim: TunePlanOutputGoalAim
-    limit: Union[TunePlanOutputGoalLimit, None]
-    within: float
-
-
-class TunePlanOutputGoal(TunePlanOutputGoalRequired, total=False):
-    """What is searched for."""
-
-    second: TunePlanOutputGoalSecond
-    prefer: Union[Dict[str, Any], None]
 
 
 class TunePlanOutputSearchedFactorsItem(TypedDict, total=False):
@@ -2910,7 +3050,7 @@ class TunePlanOutputRequired(TypedDict):
     schema: Literal["tune-plan/1"]
     format: str
     version: int
-    goal: TunePlanOutputGoal
+    goal: SearchGoal
     most_rounds: int
     searched: TunePlanOutputSearched
 
@@ -2960,36 +3100,6 @@ class TuneSteadiness(TypedDict):
     verdict: TuneVerdict
 
 
-class TuneOutputGoalAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TuneOutputGoalLimitAim(TypedDict):
-    quantity: str
-    more: bool
-
-
-class TuneOutputGoalLimit(TypedDict, total=False):
-    """The limit; a change from now as a fraction, or a value."""
-
-    aim: TuneOutputGoalLimitAim
-    value: float
-    relative: bool
-
-
-class TuneOutputGoalRequired(TypedDict):
-    aim: TuneOutputGoalAim
-    limit: Union[TuneOutputGoalLimit, None]
-    within: float
-
-
-class TuneOutputGoal(TuneOutputGoalRequired, total=False):
-    """What is searched for."""
-
-    prefer: Union[Dict[str, Any], None]
-
-
 class TuneOutputSearchRequired(TypedDict):
     chosen: int
     certainty: float
@@ -3019,7 +3129,7 @@ class TuneOutputConfirmed(TypedDict, total=False):
 
 class TuneOutputRequired(TypedDict):
     schema: Literal["tune/1"]
-    goal: TuneOutputGoal
+    goal: SearchGoal
     chosen: str
     settings: List[str]
     keeps_now: bool

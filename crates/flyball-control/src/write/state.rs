@@ -8,17 +8,33 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 
 /// The directory that holds a machine's lock and journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
     /// The directory that every flyball on the machine locks, where this one is another.
     home: Option<PathBuf>,
+    patience: Option<Patience>,
+}
+
+/// How long to wait for a lock that another flyball has: the service has it for the milliseconds of a correction.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    pub time: Duration,
+    /// Called once, if it is not free after a moment.
+    pub waits: fn(&LockError),
+}
+
+impl Patience {
+    /// Between two attempts.
+    const PAUSE: Duration = Duration::from_millis(10);
+    /// Until it is worth a word.
+    const MOMENT: Duration = Duration::from_millis(300);
 }
 
 impl StateDir {
@@ -27,7 +43,7 @@ impl StateDir {
 
     /// The state directory at `path`; nothing is created yet.
     pub fn new(path: impl Into<PathBuf>) -> StateDir {
-        StateDir { path: path.into(), home: None }
+        StateDir { path: path.into(), home: None, patience: None }
     }
 
     /// This directory, on a machine whose own is `home`: its lock is taken too, so that two flyballs with two directories do
@@ -35,6 +51,12 @@ impl StateDir {
     #[must_use]
     pub fn on_machine(self, home: impl Into<PathBuf>) -> StateDir {
         StateDir { home: Some(home.into()), ..self }
+    }
+
+    /// The same; [`StateDir::lock`] waits.
+    #[must_use]
+    pub fn waiting(self, patience: Patience) -> StateDir {
+        StateDir { patience: Some(patience), ..self }
     }
 
     pub fn path(&self) -> &Path {
@@ -71,6 +93,22 @@ impl StateDir {
     /// # Errors
     /// [`LockError::Held`] with the holder; [`LockError::Io`] when the directory or the file cannot be made.
     pub fn lock(&self, command: &str) -> Result<Lock, LockError> {
+        let begin = Instant::now();
+        let mut has_said = false;
+        loop {
+            match (self.lock_at_once(command), self.patience) {
+                (Err(error @ LockError::Held { .. }), Some(patience)) if begin.elapsed() < patience.time => {
+                    if begin.elapsed() >= Patience::MOMENT && !std::mem::replace(&mut has_said, true) {
+                        (patience.waits)(&error);
+                    }
+                    std::thread::sleep(Patience::PAUSE);
+                }
+                (result, _) => return result,
+            }
+        }
+    }
+
+    fn lock_at_once(&self, command: &str) -> Result<Lock, LockError> {
         // Everyone takes the machine's own lock first, and waits for neither: no two can hold one each.
         let machine = match self.home.as_ref().map(|home| StateDir::new(home.clone()).lock(command)) {
             Some(Ok(lock)) => Some(lock),
@@ -274,6 +312,28 @@ mod tests {
         assert!(matches!(state.lock("x"), Err(LockError::Held { .. })));
         drop(shared);
         assert!(state.lock("x").is_ok());
+    }
+
+    #[test]
+    fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static SAID: AtomicU32 = AtomicU32::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        let patience = |time| Patience {
+            time: Duration::from_millis(time),
+            waits: |_| _ = SAID.fetch_add(1, Ordering::Relaxed),
+        };
+        let state = StateDir::new(folder.path().join("state"));
+        let lock = state.lock("a").unwrap();
+        let begin = Instant::now();
+        assert!(matches!(state.clone().waiting(patience(500)).lock("b"), Err(LockError::Held { .. })));
+        assert!(begin.elapsed() >= Duration::from_millis(500) && SAID.load(Ordering::Relaxed) == 1);
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(lock);
+        });
+        assert!(state.waiting(patience(60_000)).lock("b").is_ok());
+        other.join().unwrap();
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Plugin {
     pub(super) fn port(&self, cpu: usize, at: u64, write: bool) -> Option<u64> {
         let handles = self.handles(cpu)?;
         let port = self.read(handles, handles.dx) as u16;
-        if !(layout::PORTS..layout::PORTS + layout::MAX_CPUS as u16).contains(&port) {
+        if !(layout::PORTS..=layout::MARK).contains(&port) {
             return None;
         }
         let ax = self.read(handles, handles.ax);

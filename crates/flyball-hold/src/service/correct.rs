@@ -89,13 +89,14 @@ impl Service<'_> {
             self.writes.clear();
             return;
         }
+        // Before the drifts are judged: a place that is back must count as a new drift when it changes again.
+        let had = self.store.left.len();
+        self.forget_overwritten();
         let (changes, known) = match self.compare() {
             Ok(compared) => compared,
             // A policy that is being made, a driver that is away: it is tried again soon, and nothing was written.
             Err(error) => return self.conclude(&Err(BringError::Plan(error)), moment),
         };
-        // Before the drifts are judged: a place that is back must count as a new drift when it changes again.
-        let had = self.store.left.len();
         self.forget_left(&known);
         let changes = self.with_new_values(changes, &known);
         if changes.is_empty() {
@@ -171,6 +172,22 @@ impl Service<'_> {
         let known = targets(&snapshot, &self.effective.intent)?;
         let known = known.into_iter().map(|target| (target.location.clone(), target)).collect();
         Ok((changes.into_iter().map(Drifted::from).collect(), known))
+    }
+
+    /// A write of another program in the middle of a correction reads back like a value that the kernel has clamped; its report comes
+    /// after that. So what counts as clamped is tried again when another program writes it, as often as any other drift.
+    fn forget_overwritten(&mut self) {
+        let writers = self.writers();
+        if writers.is_empty() {
+            return;
+        }
+        let host = self.host;
+        let is_written = |location: &Location| {
+            location
+                .path()
+                .is_some_and(|path| writers.contains_key(&flyball_host::watch::real_path(host, path)))
+        };
+        self.store.left.retain(|left| left.because != LeftBecause::Clamped || !is_written(&left.location));
     }
 
     /// What was left and holds again what is wanted is watched again.

@@ -19,6 +19,7 @@ use super::{Event, Writer};
 pub(super) struct Writes {
     group: OwnedFd,
     root: PathBuf,
+    concerns: fn(&str) -> bool,
     buffer: Vec<u8>,
 }
 
@@ -31,7 +32,8 @@ fn last(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl Writes {
-    pub(super) fn new(root: &Path) -> io::Result<Writes> {
+    /// Reports writes to the paths that `concerns` accepts.
+    pub(super) fn new(root: &Path, concerns: fn(&str) -> bool) -> io::Result<Writes> {
         let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
         let opened = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE) as libc::c_uint;
         // SAFETY: fanotify_init takes two numbers and touches no memory.
@@ -39,7 +41,7 @@ impl Writes {
         // SAFETY: the descriptor was just opened and has no other owner.
         let group = unsafe { OwnedFd::from_raw_fd(group) };
         // 170 events: each holds a descriptor until it is read.
-        Ok(Writes { group, root: root.to_owned(), buffer: vec![0; 4096] })
+        Ok(Writes { group, root: root.to_owned(), concerns, buffer: vec![0; 4096] })
     }
 
     fn mark(&self, flags: libc::c_uint, mask: u64, path: &Path) -> io::Result<()> {
@@ -88,7 +90,8 @@ impl Writes {
                 let Some(path) = file.and_then(|file| name_of(&file)) else { continue };
                 if event.mask & libc::FAN_OPEN_EXEC != 0 {
                     events.push(Event::Started { program: path, pid: event.pid });
-                } else if let Some(path) = below(&self.root, &path) {
+                } else if let Some(path) = below(&self.root, &path).filter(|path| (self.concerns)(path)) {
+                    // Only now: the process is looked up in /proc, and most writes to sysfs have nothing to do with processors.
                     events.push(Event::Written { path, by: Writer::of(event.pid) });
                 }
             }

@@ -13,6 +13,12 @@ use crate::{
 /// What was run on every machine.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Experiment {
+    /// Its file's name for it, if it came from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of that file.
+    #[serde(skip)]
+    pub digest: Option<String>,
     pub workload: String,
     /// The command line, if it was a command.
     pub argv: Vec<String>,
@@ -24,7 +30,10 @@ pub struct Experiment {
 impl Experiment {
     pub fn of(manifest: &Manifest) -> Experiment {
         let settings = |arm: &crate::Arm| arm.settings.iter().map(ToString::to_string).collect();
+        let file = manifest.experiment.clone();
         Experiment {
+            name: file.as_ref().map(|file| file.name.clone()),
+            digest: file.map(|file| file.digest),
             workload: manifest.workload.name.clone(),
             argv: manifest.workload.argv.clone(),
             metric: manifest.workload.metric.clone(),

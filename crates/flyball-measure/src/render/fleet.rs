@@ -32,7 +32,11 @@ pub fn fleet_text<P: Painter + Copy>(
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(out, "fleet     {}", one_line(machines(report)));
-    let _ = writeln!(out, "workload  {}", one_line(report.experiment.workload.clone()));
+    let workload = one_line(report.experiment.workload.clone());
+    let _ = match &report.experiment.name {
+        Some(name) => writeln!(out, "workload  {workload} (experiment {})", one_line(name.clone())),
+        None => writeln!(out, "workload  {workload}"),
+    };
     let metric = &report.experiment.metric;
     let _ = writeln!(
         out,

@@ -32,6 +32,16 @@ pub(super) fn test(
     Some((finer(scores, &coarse, shortest, stride), p))
 }
 
+/// The range that differs most on the grid, and the number of ranges on it.
+pub(super) fn widest(scores: &[f64], shortest: usize) -> Option<(Range<usize>, usize)> {
+    let count = scores.len();
+    let stride = count.div_ceil(GRID).max(1);
+    let (range, _) = best(scores, shortest, stride)?;
+    let ends = |from: usize| (from + shortest..=count - shortest).step_by(stride).count();
+    let ranges = (shortest..=count - 2 * shortest).step_by(stride).map(ends).sum();
+    Some((range, ranges))
+}
+
 /// Sums of the scores before each index.
 fn sums(scores: &[f64]) -> Vec<f64> {
     let mut sum = 0.0;

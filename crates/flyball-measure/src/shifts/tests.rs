@@ -166,3 +166,43 @@ fn odd_series_do_not_panic() {
     let constant_step: Vec<f64> = (0..40).map(|i| if i < 20 { 1.0 } else { 2.0 }).collect();
     assert_eq!(find(&constant_step, &options)[0].at, 20);
 }
+
+/// Of series without a shift, as many as promised may look like one with evidence of so much.
+#[test]
+fn evidence_is_as_rare_as_it_says() {
+    let options = Options::default();
+    for (name, count, correlation) in
+        [("independent", 40, 0.0), ("independent", 100, 0.0), ("wandering", 40, 0.5), ("wandering", 100, 0.5)]
+    {
+        let mut found = [0; 3];
+        for seed in 0..20_000 {
+            let mut level = 0.0;
+            let values = noise(70_000 + seed, count).into_iter().map(|step| {
+                level = correlation * level + step;
+                level
+            });
+            let p = evidence(&values.collect::<Vec<f64>>(), &options);
+            for (limit, found) in [1e-2, 1e-3, 1e-4].into_iter().zip(&mut found) {
+                *found += usize::from(p <= limit);
+            }
+        }
+        println!("{name}, {count} runs: {found:?} of 20000 with evidence of 1e-2, 1e-3, 1e-4");
+        // 200, 20 and 2 are promised; five is what chance leaves of two.
+        assert!(found[0] <= 240 && found[1] <= 30 && found[2] <= 6, "{name} {count} {found:?}");
+    }
+}
+
+#[test]
+fn evidence_of_a_clear_shift_is_beyond_one_in_a_million() {
+    let options = Options::default();
+    for (count, at) in [(50, 25), (60, 50), (100, 90), (300, 150)] {
+        let mut values = noise(9, count);
+        values[at..].iter_mut().for_each(|value| *value += 8.0);
+        let p = evidence(&values, &options);
+        println!("{count} runs, shift at {at}: {p:.1e}");
+        assert!(p < 1e-6, "{count} {at} {p}");
+    }
+    let mut there_and_back = noise(10, 90);
+    there_and_back[40..55].iter_mut().for_each(|value| *value -= 8.0);
+    assert!(evidence(&there_and_back, &options) < 1e-6);
+}

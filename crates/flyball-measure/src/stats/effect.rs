@@ -34,6 +34,20 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
+/// The probabilities such that those at most q are, on average, false in at most a share q (Benjamini and Hochberg 1995). Equals
+/// `multipletests(method="fdr_bh")` of statsmodels.
+pub fn false_discovery(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
+    let mut corrected = vec![1.0; p.len()];
+    let mut ceiling: f64 = 1.0;
+    for (step, &index) in order.iter().enumerate() {
+        ceiling = ceiling.min(p[index] * p.len() as f64 / (p.len() - step) as f64);
+        corrected[index] = ceiling;
+    }
+    corrected
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +57,15 @@ mod tests {
         assert_eq!(cliffs_delta(&[1.0, 2.0], &[3.0, 4.0]), Some(1.0));
         assert_eq!(cliffs_delta(&[3.0, 4.0], &[1.0, 2.0]), Some(-1.0));
         assert_eq!(cliffs_delta(&[1.0, 2.0], &[1.0, 2.0]), Some(0.0));
+    }
+
+    #[test]
+    fn false_discovery_as_statsmodels() {
+        // multipletests([0.001, 0.04, 0.03, 0.6], method="fdr_bh")[1]
+        let corrected = false_discovery(&[0.001, 0.04, 0.03, 0.6]);
+        for (got, want) in corrected.iter().zip([0.004, 0.16 / 3.0, 0.16 / 3.0, 0.6]) {
+            assert!((got - want).abs() < 1e-12, "{corrected:?}");
+        }
     }
 
     #[test]

@@ -21,20 +21,61 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     let sum: u32 = ranks[..a.len()].iter().sum();
     // `scipy.stats.mannwhitneyu(method="exact")`, which ignores ties; with ties this equals its PermutationMethod.
     if all.len() <= EXACT_UP_TO {
-        let null = choices(&ranks, a.len());
-        let below: f64 = null[..=sum as usize].iter().sum();
-        let above: f64 = null[sum as usize..].iter().sum();
-        return Some((2.0 * below.min(above)).min(1.0));
+        return Some(exact(&ranks, a.len()));
     }
-    let (m, n, total) = (a.len() as f64, b.len() as f64, all.len() as f64);
+    Some(of_sum(sum, ties, a.len(), b.len()))
+}
+
+/// The same by the normal approximation, for groups of any size: quick, and far out larger than the exact probability.
+pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let all: Vec<f64> = a.iter().chain(b).copied().collect();
+    let (ranks, ties) = midranks(&all);
+    Some(of_sum(ranks[..a.len()].iter().sum(), ties, a.len(), b.len()))
+}
+
+/// The same, exact also for larger groups where one of them is small: there the approximation is off by powers of ten.
+pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
+    // The smaller group is what is drawn.
+    let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if a.is_empty() {
+        return None;
+    }
+    let all: Vec<f64> = a.iter().chain(b).copied().collect();
+    let count = all.len();
+    if a.len() * count * count * (count + 1) > MOST_STEPS {
+        return rank_sum_normal(a, b);
+    }
+    let (ranks, _) = midranks(&all);
+    Some(exact(&ranks, a.len()))
+}
+
+/// Steps of counting that take some milliseconds.
+const MOST_STEPS: usize = 6_000_000;
+
+/// The two-sided probability of the first `take` of doubled ranks.
+fn exact(ranks: &[u32], take: usize) -> f64 {
+    let sum: u32 = ranks[..take].iter().sum();
+    let null = choices(ranks, take);
+    let below: f64 = null[..=sum as usize].iter().sum();
+    let above: f64 = null[sum as usize..].iter().sum();
+    (2.0 * below.min(above)).min(1.0)
+}
+
+/// The two-sided probability of a sum of the first group's doubled ranks, by the normal approximation.
+fn of_sum(sum: u32, ties: f64, m: usize, n: usize) -> f64 {
+    let (m, n) = (m as f64, n as f64);
+    let total = m + n;
     let centre = m * (total + 1.0) / 2.0;
     // Variance under ties and the continuity correction of 1/2: `mannwhitneyu(method="asymptotic")`.
     let variance = m * n / 12.0 * ((total + 1.0) - ties / (total * (total - 1.0)));
     if variance <= 0.0 {
-        return Some(1.0);
+        return 1.0;
     }
     let z = ((f64::from(sum) / 2.0 - centre).abs() - 0.5).max(0.0) / variance.sqrt();
-    Some((2.0 * Normal::standard().sf(z)).min(1.0))
+    (2.0 * Normal::standard().sf(z)).min(1.0)
 }
 
 /// The smallest p value that [`rank_sum`] can give groups of these sizes.

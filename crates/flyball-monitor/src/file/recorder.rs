@@ -139,6 +139,8 @@ pub struct Recorder {
     /// Bytes of the day's file before this writer.
     begun: u64,
     day: Option<u64>,
+    /// Whether the file was not there before.
+    is_new: bool,
 }
 
 impl Recorder {
@@ -162,6 +164,7 @@ impl Recorder {
             writer: None,
             begun: 0,
             day: None,
+            is_new: false,
         };
         match open_regular(OpenOptions::new().read(true).write(true), path) {
             Ok(file) => recorder.go_on(file)?,
@@ -221,6 +224,7 @@ impl Recorder {
         let file = open_regular(options.read(true).write(true).create_new(true), &self.path)
             .map_err(|cause| self.failed(cause))?;
         self.lock(&file)?;
+        self.is_new = true;
         self.head(file)
     }
 
@@ -318,6 +322,18 @@ impl Recorder {
             Some(bytes) if own > bytes => Err(RecordError::Full { path: self.path.clone(), bytes }),
             _ => Ok(()),
         }
+    }
+
+    /// Ends a recording before its first sample: a file that was made for it goes.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn withdraw(self) -> Result<(), RecordError> {
+        if !self.is_new {
+            return Ok(());
+        }
+        // The lock is still held: no other recorder has begun with it.
+        fs::remove_file(&self.path).map_err(|cause| self.failed(cause))
     }
 
     /// Writes what is waiting. Dropping a recorder loses up to a chunk.

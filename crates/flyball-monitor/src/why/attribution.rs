@@ -65,7 +65,9 @@ impl Attribution<'_> {
             // Without HWP the file follows the percentage, and is rounded down: one limit, not two.
             // intel_pstate without HWP derives policy->max from the percentage
             // (intel_pstate_update_perf_limits).
-            (Some(percentage), Some(file)) if (percentage.mhz - file.mhz).abs() <= 100.0 => {
+            (Some(percentage), Some(file))
+                if self.facts.level == 0.0 && (percentage.mhz - file.mhz).abs() <= 100.0 =>
+            {
                 percentage.mhz = percentage.mhz.min(file.mhz);
             }
             (_, file) => caps.extend(file),
@@ -83,11 +85,11 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(PackageState::limit);
-        // Limits in files are rounded down to what the hardware has.
+        // Limits in files are rounded to what the hardware has: by less than half a step, since they are counted in steps above.
         let settings = Limiter::ClassOfService..=Limiter::Governor;
         if named.is_none()
             && let Some(last) =
-                losses.last_mut().filter(|last| remains <= step && settings.contains(&last.limiter))
+                losses.last_mut().filter(|last| remains <= 0.5 * step && settings.contains(&last.limiter))
         {
             last.mhz += remains;
             return;
@@ -118,10 +120,9 @@ impl Attribution<'_> {
     fn max_freq(&self) -> Option<Cap> {
         let file = self.cpu.max?;
         let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
-        let from_file =
-            Cap { limiter: Limiter::MaxFreq, mhz: (file / self.step()).floor() * self.step(), evidence };
-        // Without autonomous selection the register has what the governor asks for.
-        let is_known = self.facts.level > 0.0 && self.is_autonomous();
+        let from_file = Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence };
+        // Intel's maximum is what the governor asks for without autonomous selection. AMD has a field for that.
+        let is_known = self.facts.level > 0.0 && (self.is_autonomous() || self.is_amd_pstate());
         let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
         // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
         // 15.4.4).
@@ -136,7 +137,8 @@ impl Attribution<'_> {
             let value =
                 format!("at most level {level} ({asked:.0} MHz), while scaling_max_freq shows {file:.0} MHz");
             let evidence = Evidence::new("request register", value);
-            return Some(Cap { limiter: Limiter::MaxFreq, mhz: asked, evidence });
+            let mhz = if self.is_amd_pstate() { (asked / self.step()).floor() * self.step() } else { asked };
+            return Some(Cap { limiter: Limiter::MaxFreq, mhz, evidence });
         }
         Some(from_file)
     }
@@ -144,6 +146,21 @@ impl Attribution<'_> {
     /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen 25.
     fn step(&self) -> f64 {
         if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
+    }
+
+    /// The clock that a limit in a file leaves: whole performance levels first where a driver requests those (amd-pstate), then
+    /// whole steps.
+    fn clocked(&self, file: f64) -> f64 {
+        // The driver's frequencies of levels are cut off to MHz, and come back as the level below without this.
+        const CUT_OFF: f64 = 0.15;
+        let level = self.facts.level;
+        let requested =
+            if self.is_amd_pstate() && level > 0.0 { (file / level + CUT_OFF).floor() * level } else { file };
+        (requested / self.step()).floor() * self.step()
+    }
+
+    fn is_amd_pstate(&self) -> bool {
+        matches!(self.layout.machine.driver.as_deref(), Some("amd-pstate" | "amd-pstate-epp"))
     }
 
     fn governor(&self) -> &str {
@@ -167,9 +184,17 @@ impl Attribution<'_> {
             _ => return None,
         };
         let evidence = Evidence::new("scaling_governor", format!("{} ({mhz:.0} MHz)", self.governor()));
-        // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).
-        let mhz =
-            if self.layout.machine.vendor == Vendor::Intel { (mhz / 100.0).ceil() * 100.0 } else { mhz };
+        // CPPC_REQ has the desired level in bits 23:16 (AMD PPR). A level is of the core's own scale, which on a core of lower rank
+        // ends below that of the files.
+        let desired = self.request.filter(|_| self.is_amd_pstate()).map_or(0, |request| request >> 16 & 0xff);
+        let mhz = match self.layout.machine.vendor {
+            // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).
+            Vendor::Intel => (mhz / 100.0).ceil() * 100.0,
+            _ if desired > 0 && self.facts.level > 0.0 => {
+                (desired as f64 * self.facts.level / self.step()).floor() * self.step()
+            }
+            _ => self.clocked(mhz),
+        };
         Some(Cap { limiter: Limiter::Governor, mhz, evidence })
     }
 

@@ -34,6 +34,8 @@ pub(super) struct PackageState {
 
 /// Power this near to the limit is at it: the firmware controls an average.
 const AT_LIMIT: f64 = 0.97;
+/// A busy CPU that has less of what it may have is slow: the next step of the clock below it is.
+const SLOW: f64 = 0.99;
 /// Degrees below the limit at which the firmware throttles already.
 const HOT: f64 = 2.0;
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
@@ -118,7 +120,7 @@ impl PackageState {
                 state.busy += 1;
                 let fastest = state.fastest.entry(cpu.core_type).or_default();
                 *fastest = fastest.max(found.mhz.unwrap_or(0.0));
-                state.slow += usize::from(found.got().is_some_and(|got| got < 0.98));
+                state.slow += usize::from(found.got().is_some_and(|got| got < SLOW));
             }
         }
         state.awake = cores.values().sum();

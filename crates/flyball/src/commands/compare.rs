@@ -3,6 +3,7 @@
 mod args;
 pub(super) mod confirm;
 mod dry_run;
+mod experiment;
 pub(super) mod manifest;
 pub(super) mod power;
 mod progress;
@@ -63,6 +64,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let power_command = power::of_resumed(&*host, &directory.manifest, &args.measuring)?;
         return resume(context, &*host, directory, Extras { wall_power, power_command, forms: &args.forms });
     }
+    let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;
+    let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
     let args = &args.expanded();
     let workload = workloads::make(&*host, &args.workload)?;
     let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
@@ -71,6 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     arms::check(&*host, &arms, &knobs)?;
     let length = length(args, arms.len());
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
+    manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;
     manifest.knobs = knobs;
     let quiet = args

@@ -2,12 +2,13 @@
 
 mod cost;
 mod inside;
+mod test;
 
 pub use inside::{compare_inside, inside};
 
 use std::{
     io::{self, IsTerminal as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -43,6 +44,7 @@ Examples:
   flyball guest run sst-guide --kernel 7.2 --closed --file ./bench -- ./bench
   flyball guest run ryzen-5750g --kernel arch/x86/boot/bzImage --modules-dir lib/modules/6.19.0 -- dmesg
   flyball guest shell ryzen-5750g --driver amd-pstate=passive --root host
+  flyball guest test ryzen-5750g --kernel 6.12           test the kernel's cpufreq drivers
   flyball guest cost                                     measure what guests cost on this host
 
 Without --closed, guest time is host time: fast, for tests of attributes. With --closed, guest time advances with \
@@ -75,6 +77,9 @@ enum Action {
     Record(RunArgs),
     /// Measure what guests cost on this host: boot time, speed and memory, with and without --closed.
     Cost(cost::Args),
+    /// Test a kernel's cpufreq drivers on emulated processors: sequences of settings, judged by rules and by another kernel
+    /// (KTAP).
+    Test(test::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,6 +93,7 @@ struct RunArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 struct GuestArgs {
     /// The machine: a name from `flyball guest list`, or a machine's TOML file.
     // Not `machine`, which is the id of the global option -M.
@@ -138,10 +144,14 @@ struct GuestArgs {
     #[arg(long, default_value_t = 512, value_name = "MB")]
     memory: u32,
 
-    /// The command's root file system: initramfs (busybox), host, or a directory. Host and directory are read-only, with an
-    /// overlay in memory.
-    #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR")]
+    /// The command's root file system: initramfs (busybox), host, a directory, or the image of an ext4 file system. All but the
+    /// first are read-only, with an overlay in memory. A directory is gone after the guest was suspended, an image is not.
+    #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR|FILE")]
     root: String,
+
+    /// Boot the root's own systemd as process 1; the command is a unit of it, started after multi-user.target. Needs --root.
+    #[arg(long)]
+    init: bool,
 
     /// A file or directory to copy to the command's working directory. Programs are copied with their shared libraries.
     #[arg(long = "file", value_name = "FILE[:NAME]")]
@@ -198,8 +208,10 @@ impl GuestArgs {
                 // A directory of one of these names is meant with `./` in front.
                 "initramfs" => Root::Initramfs,
                 "host" => Root::Directory("/".into()),
+                file if Path::new(file).is_file() => Root::Image(file.into()),
                 dir => Root::Directory(dir.into()),
             },
+            init: self.init,
             files: self.files.iter().map(|text| JobFile::parse(text)).collect(),
             modules: self.modules.clone(),
             append: self.append.clone(),
@@ -236,6 +248,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         }
         Action::List => list(output, &Cache::of_user()?),
         Action::Cost(args) => cost::run(kernel, output, args),
+        Action::Test(args) => test::run(kernel, output, args),
         Action::Run(args) => {
             let request = args.guest.request(kernel, args.command.clone())?;
             let end = boot(&request, args.guest.verbose)?;

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use flyball_control::write::{state::StateDir, transaction::TransactionError};
 use flyball_hold::{
-    ACTIVE, Active, BringError, Brought, ChangeError, Changed, End, Facts, HeldKnob, Hold, HoldName, Moment,
-    OnDrift, OnExit, ProcessId, Status, Store, StoreError,
+    ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
+    HoldName, Moment, OnDrift, OnExit, Preview, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
 
@@ -24,6 +24,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    fold,
     machine::MachineArg,
     output::Reporter,
     schema,
@@ -83,6 +84,10 @@ struct ReleaseArgs {
     /// All holds, those of the configuration too, until the service starts again.
     #[arg(long, conflicts_with = "name")]
     all: bool,
+
+    /// Print what the remaining holds would write and what would be restored; write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
 }
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -103,7 +108,7 @@ fn change_holds(
     change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
 ) -> Result<Changed, Failure> {
     change::must_be_writable(host)?;
-    let (state, command) = (context.state()?, change::command_line());
+    let (state, command) = (context.patient_state()?, change::command_line());
     Ok(flyball_hold::change_holds(host, &state, &command, moment(host), change)?)
 }
 
@@ -135,23 +140,31 @@ fn note_without_service(store: &Store, host: &dyn Host) {
     }
 }
 
+/// Takes the holds that are named out of the store, and returns them.
+fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, StoreError> {
+    if args.all {
+        let released = store.holds.clone();
+        store.clear();
+        return Ok(released);
+    }
+    let of_config =
+        |name: &&HoldName| store.holds.iter().any(|hold| hold.name == **name && hold.owner == Hold::CONFIG);
+    if let Some(name) = args.name.iter().find(of_config) {
+        return Err(StoreError::OfConfig(name.clone()));
+    }
+    args.name.iter().map(|name| store.release(name)).collect()
+}
+
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
+    if args.dry_run {
+        return release_preview(context, &*host, args);
+    }
     let mut released: Vec<Hold> = Vec::new();
     let mut before: Option<(Store, Status)> = None;
     let changed = change_holds(context, &*host, |store| {
         before = Some((store.clone(), status_of(&*host, store)));
-        if args.all {
-            released.clone_from(&store.holds);
-            store.clear();
-            return Ok(());
-        }
-        for name in &args.name {
-            if store.holds.iter().any(|hold| hold.name == *name && hold.owner == Hold::CONFIG) {
-                return Err(StoreError::OfConfig(name.clone()));
-            }
-            released.push(store.release(name)?);
-        }
+        released = take_released(store, args)?;
         Ok(())
     })?;
     if let Some(root) = root(context) {
@@ -176,6 +189,40 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
         format!("{heading}{restored}{}{stays}", applied_text(&brought))
     })?;
     Ok(exit_of(&brought))
+}
+
+/// Prints what releasing the holds would restore and write.
+fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Result<Exit, Failure> {
+    let state = context.state()?;
+    let mut store = Store::load(&state, host)?;
+    let released = take_released(&mut store, args)?;
+    store.expire(moment(host).now);
+    let effective = Effective::of(&store.holds, &facts(host, &store));
+    let Preview { restored, plan } = flyball_hold::preview(host, &state, (&effective, &store.left))?;
+    let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
+    let restored: Vec<_> = restored
+        .into_iter()
+        .map(|(location, was, now)| (location, was.to_string(), now.to_string()))
+        .collect();
+    let data = || {
+        let places = restored
+            .iter()
+            .map(|(location, was, now)| serde_json::json!({"location": location, "was": was, "now": now}));
+        let planned = serde_json::json!({"restored": places.collect::<Vec<_>>(), "plan": plan});
+        serde_json::json!({"released": names, "restoration": null, "applied": null, "stays": [], "planned": planned})
+    };
+    context.output.about(host).object(schema::HOLD_RELEASE, data, || {
+        let writes: Vec<fold::Write> = restored
+            .iter()
+            .map(|(location, was, now)| fold::Write::new(location, &format!("  {now} -> {was}")))
+            .collect();
+        let heading = format!("would release: {}\n", names.join(", "));
+        let written = plan.as_ref().filter(|plan| !plan.is_empty());
+        let written = written.map(|plan| change::plan_text(plan, false)).unwrap_or_default();
+        let nothing = if writes.is_empty() && written.is_empty() { "nothing would change\n" } else { "" };
+        heading + nothing + &fold::lines(&writes, false) + &written
+    })?;
+    Ok(Exit::Done)
 }
 
 /// What the released holds did not have in force, and is as it was found: what another program or the user set meanwhile.

@@ -80,6 +80,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
+    // Asked now: the file may be another one when it is written.
+    let is_stdout = terminal::is_stdout(path);
     let host = context.open()?;
     let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
     // Some seconds for hundreds of CPUs.
@@ -102,7 +104,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             summary.log_lines
         )
     };
-    context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
+    if is_stdout {
+        // What is on stdout is the recording, which nothing may follow.
+        eprintln!("{}", text().trim_end());
+    } else {
+        context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
+    }
     // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {
         eprintln!(

@@ -48,7 +48,7 @@ pub struct Args {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    let state = context.state()?;
+    let state = context.patient_state()?;
     let scope = if args.last { Scope::Last } else { Scope::All };
     if args.dry_run {
         return preview(&output, &*host, &state, scope);

@@ -4,10 +4,11 @@
 
 mod facts;
 mod lines;
+mod nfd;
 mod screen;
 mod uncore;
 
-use std::mem::ManuallyDrop;
+use std::{mem::ManuallyDrop, path::PathBuf, time::Duration};
 
 use flyball_control::{
     Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Value, Why,
@@ -20,7 +21,7 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::Paint,
-    schema,
+    schema, time,
 };
 
 /// Arguments of `show`.
@@ -32,7 +33,8 @@ Examples:
   flyball show
   flyball show governor epp min-freq max-freq
   flyball show idle-state:C6 -c package:0
-  flyball show --all --json")]
+  flyball show --all --json
+  flyball show --nfd --expires 2h")]
 pub struct Args {
     /// Knobs or facts to show [default: those that fit the screen].
     #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, hide_possible_values = true, help_heading = None)]
@@ -45,6 +47,14 @@ pub struct Args {
     /// Show every row, also those that rarely matter.
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
+
+    /// Print the machine as labels for Kubernetes' Node Feature Discovery, or write them to this file of its features.d.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with_all = ["knobs", "cpus", "all"])]
+    pub nfd: Option<PathBuf>,
+
+    /// With --nfd: how long the labels count, if the file is not written again.
+    #[arg(long, value_name = "TIME", requires = "nfd", value_parser = time::duration)]
+    pub expires: Option<Duration>,
 }
 
 /// The machine as JSON.
@@ -72,6 +82,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             || lines::render(&rows, &snapshot, Paint::stdout()),
         )?;
         return Ok(verdict(&rows, true));
+    }
+    if let Some(file) = &args.nfd {
+        return nfd::run(&output, host.as_ref(), &mut snapshot, file, args.expires);
     }
     let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
     if !output.is_json() {

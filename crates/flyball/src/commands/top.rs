@@ -34,6 +34,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
+    /// Only these columns of --csv, in this order. What none of them shows is not read.
+    #[arg(long, value_name = "NAMES", requires = "csv", value_delimiter = ',', hide_possible_values = true,
+        value_parser = clap::builder::PossibleValuesParser::new(print::COLUMNS.map(|column| column.0)))]
+    columns: Vec<String>,
+
     /// Record to this file too; without a terminal, only record. A day (UTC) that ends gets a file of its own, FILE.DATE.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
@@ -111,6 +116,7 @@ Examples:
   flyball top                                          the screen; one sample as text if stdout is a pipe
   flyball top -M sim:epyc-512 -- tbench                a simulated machine under load
   flyball top --samples 5 --csv > top.csv              a line per CPU and sample
+  flyball top --samples 5 --csv --columns cpu,khz      fewer of its columns, which costs less
   flyball top --record top.fbt --keep 7d --size 2GB    record, as a service does
   flyball top --replay top.fbt --at -2h                what it was two hours before the end
   flyball top --alert 'package > 340 W for 5s' --on-alert 'logger -t power'
@@ -175,6 +181,11 @@ impl Args {
         // For the screen's size, and its keys where stdin is not a terminal.
         files.terminal();
         self.on_alert.is_none()
+    }
+
+    /// Whether a column is wanted of `names`, or all are.
+    fn shows(&self, names: &[&str]) -> bool {
+        self.columns.is_empty() || self.columns.iter().any(|column| names.contains(&column.as_str()))
     }
 
     fn form(&self, context: &Context) -> Form {

@@ -21,7 +21,7 @@ use std::{
 
 use flyball_control::save::quoted;
 use flyball_host::{Host, User};
-use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Quantity, RunDirectory, stats};
+use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
 
 pub use self::args::Args;
 pub use self::replay::{is_search, report};
@@ -127,30 +127,20 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// A new search; `None` if it was only to be described.
 fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
     let workload = workloads::make(host, &args.with_direction())?;
-    let asked = match args.preset {
-        Some(preset) => {
-            let asked = preset.expand(host, &context.machine)?;
-            let over: Vec<String> = asked.over.iter().map(|over| format!("--over {over}")).collect();
-            let limit =
-                asked.subject_to.iter().map(|limit| format!(" --subject-to '{limit}'")).collect::<String>();
-            let least = asked.minimize.as_deref().unwrap_or_default();
-            eprintln!("flyball: the preset is {} --minimize {least}{limit}", over.join(" "));
-            asked
-        }
-        None => Asked {
-            over: args.over.clone(),
-            minimize: args.minimize.clone(),
-            maximize: args.maximize.clone(),
-            subject_to: args.subject_to.clone(),
-        },
-    };
+    let asked = asked(context, host, args)?;
     let metric = flyball_measure::Workload::metric(&workload.command);
     let goal = match &args.front {
         Some(text) => Goal::parse_front(text, args.within, &metric)?,
         None => Goal::parse(&asked, args.within, &args.prefer, &metric)?,
     };
     power::check(host, &args.measuring)?;
-    check_meters(host, &goal, workload.command.cpus.as_ref(), args.measuring.power_command.is_some())?;
+    check_meters(
+        host,
+        &goal,
+        &metric,
+        workload.command.cpus.as_ref(),
+        args.measuring.power_command.is_some(),
+    )?;
     let knobs = user_knobs::read(host, &args.measuring.knob)?;
     let quiet = args.measuring.quiet.map(|level| Quiet {
         level,
@@ -205,6 +195,24 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     Ok(Some((directory, record)))
 }
 
+/// What is searched for: the preset's words, which are printed, or the options.
+fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<Asked, Failure> {
+    let Some(preset) = args.preset else {
+        return Ok(Asked {
+            over: args.over.clone(),
+            minimize: args.minimize.clone(),
+            maximize: args.maximize.clone(),
+            subject_to: args.subject_to.clone(),
+        });
+    };
+    let asked = preset.expand(host, &context.machine)?;
+    let over: Vec<String> = asked.over.iter().map(|over| format!("--over {over}")).collect();
+    let limit = asked.subject_to.iter().map(|limit| format!(" --subject-to '{limit}'")).collect::<String>();
+    let least = asked.minimize.as_deref().unwrap_or_default();
+    eprintln!("flyball: the preset is {} --minimize {least}{limit}", over.join(" "));
+    Ok(asked)
+}
+
 /// After how many times the base's median a round is ended.
 fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     match args.cap {
@@ -212,7 +220,11 @@ fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
         Some(_) if !goal.is_about_time() => Err(Failure::usage(
             "--cap needs time as a quantity or as the limit: other quantities need the whole run; use --timeout",
         )),
-        Some(cap) => Ok(cap.min(args.timeout)),
+        Some(cap) if cap >= args.timeout => Err(Failure::usage(format!(
+            "--cap {cap}: a round ends after --timeout {} times the base's time anyway; give a smaller cap",
+            args.timeout
+        ))),
+        Some(cap) => Ok(cap),
         None if goal.is_about_time() => Ok(CAP.min(args.timeout)),
         None => Ok(args.timeout),
     }
@@ -259,6 +271,7 @@ fn read_record(path: &Path, directory: &RunDirectory) -> Result<Record, Failure>
 fn check_meters(
     host: &dyn Host,
     goal: &Goal,
+    metric: &Metric,
     cpus: Option<&flyball_host::CpuList>,
     has_command: bool,
 ) -> Result<(), Failure> {
@@ -275,7 +288,10 @@ fn check_meters(
         };
         if !there {
             let why = meters.list().no_energy.as_deref().unwrap_or("this machine has no meter for it");
-            return Err(Failure::not_here(format!("{:?} cannot be measured: {why}", aim.quantity)));
+            return Err(Failure::not_here(format!(
+                "{} cannot be measured: {why}",
+                aim.quantity.metric(metric).name
+            )));
         }
     }
     Ok(())

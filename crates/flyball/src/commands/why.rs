@@ -8,7 +8,7 @@ use std::{
 };
 
 use flyball_control::write::journal::{Journal, TransactionState};
-use flyball_control::{Location, Topology, select};
+use flyball_control::{Location, Topology, knob::spelling::Spelling, select};
 use flyball_host::{CpuList, Host, Kind, Launch, confine::Confinement};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
 use flyball_simhost::PROGRAM;
@@ -127,7 +127,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut sampler = Sampler::open(&*host, Options { slow: Duration::ZERO, ..Options::default() })?;
     let samples = watch(&*host, &mut sampler, args.time);
     let layout = sampler.layout();
-    let facts = Facts::take(&*host, layout, |path| setter(context, path))?;
+    let facts = Facts::take(&*host, layout, |path| setter(context, &*host, path))?;
     let output = context.output.about(&*host);
     print(&output, layout, &facts, &samples, args.time.as_secs_f64(), wanted.as_ref())
 }
@@ -234,15 +234,25 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
-/// The flyball command that wrote a file last and whose setting was kept, by the journal.
-fn setter(context: &Context, path: &str) -> Option<String> {
+/// Who set a frequency limit, by the journal: the flyball command that wrote the file last and whose setting was kept, unless the
+/// file has something else since.
+fn setter(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
     let contents = Journal::load(&context.state().ok()?).ok()??;
     let location = Location::File(path.to_owned());
-    let entry =
-        contents.entries.iter().rev().find(|entry| {
-            entry.standing != TransactionState::Restored && entry.was.contains_key(&location)
-        })?;
-    Some(format!("'{}'", entry.command))
+    let (command, wrote) = contents.entries.iter().rev().find_map(|entry| {
+        let wrote = entry.last_new.get(&location)?;
+        (entry.standing != TransactionState::Restored).then_some((&entry.command, wrote.trimmed()))
+    })?;
+    let found = host.read(path).ok()?;
+    Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
+        format!("'{command}'")
+    } else {
+        // The file shows the lowest of all requests: another program's write, or one of the kernel's own.
+        format!(
+            "another program or the kernel, since '{command}' (it wrote {wrote}, the file has {})",
+            found.trim()
+        )
+    })
 }
 
 fn render(found: &[Explanation], layout: &Layout, paint: Paint) -> String {

@@ -211,6 +211,7 @@ pub fn run(name: &str, blocks: &[Block]) -> Vec<String> {
     }
     // What lines of the pages read.
     tree.put("quiet.toml", "turbo = \"off\"\n");
+    tree.put("turbo.toml", "name = \"turbo\"\nrounds = 2\nworkload = \"sched-pipe\"\n[[arm]]\nname = \"now\"\n[[arm]]\nname = \"off\"\nturbo = false\n");
     tree.put("results.json", "[1.01, 1.00, 1.02, 1.01, 1.00, 1.02, 1.01, 1.00, 1.02, 1.01]");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let mut wrong = Vec::new();
@@ -262,7 +263,7 @@ fn every_block_of_code_runs_or_says_why_not() {
                 // Output and pictures.
                 "text" => {}
                 // Run by the tests of python/ and ansible/, which need packages of their own.
-                "python" | "yaml" => {}
+                "python" | "sql" | "yaml" => {}
                 "toml" => {
                     wrong.extend(
                         Profile::parse(block.text.as_bytes(), &at).err().map(|error| error.to_string()),

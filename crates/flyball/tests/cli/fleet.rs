@@ -65,6 +65,13 @@ fn a_fleet_is_put_together() {
     put(&fleet.join("before"), &older, ("nodea", "1.2"), 0.5, 8);
     put(&fleet.join("cut"), &template, ("nodez", "1.2"), 0.0, 1);
     folder.put("fleet/other/manifest.json", "{}");
+    // Of a later flyball, and half of one.
+    let mut later = template.clone();
+    later.0["version"] = 99.into();
+    put(&fleet.join("later"), &later, ("nodex", "1.3"), 0.0, 8);
+    put(&fleet.join("half"), &template, ("nodew", "1.3"), 0.0, 8);
+    let manifest = fs::read_to_string(fleet.join("half/manifest.json")).unwrap();
+    fs::write(fleet.join("half/manifest.json"), &manifest[..manifest.len() / 2]).unwrap();
     folder.put("fleet/lost/rounds.jsonl", "");
     std::os::unix::fs::symlink(folder.path().join("one"), fleet.join("link")).unwrap();
     folder.put("hosts", "nodea.example.org\nnodeb # the second\n\nnodey\nnodey\n");
@@ -74,13 +81,15 @@ fn a_fleet_is_put_together() {
     assert_eq!(json["missing"], serde_json::json!(["nodey"]));
     let why: Vec<&str> =
         json["skipped"].as_array().unwrap().iter().map(|one| one["why"].as_str().unwrap()).collect();
-    assert_eq!(why.len(), 5, "{why:?}");
+    assert_eq!(why.len(), 7, "{why:?}");
     for words in [
         "no manifest.json",
         "links are not followed",
         "a newer run of nodea",
         "one block with both arms",
         "not a manifest",
+        "version 99",
+        "half/manifest.json",
     ] {
         assert!(why.iter().any(|why| why.contains(words)), "{words}: {why:?}");
     }
@@ -95,8 +104,87 @@ fn a_fleet_is_put_together() {
     assert!(fs::read_to_string(folder.path().join("page/fleet.html")).unwrap().contains("nodeh"));
 
     let text = report(&folder, "report --fleet fleet").out;
-    for words in ["24 machines with 8 blocks each", "by firmware", "nodeh: +6", "5 skipped"] {
+    for words in ["24 machines with 8 blocks each", "by firmware", "nodeh: +6", "7 skipped"] {
         assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+/// One file for all machines: each has its own order, and the report knows which file it was.
+#[test]
+fn an_experiment_is_one_file() {
+    let folder = Tree::new();
+    let file = "name = 'turbo'\nrounds = 4\nworkload = 'sched-pipe'\namount = 500\n[[arm]]\nname = 'now'\n[[arm]]\nname = 'off'\nturbo = off\n";
+    folder.put("turbo.toml", file.replace("= off", "= false"));
+    let fleet = folder.path().join("fleet");
+    let mut seeds = std::collections::BTreeSet::new();
+    for machine in ["ryzen-5750g", "hybrid-laptop", "i7-2600"] {
+        let words = format!("-M sim:{machine} compare --experiment turbo.toml -o fleet/{machine}/run");
+        let ran = report(&folder, &words);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let manifest = fs::read_to_string(fleet.join(machine).join("run/manifest.json")).unwrap();
+        let manifest: Json = serde_json::from_str(&manifest).unwrap();
+        assert_eq!(manifest["experiment"]["name"], "turbo");
+        assert_eq!(manifest["arms"][1]["wishes"][0]["value"], "off");
+        assert!(seeds.insert(manifest["schedule"]["seed"].as_u64().unwrap()), "{machine}");
+    }
+    let json = report(&folder, "--json report --fleet fleet").json();
+    assert_eq!(
+        (&json["experiment"]["name"], json["machines"].as_array().unwrap().len()),
+        (&"turbo".into(), 3)
+    );
+    assert!(report(&folder, "report --fleet fleet").out.contains("(experiment turbo)"));
+
+    // The same name for something else.
+    folder.put("turbo.toml", file.replace("= off", "= false").replace("rounds = 4", "rounds = 5"));
+    report(&folder, "-M sim:gold-6138 compare --experiment turbo.toml -o fleet/other/run");
+    let ran = report(&folder, "report --fleet fleet");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("two files name theirs 'turbo'"), "{}", ran.err);
+
+    for (text, said) in [
+        (file, "turbo.toml"),
+        ("rounds = 4", "it has no name"),
+        ("name = 'x'\nrounds = 'many'", "--rounds"),
+        ("name = 'x'\noutput = 'y'", "'output' is not a key"),
+        ("name = 'x'\nworkload = 'sched-pipe'\n[[arm]]\nname = 'now'", "two arms"),
+    ] {
+        folder.put("turbo.toml", text);
+        let ran = report(&folder, "-M sim:i7-2600 compare --experiment turbo.toml -o refused");
+        assert_eq!(ran.code, 2, "{text}: {}", ran.err);
+        assert!(ran.err.contains(said), "{text}: {}", ran.err);
+    }
+    assert_eq!(report(&folder, "-M sim:i7-2600 compare --experiment turbo.toml --rounds 4").code, 2);
+}
+
+/// Labels that Kubernetes takes, on every built-in machine (IsQualifiedName and IsValidLabelValue in apimachinery).
+#[test]
+fn labels_are_valid() {
+    let folder = Tree::new();
+    let list = report(&folder, "--json sim list").json();
+    for machine in list.as_array().unwrap() {
+        let name = machine["name"].as_str().unwrap();
+        let ran = report(&folder, &format!("-M sim:{name} show --nfd --expires 2h"));
+        assert_eq!(ran.code, 0, "{name}: {}", ran.err);
+        let (expiry, labels) = ran.out.split_once('\n').unwrap();
+        assert!(
+            expiry.starts_with("# +expiry-time=20") && expiry.ends_with('Z') && expiry.len() == 35,
+            "{expiry}"
+        );
+        assert!(labels.contains("flyball.driver=") && labels.contains("flyball.simulated=true"), "{labels}");
+        for line in labels.lines() {
+            let (key, value) = line.split_once('=').unwrap();
+            for part in [key, value] {
+                let plain = |c: char| c.is_ascii_alphanumeric();
+                assert!((1..=63).contains(&part.len()), "{line}");
+                assert!(part.starts_with(plain) && part.ends_with(plain), "{line}");
+                assert!(part.chars().all(|c| plain(c) || "-_.".contains(c)), "{line}");
+            }
+        }
+    }
+    assert_eq!(report(&folder, "-M sim:i7-2600 show --nfd=labels").code, 0);
+    assert!(fs::read_to_string(folder.path().join("labels")).unwrap().contains("flyball.vendor=Intel"));
+    for words in ["show --nfd governor", "--json show --nfd", "show --expires 2h", "show --nfd=no/such"] {
+        assert!([1, 2].contains(&report(&folder, &format!("-M sim:i7-2600 {words}")).code), "{words}");
     }
 }
 

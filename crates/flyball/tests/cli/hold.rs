@@ -126,6 +126,57 @@ fn restore_releases_all_holds() {
 }
 
 #[test]
+fn a_release_can_be_looked_at_first() {
+    let machine = Machine::new(2);
+    machine.expect(0, &["hold", "add", "low", "max-freq=2GHz"]);
+    machine.expect(0, &["hold", "add", "high", "max-freq=3GHz", "governor=performance", "--priority", "200"]);
+    let held = machine.dump();
+    let look = machine.json(0, &["hold", "release", "high", "--dry-run"]);
+    let restored = look["planned"]["restored"].as_array().unwrap();
+    let of =
+        |file: &str| restored.iter().filter(|one| one["location"].as_str().unwrap().ends_with(file)).count();
+    assert_eq!((of("scaling_governor"), of("scaling_max_freq")), (2, 0), "{look}");
+    assert_eq!((&restored[0]["was"], &restored[0]["now"]), (&"powersave".into(), &"performance".into()));
+    let text = machine.expect(0, &["hold", "release", "high", "-n"]).out;
+    assert!(text.starts_with("would release: high\n") && text.contains("2000000"), "{text}");
+    let all = machine.expect(0, &["hold", "release", "--all", "-n"]).out;
+    assert!(all.contains("3000000 -> 4600000") && all.contains("performance -> powersave"), "{all}");
+    machine.expect(2, &["hold", "release", "none", "-n"]);
+    assert_eq!(machine.dump(), held, "nothing was written");
+    assert_eq!(machine.json(0, &["hold", "list"]).as_array().unwrap().len(), 2);
+    // And it does what was said.
+    machine.expect(0, &["hold", "release", "high"]);
+    assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "2000000".into()));
+}
+
+#[test]
+fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+    let machine = Machine::new(1);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
+    let hold = |seconds: &str| {
+        // flock(1), with the lock of the machine's own directory.
+        let lock = machine.path().join("run/flyball/lock");
+        let mut flock = Command::new("flock");
+        let flock = flock.arg("-o").arg(lock).args(["sh", "-c", &format!("echo; exec sleep {seconds}")]);
+        let mut flock = flock.stdout(Stdio::piped()).spawn().unwrap();
+        std::io::Read::read_exact(flock.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        flock
+    };
+    let mut brief = hold("0.5");
+    machine.expect(0, &["hold", "add", "b", "governor=performance"]);
+    brief.wait().unwrap();
+    let mut long = hold("60");
+    let begin = Instant::now();
+    let words = machine.expect(6, &["hold", "release", "b"]).err;
+    assert!(begin.elapsed() >= Duration::from_secs(2), "it gave up at once");
+    assert!(words.contains("waiting up to 2 s"), "{words}");
+    // The service must not wait for a command: it goes on with everything else.
+    long.kill().unwrap();
+    long.wait().unwrap();
+    machine.expect(0, &["hold", "release", "--all"]);
+}
+
+#[test]
 fn what_cannot_be_held_is_refused_and_changes_nothing() {
     let machine = Machine::new(1);
     machine.expect(0, &["hold", "add", "a", "governor=performance"]);
@@ -273,6 +324,29 @@ fn a_hold_that_yields_gives_its_place_to_the_other_program_for_good() {
     assert_eq!(machine.read(MAX), "1500000", "the other program's");
     assert_eq!(machine.read("cpufreq/policy1/scaling_max_freq"), "4600000");
     assert_eq!(machine.read(GOVERNOR), "powersave");
+}
+
+#[test]
+fn what_counts_as_clamped_is_tried_again_when_another_program_writes_it() {
+    let machine = Machine::new(1);
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz", "--on-drift", "report"]);
+    let Some(service) = Service::start(&machine, &[]) else { return };
+    machine.poke(MAX, "1500000");
+    let store = machine.path().join("run/flyball/holds");
+    let text = || std::fs::read_to_string(&store).unwrap();
+    assert!(eventually(|| text().contains("\"reported\"")), "{}", text());
+    service.kill();
+    // As a write of another program in the middle of a correction leaves it: what is read back is not what was written.
+    let clamped = text().replace("\"because\": \"reported\"", "\"because\": \"clamped\"");
+    let clamped = clamped.replace("\"on_drift\": \"report\"", "\"on_drift\": \"correct\"");
+    std::fs::write(&store, clamped).unwrap();
+    let Some(_service) = Service::start(&machine, &[]) else { return };
+    assert_eq!(machine.read(MAX), "1500000", "left");
+    assert!(text().contains("clamped"), "{}", text());
+    machine.poke(MAX, "1600000");
+    assert!(eventually(|| machine.read(MAX) == "2000000"), "{}", text());
+    // The store is saved after the machine.
+    assert!(eventually(|| !text().contains("clamped")), "{}", text());
 }
 
 #[test]

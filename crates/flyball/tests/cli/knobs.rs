@@ -205,6 +205,10 @@ fn files_that_cannot_be_trusted_or_used_are_refused() {
     let service = Service::new(KNOB);
     for (text, named) in [
         ("[pool]\nvalues = [4, 8]\nwrite = 'echo {value}'\n", "'read' or 'restore'"),
+        (
+            "[pool]\nvalues = [[4], 8]\nread = 'cat x'\nwrite = 'echo {value}'\n",
+            "a value is a word in quotes or a number",
+        ),
         ("[epp]\nvalues = [4, 8]\nread = 'cat x'\nwrite = 'echo {value}'\n", "choose another"),
         ("[pool]\nvalues = [4, 8, 16]\nread = 'cat x'\nwrite = 'echo 8'\n", "{value}"),
         ("[pool]\nvalues = [4, 8]\nread = 'cat x'\nwrite = 'echo {value}'\n", "the values of pool are 4, 8"),

@@ -26,6 +26,7 @@ mod packages;
 mod privileges;
 mod profiles;
 mod recorded;
+mod results;
 mod schemas;
 mod screens;
 mod shells;

@@ -11,6 +11,41 @@ use std::{
 use flyball_testing::{Ran, Tree, flyball, machines, skip};
 use serde_json::Value as Json;
 
+/// A command without a result prints nothing on stdout, with `--json` either: its sentence is on stderr, its kind the exit code.
+#[test]
+fn a_failure_is_words_on_stderr_and_an_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (folder.path().join("state"), folder.path().join("none"));
+    let state = ["--state-dir", here.to_str().unwrap()];
+    let nowhere = there.to_str().unwrap();
+    for (code, words) in [
+        (2, &["-M", "sim:ryzen-5750g", "set", "governor=fast"][..]),
+        (2, &["-M", "sim:ryzen-5750g", "plan", "governor=fast"]),
+        (2, &["-M", "sim:ryzen-5750g", "apply", "no-such-profile"]),
+        (2, &["-M", "sim:ryzen-5750g", "verify", "no-such-profile"]),
+        (2, &["-M", "sim:ryzen-5750g", "show", "no-such-knob"]),
+        (2, &["-M", "sim:ryzen-5750g", "get", "no-such-knob"]),
+        (2, &["-M", "sim:ryzen-5750g", "explain", "no-such-knob"]),
+        (2, &["-M", "sim:ryzen-5750g", "hold", "add", "a", "governor=fast"]),
+        (2, &["-M", "sim:ryzen-5750g", "hold", "release", "none"]),
+        (2, &["-M", "sim:ryzen-5750g", "hold", "release", "none", "-n"]),
+        (4, &["-M", "sim:ryzen-5750g", "sst", "info"]),
+        (4, &["-M", "sim:i7-2600", "set", "epp=power"]),
+        (2, &["-M", nowhere, "show"]),
+        (2, &["-M", nowhere, "doctor"]),
+        (2, &["-M", nowhere, "save"]),
+        (2, &["report", nowhere]),
+        (2, &["trace", "report", nowhere]),
+        (2, &["top", "--replay", nowhere]),
+        (2, &["why", "--replay", nowhere]),
+        (2, &["schema", "no-such-schema"]),
+    ] {
+        let ran = Ran::of(flyball!().arg("--json").args(state).args(words).current_dir(folder.path()));
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{words:?}: {}", ran.text());
+        assert!(!ran.err.is_empty(), "{words:?} says nothing");
+    }
+}
+
 /// Documents by the names of their schemas, without repetitions.
 #[derive(Default)]
 struct Samples(BTreeMap<String, Vec<Json>>);
@@ -104,6 +139,7 @@ tune -n --over governor=all --minimize time --workload spin
 --sim-state held hold add calm governor=powersave
 --sim-state held hold list
 --sim-state held hold status
+--sim-state held hold release calm -n
 --sim-state held hold release calm
 hold rehearse --events events --config hold.toml
 apply powersave --at-boot -n
@@ -154,6 +190,8 @@ fn all() -> Samples {
     }
     #[cfg(feature = "guest")]
     samples.take(folder.path(), "guest list");
+    #[cfg(feature = "parquet")]
+    results(&mut samples, &folder);
     for machine in machines() {
         samples.take_all(folder.path(), &machine.display().to_string(), READ.lines());
     }
@@ -167,6 +205,30 @@ fn all() -> Samples {
     }
     files(&mut samples, folder.path());
     samples
+}
+
+/// A dataset with a shift, of a run directory, settings and results of another tool.
+#[cfg(feature = "parquet")]
+fn results(samples: &mut Samples, folder: &Tree) {
+    for day in 1..29 {
+        let value = if day < 14 { 1.0 } else { 1.2 } + f64::from(day * 7 % 11) / 1000.0;
+        folder.put("h.json", format!(r#"{{"results":[{{"command":"true","times":[{value}]}}]}}"#));
+        folder.put(
+            "p.toml",
+            format!("governor = \"{}\"\n", if day < 14 { "performance" } else { "powersave" }),
+        );
+        let words =
+            format!("results add set p.toml h.json shifted.csv fleet/a/run --host a --time 2026-01-{day:02}");
+        assert!(samples.take(folder.path(), &words));
+    }
+    for words in ["results list set", "results shifts set"] {
+        assert!(samples.take(folder.path(), words));
+    }
+    let list = samples.0["results-list"][0].as_array().unwrap().clone();
+    assert!(samples.0["results-shifts"][0]["shifted"][0]["changes"][0]["facts"][0].is_object());
+    for input in list.iter().take(3) {
+        assert!(samples.take(folder.path(), &format!("results show set {}", input["id"].as_str().unwrap())));
+    }
 }
 
 /// Files below `folder`, and the profiles that flyball comes with.
@@ -217,7 +279,11 @@ fn outputs_and_files_fit_their_schemas() {
         Command::new("python3").arg(script).arg(here.join("schemas")).arg(folder.path()).output().unwrap();
     let errors =
         format!("{}{}", String::from_utf8_lossy(&validate.stdout), String::from_utf8_lossy(&validate.stderr));
-    let unseen = ["guest-cost", "top", "top-alert", if cfg!(feature = "guest") { "" } else { "guest-list" }];
+    let mut unseen = vec!["guest-cost", "guest-test", "top", "top-alert"];
+    unseen.extend((!cfg!(feature = "guest")).then_some("guest-list"));
+    if !cfg!(feature = "parquet") {
+        unseen.extend(["results-add", "results-list", "results-shifts", "results-show"]);
+    }
     let left: Vec<&str> = errors
         .lines()
         // What boots kernels is not run here.

@@ -28,8 +28,9 @@ const TYPED: &[(&str, i32, &[&str])] = &[
     ),
     ("--over epp=all --minimize energy --maximize power", 2, &["cannot be used with"]),
     ("--over epp=all", 2, &["--minimize"]),
+    ("--over epp=all --minimize time --cap 10", 2, &["--cap 10", "--timeout 10", "smaller cap"]),
     // A quantity that nothing here measures.
-    ("--over epp=all --minimize dram-energy", 4, &["cannot be measured"]),
+    ("--over epp=all --minimize dram-energy", 4, &["DRAM energy cannot be measured"]),
     ("--over epp=all --minimize platform-energy", 4, &["cannot be measured"]),
     // A knob that the machine does not have, or flyball; a value that it does not take.
     ("--over uncore-max-freq=1GHz,2GHz --minimize energy", 4, &["uncore-max-freq=1GHz"]),

@@ -28,6 +28,16 @@ fn who_set_a_limit_and_what_it_takes() {
     // A CPU that sleeps has no speed.
     let ran = run(&["why", "7", "-t", "1s"]);
     assert!(ran.out.contains("CPUs 7\n  asleep"), "{}", ran.text());
+    // With a journal of its own it is another program.
+    let other = folder.path().join("other");
+    assert_eq!(run(&["--state-dir", other.to_str().unwrap(), "set", "max-freq=2GHz"]).code, 0);
+    let ran = run(&["why", "2", "-t", "1s", "--workload", "spin", "--pin", "2", "--json"]);
+    let by = ran.json()["cpus"][0]["steps"][0]["by"].as_str().unwrap().to_owned();
+    assert!(
+        by.starts_with("another program or the kernel, since '") && by.contains("max-freq=2.5GHz"),
+        "{by}"
+    );
+    assert!(by.ends_with("(it wrote 2500000, the file has 2000000)"), "{by}");
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub struct Entry {
     /// What the first write to each location found there.
     #[serde(skip)]
     pub first_old: BTreeMap<Location, (Content, Handling)>,
+    /// What the last write to each location wrote there.
+    #[serde(skip)]
+    pub last_new: BTreeMap<Location, Content>,
     /// What holds found as they want it: not written, and restored if something else changes it.
     #[serde(skip)]
     pub kept: BTreeSet<Location>,
@@ -181,6 +184,7 @@ impl Contents {
                         memory.lost = true;
                     }
                 }
+                entry.last_new.insert(location.clone(), new);
                 // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
@@ -230,6 +234,7 @@ impl Contents {
             holds: Vec::new(),
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
+            last_new: BTreeMap::new(),
             kept: BTreeSet::new(),
             writes: 0,
             makes_files: false,

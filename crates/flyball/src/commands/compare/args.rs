@@ -5,6 +5,39 @@ use std::path::PathBuf;
 use super::rounds::RoundArgs;
 use crate::{commands::report::Forms, run_as::RunAs, workloads};
 
+/// Options that the file of `--experiment` may have, by their ids; on the command line they exclude `--experiment`.
+pub(super) const OPTIONS: [&str; 29] = [
+    "matrix",
+    "rounds",
+    "until",
+    "max_rounds",
+    "warm_up",
+    "cool_down",
+    "interval",
+    "confidence",
+    "seed",
+    "observer",
+    "ignore_failure",
+    "power_command",
+    "trace",
+    "knob",
+    "quiet",
+    "workload",
+    "model",
+    "amount",
+    "jobs",
+    "file",
+    "source",
+    "target",
+    "pin",
+    "beside",
+    "beside_pin",
+    "metric",
+    "unit",
+    "better",
+    "prepare",
+];
+
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
@@ -33,6 +66,7 @@ Examples:
   flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench
   flyball compare --arm now --arm off:turbo=off --pin 0 --beside spin --beside-pin 2 -- ./bench
   flyball compare --selftest tbench -M sim:ryzen-5750g
+  flyball compare --experiment turbo.toml -o results/node1
   flyball compare --resume DIR             after the boot that the second arm needs: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
@@ -73,6 +107,10 @@ pub struct Args {
     /// The run directory [default: flyball-compare-DATE-TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
+
+    /// A file with the whole comparison, the same for every machine of a fleet; the seed is each machine's own.
+    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "selftest", "command", "resume"]))]
+    pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison that was stopped, or whose other arms needed another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those that are there.

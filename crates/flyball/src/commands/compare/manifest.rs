@@ -127,6 +127,7 @@ pub(in crate::commands) fn manifest(
         boots: Vec::new(),
         trace: false,
         knobs: Vec::new(),
+        experiment: None,
     }
 }
 

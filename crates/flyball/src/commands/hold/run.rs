@@ -8,7 +8,9 @@ use std::{
 };
 
 use flyball_control::{Setting, write::transaction::TransactionError};
-use flyball_hold::{Active, Config, ConfigError, Moment, Notice, Service, Store, Watched};
+use flyball_hold::{
+    Active, Config, ConfigError, Moment, Notice, Service, Store, Watched, concerns_processors,
+};
 use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -85,13 +87,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         // Before the first write, so that no change is missed.
         let blind = subscribe(&mut watch, &root, state.path());
+        // Only what came before the comparison of the start: a write after it is news, whatever else is reported with it.
+        drop_old_news(&mut watch);
         let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
         let active = Active::load(&root);
         let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
         let desktop = config.as_ref().map(|config| config.desktop.clone()).unwrap_or_default();
         let mut service =
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
-        drop_old_news(&mut watch);
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
         report(&mut service, &mut bus)?;
         bus.begin(&service, &desktop);
@@ -134,7 +137,10 @@ fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
             blind.push(format!("{what} ({error})"));
         }
     };
-    try_to("writes of other programs, and which program it was", watch.writes_below(root));
+    try_to(
+        "writes of other programs, and which program it was",
+        watch.writes_below(root, concerns_processors),
+    );
     try_to("CPUs and power supplies that come and go", watch.devices());
     try_to("sleep and the clock", watch.clock());
     try_to("commands that change holds", watch.files(state));
@@ -144,7 +150,7 @@ fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
     blind
 }
 
-/// What was reported while the service started was about its own start, or is compared now.
+/// What was reported before the service compares for the first time is in what it reads then.
 fn drop_old_news(watch: &mut Watch) {
     let _ = watch.wait(Some(Duration::ZERO));
 }

@@ -213,7 +213,14 @@ fn find(path: &Path) -> Vec<Place> {
 fn one_experiment(found: &[Found]) -> Result<Option<Experiment>, Failure> {
     let (Some(first), second) = (found.first(), found.get(1)) else { return Ok(None) };
     let Some(second) = second else { return Ok(Some(first.experiment.clone())) };
-    let what = if first.experiment.workload != second.experiment.workload {
+    let named = |one: &Found| {
+        one.experiment.name.as_deref().map_or("without a file".to_owned(), |name| format!("'{name}'"))
+    };
+    let what = if first.experiment.name != second.experiment.name {
+        format!("{} and {}", named(first), named(second))
+    } else if first.experiment.digest != second.experiment.digest {
+        format!("two files name theirs {}", named(first))
+    } else if first.experiment.workload != second.experiment.workload {
         format!("'{}' and '{}'", first.experiment.workload, second.experiment.workload)
     } else if first.experiment.arms != second.experiment.arms {
         let arms = |one: &Found| {

@@ -7,7 +7,7 @@ use std::{
 
 use flyball_host::{Host, Launch, Process};
 use flyball_monitor::{
-    Options, Sampler,
+    Options, Reads, Sampler,
     file::{Kept, RecordError, Recorder},
 };
 use flyball_top::{Source as _, source::moment_at};
@@ -48,7 +48,13 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
     }
     // Before the command, which a signal must not leave running alone.
     let ended = interrupts()?;
-    let program = start(&*host, &args.command)?;
+    let program = match start(&*host, &args.command) {
+        Ok(program) => program,
+        Err(error) => {
+            machine.recorder.take().map_or(Ok(()), Recorder::withdraw)?;
+            return Err(error);
+        }
+    };
     let shown = match form {
         #[cfg(feature = "tui")]
         Form::Screen => screen(&mut machine, args, &ended),
@@ -67,7 +73,23 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
 fn options(args: &Args, form: Form) -> Options {
     /// Fewer samples end before every CPU had its turn.
     const FEW: u64 = 10;
-    let defaults = Options { touch: args.touch.into(), ..Options::default() };
+    // A recording has all, and alerts have their own columns.
+    let shows = |names: &[&str]| args.record.is_some() || !args.alert.is_empty() || args.shows(names);
+    let defaults = Options {
+        touch: args.touch.into(),
+        reads: Reads {
+            // The reason needs to know how many cores are awake.
+            idle_times: shows(&["deepest_idle_percent", "why"]),
+            requests: shows(&[
+                "scaling_min_freq",
+                "scaling_max_freq",
+                "energy_performance_preference",
+                "why",
+            ]),
+            reasons: shows(&["why"]),
+        },
+        ..Options::default()
+    };
     match form {
         Form::Screen => Options { is_staged: true, ..defaults },
         _ if args.record.is_none() && args.samples.map_or(form == Form::Text, |count| count <= FEW) => {
@@ -106,7 +128,7 @@ fn printed(
     form: Form,
     ended: &AtomicBool,
 ) -> Result<(), Failure> {
-    let mut printer = Printer::new(context.output.about(host), form, machine.layout());
+    let mut printer = Printer::new(context.output.about(host), form, machine.layout(), &args.columns);
     let is_silent = args.record.is_some() && form == Form::Text;
     // Data goes on until a signal; text is one sample, unless the user asks for more.
     let count = args.samples.or((form == Form::Text && !is_silent).then_some(1));
@@ -114,7 +136,8 @@ fn printed(
     let mut due = Instant::now();
     let mut taken = 0;
     while count.is_none_or(|count| taken < count) {
-        due += machine.interval();
+        // A machine that is slower than the interval is not asked twice at once.
+        due = (due + machine.interval()).max(Instant::now());
         if !wait(due, ended) {
             break;
         }

@@ -1,11 +1,12 @@
 //! Moments as text, CSV and JSON.
 
 use flyball_monitor::{CpuInterval, Interval, Layout, alert::Event};
+use flyball_table::{Cell, Kind};
 use flyball_top::{
     Moment,
     moment::{Summary, groups},
 };
-use flyball_trace::cell::{Cell, Kind};
+
 use serde::Serialize;
 
 use super::Form;
@@ -21,6 +22,8 @@ pub struct Printer {
     output: Reporter,
     form: Form,
     layout: Layout,
+    /// Places in [`COLUMNS`] of those that are printed as CSV.
+    columns: Vec<usize>,
     has_head: bool,
 }
 
@@ -68,8 +71,14 @@ pub(super) const COLUMNS: [(&str, Kind); 19] = [
 ];
 
 impl Printer {
-    pub fn new(output: Reporter, form: Form, layout: &Layout) -> Printer {
-        Printer { output, form, layout: layout.clone(), has_head: false }
+    /// `columns` are those of the CSV; all, if there are none.
+    pub fn new(output: Reporter, form: Form, layout: &Layout, columns: &[String]) -> Printer {
+        let place = |name: &String| COLUMNS.iter().position(|column| column.0 == name);
+        let columns = match columns {
+            [] => (0..COLUMNS.len()).collect(),
+            some => some.iter().filter_map(place).collect(),
+        };
+        Printer { output, form, layout: layout.clone(), columns, has_head: false }
     }
 
     /// An alert that begins or is over: on stderr, or between the lines of JSON.
@@ -99,8 +108,8 @@ impl Printer {
                 self.output.json_line(schema::TOP, &line)
             }
             Form::Csv => {
-                let names = || COLUMNS.map(|column| column.0).join(",") + "\n";
-                let head = if self.has_head { String::new() } else { names() };
+                let names: Vec<&str> = self.columns.iter().map(|column| COLUMNS[*column].0).collect();
+                let head = if self.has_head { String::new() } else { names.join(",") + "\n" };
                 self.has_head = true;
                 output::raw(&(head + &self.csv(moment)))
             }
@@ -111,9 +120,12 @@ impl Printer {
     fn csv(&self, moment: &Moment) -> String {
         let mut out = String::new();
         for row in rows(&self.layout, moment) {
-            let fields: Vec<String> =
-                COLUMNS.iter().zip(&row).map(|((_, kind), cell)| cell.csv(*kind)).collect();
-            out += &fields.join(",");
+            for (number, &column) in self.columns.iter().enumerate() {
+                if number > 0 {
+                    out.push(',');
+                }
+                out += &row[column].csv(COLUMNS[column].1);
+            }
             out.push('\n');
         }
         out

@@ -147,7 +147,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
         _ => {
             let simulated = replay.recording.layout().machine.kind == flyball_host::Kind::Simulated;
             let output = context.output.about_simulated(simulated);
-            let mut printer = Printer::new(output, form, replay.recording.layout());
+            let mut printer = Printer::new(output, form, replay.recording.layout(), &args.columns);
             // Of text one moment, as of a machine; of data all from there on.
             let count = args.samples.unwrap_or(if form == Form::Text { 1 } else { u64::MAX });
             let from = begin.max(1);
@@ -172,10 +172,13 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
 /// Writes moments as a Parquet file, from one on.
 #[cfg(feature = "parquet")]
 fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<(), Failure> {
+    use flyball_files::Replacement;
+
     use super::print;
     let unwritten =
         |error: io::Error| Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", file.display()));
-    let mut table = flyball_trace::parquet::Table::create(file, &print::COLUMNS).map_err(unwritten)?;
+    let (opened, replacement) = Replacement::of(file).map_err(unwritten)?;
+    let mut table = flyball_table::parquet::Table::new(opened, &print::COLUMNS, &[]).map_err(unwritten)?;
     let from = begin.max(1);
     let end = replay.recording.len().min(from.saturating_add(args.samples.unwrap_or(u64::MAX)));
     for number in from..end {
@@ -184,7 +187,7 @@ fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<
             table.add(row).map_err(unwritten)?;
         }
     }
-    table.finish().map_err(unwritten)
+    table.finish().and_then(|()| replacement.finish()).map_err(unwritten)
 }
 
 /// Without the feature the option says how to get it.

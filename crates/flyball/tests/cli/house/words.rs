@@ -31,6 +31,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
 const ALLOWED: &[(&str, &str)] = &[
     // The name of a user in a guest's /etc/passwd.
     ("crates/flyball-guest/src/initramfs.rs", "nobody"),
+    // The id of an option.
+    ("crates/flyball/src/commands/compare/args.rs", "beside"),
 ];
 
 /// `is no` and `are no` before a noun are `is not a` and `are not`; these words may follow.

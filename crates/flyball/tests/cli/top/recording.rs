@@ -34,12 +34,14 @@ fn a_replayed_screen_is_the_live_one_cell_by_cell() {
             let mut replay = Terminal::start(size, &command);
             replay.wait("the replay", |screen| screen.text().contains("replay"));
             replay.keys(&format!("{view}F"));
-            let shown = replay.wait("its end", |screen| {
-                screen.line(0).starts_with(&begins) && screen.line(0).contains("replay, end")
+            // On a machine that is busy a frame comes in parts.
+            replay.wait(&format!("the last screen of {cpus} CPUs, view {view}"), |screen| {
+                screen.line(0).starts_with(&begins)
+                    && screen.line(0).contains("replay, end")
+                    && body(&screen.text()) == body(&left.screen.last)
             });
             replay.keys("q");
             replay.ended();
-            assert_eq!(body(&left.screen.last), body(&shown.text()), "{cpus} CPUs, view {view}");
         }
     }
 }

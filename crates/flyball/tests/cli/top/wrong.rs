@@ -115,6 +115,13 @@ fn a_recording_of_another_machine_and_a_full_disk_end_with_what_is_whole() {
     assert!(ran.code == 2 && ran.err.contains("has reached"), "{}", ran.text());
     let replay = |file: &str| run(flyball!().args(["top", "--csv", "--replay", file]));
     assert!(replay(&file).code == 0 && !replay(&file).err.contains("torn"), "{}", replay(&file).err);
+    // A command that cannot run leaves no file where none was, and an old one as it was.
+    let ran = record(MACHINE, &["--", "nonsense"]);
+    assert!(ran.code == 2 && ran.err.contains("nonsense"), "{}", ran.text());
+    assert_eq!(replay(&file).code, 0);
+    let new = tree.path().join("new.fbt");
+    let ran = run(&mut top(MACHINE, &["-n", "2", "--record", new.to_str().unwrap(), "--", "nonsense"]));
+    assert!(ran.code == 2 && !new.exists(), "{}", ran.text());
     // No disk has room on /dev/full; a directory that is not there has none either.
     let ran = run(&mut top(MACHINE, &["-i", "50ms", "--samples", "2", "--record", "/proc/none/a.fbt"]));
     assert!(ran.code == 10 && ran.err.contains("ENOENT"), "{}", ran.text());

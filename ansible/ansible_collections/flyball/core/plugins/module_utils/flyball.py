@@ -10,6 +10,11 @@ import time
 # Exit code to the value of `error` in a failed result; the manual's page on exit codes has the meanings.
 ERRORS = {1: "failed", 2: "not_accepted", 3: "left_changed", 4: "not_here", 6: "held", 7: "clamped"}
 
+# What the modules read. A program that prints other schemas, or none, is of another release than the collection.
+SCHEMAS = ["%s/1" % name for name in (
+    "compare-plan", "doctor", "hold-add", "hold-list", "hold-release", "plan", "report", "restore", "restore-plan", "set", "show", "verify",
+)]
+
 COMMON = dict(
     binary=dict(type="str", default="flyball"),
     machine=dict(type="str", default="live"),
@@ -59,6 +64,20 @@ def diff(changes):
     return dict(before=lines("was"), after=lines("value"), before_header="now", after_header="planned")
 
 
+def other_release(data, stderr):
+    """Why the program is not of the collection's release, if it is not."""
+    # What clap says of a command or an option that the program does not have yet.
+    if stderr.startswith("error: un"):
+        return "flyball on the node is older than this collection: %s" % stderr.splitlines()[0]
+    for printed in [data] if isinstance(data, dict) else data or []:
+        schema = printed.get("schema")
+        if not schema:
+            return "flyball on the node is older than this collection: its JSON names no schema"
+        if schema not in SCHEMAS:
+            return "flyball on the node is of another release than this collection, which does not read %s" % schema
+    return None
+
+
 class Program:
     """The program on the node, for one task."""
 
@@ -99,6 +118,9 @@ class Program:
             data = json.loads(out) if out.strip() else None
         except ValueError:
             self.module.fail_json(msg="flyball printed no JSON", error="failed", exit_code=code, stdout=out, stderr=err)
+        other = other_release(data, err)
+        if other:
+            self.module.fail_json(msg=other, error="not_accepted", exit_code=code)
         if code not in results:
             self.fail(code, err, data)
         return code, data, err

@@ -13,7 +13,9 @@ options:
   arms:
     description: Names of the arms with the settings of each; the first is what the others are compared with.
     type: dict
-    required: true
+  experiment:
+    description: A file on the node that describes the whole comparison, as C(flyball compare --experiment) takes it.
+    type: path
   command:
     description: The workload, as a command.
     type: list
@@ -26,9 +28,8 @@ options:
     type: path
     required: true
   rounds:
-    description: Number of rounds of each arm.
+    description: Number of rounds of each arm; if not given, 15.
     type: int
-    default: 15
   seed:
     description: Random seed of the order; if not given, a random one, which the run directory has.
     type: int
@@ -91,16 +92,17 @@ def main():
     module = AnsibleModule(
         argument_spec=dict(
             COMMON,
-            arms=dict(type="dict", required=True),
+            arms=dict(type="dict"),
+            experiment=dict(type="path"),
             command=dict(type="list", elements="str"),
             workload=dict(type="str"),
             directory=dict(type="path", required=True),
-            rounds=dict(type="int", default=15),
+            rounds=dict(type="int"),
             seed=dict(type="int"),
             options=dict(type="list", elements="str", default=[]),
         ),
-        required_one_of=[("command", "workload")],
-        mutually_exclusive=[("command", "workload")],
+        required_one_of=[("command", "workload", "experiment"), ("arms", "experiment")],
+        mutually_exclusive=[("command", "workload", "experiment")] + [("experiment", other) for other in ("arms", "rounds", "seed")],
         supports_check_mode=True,
     )
     params = module.params
@@ -109,16 +111,21 @@ def main():
     if os.path.exists(os.path.join(directory, "report.json")):
         code, data, err = program.run(["report", directory], keep_state=False)
         module.exit_json(changed=False, exit_code=code, directory=directory, comparisons=data["comparisons"])
+    line = ["compare", "-o", directory]
     try:
-        line = ["compare"] + [arm(name, settings) for name, settings in params["arms"].items()]
+        line += [arm(name, settings) for name, settings in (params["arms"] or {}).items()]
     except ValueError as why:
         module.fail_json(msg=str(why), error="not_accepted")
-    line += ["--rounds=%d" % params["rounds"], "-o", directory] + params["options"]
-    if params["seed"] is not None:
-        line.append("--seed=%d" % params["seed"])
+    for option in ("experiment", "rounds", "seed"):
+        if params[option] is not None:
+            line.append("--%s=%s" % (option, params[option]))
+    line += params["options"]
     if module.check_mode:
         line.append("-n")
-    line += ["--workload", params["workload"]] if params["workload"] else ["--"] + params["command"]
+    if params["workload"]:
+        line += ["--workload", params["workload"]]
+    elif params["command"]:
+        line += ["--"] + params["command"]
     code, data, err = program.run(line, keep_state=False)
     found = dict(plan=data) if module.check_mode else dict(comparisons=data["comparisons"])
     module.exit_json(changed=True, exit_code=code, directory=directory, **found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flyball.core.plugins.filter.types import types
-from ansible_collections.flyball.core.plugins.module_utils.flyball import arguments, diff, message, setting
+from ansible_collections.flyball.core.plugins.module_utils.flyball import arguments, diff, message, other_release, setting
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,14 @@ def test_the_diff_has_both_values_of_each_place():
     change = dict(knob="governor", place="policy 0", was="powersave", value="performance")
     assert diff([change])["before"] == "governor on policy 0: powersave\n"
     assert diff([change])["after"] == "governor on policy 0: performance\n"
+
+
+def test_a_program_of_another_release_is_named():
+    assert other_release(dict(schema="show/1"), "") is None
+    assert other_release([], "flyball: cannot write: EIO\n") is None
+    assert "schema" in other_release(dict(machine={}), "")
+    assert "show/2" in other_release([dict(schema="show/2")], "")
+    assert "older" in other_release(None, "error: unrecognized subcommand 'hold'\n\nUsage: flyball\n")
 
 
 def test_types_have_their_hosts():

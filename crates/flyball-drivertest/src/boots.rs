@@ -1,0 +1,268 @@
+//! Boots: what a topic asks for, what came of it, and the boots of `flyball-guest`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use flyball_guest::{
+    cache::Cache,
+    error::GuestError,
+    guest::{self, Request},
+    initramfs::JobFile,
+    kernel::Kernel,
+    run::{End, OutputSinks, SharedBuffer},
+};
+
+use crate::{
+    messages::{self, Message},
+    mode::Mode,
+    record,
+    step::{self, AGENT, Sequence},
+};
+
+/// What is run in a guest.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Files of the job directory.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// A line for the shell.
+    pub command: String,
+    pub seed: u64,
+    /// Further words for the kernel's command line.
+    pub append: Vec<String>,
+    /// Further modules to load.
+    pub modules: Vec<String>,
+    /// The guest may break its firmware.
+    pub faults: bool,
+    /// Limit of host time.
+    pub timeout: Duration,
+}
+
+impl Job {
+    /// A job of the agent's: the sequences, each from the mode's base state.
+    pub fn sequences(mode: &Mode, sequences: &[Sequence], seed: u64) -> Job {
+        Job::agent(step::script(&mode.reset(), sequences), seed)
+    }
+
+    /// A job of the agent's with this text of steps.
+    pub fn agent(steps: String, seed: u64) -> Job {
+        let marks: Vec<u8> = (0..=255).collect();
+        Job {
+            files: vec![
+                ("agent.sh".to_owned(), AGENT.into()),
+                ("steps".to_owned(), steps.into()),
+                ("marks".to_owned(), marks),
+            ],
+            command: "sh ./agent.sh".to_owned(),
+            seed,
+            append: Vec::new(),
+            modules: Vec::new(),
+            faults: false,
+            timeout: Duration::from_secs(900),
+        }
+    }
+}
+
+/// A guest that has ended.
+#[derive(Debug, Clone, Default)]
+pub struct Ended {
+    pub output: String,
+    pub console: String,
+    pub registers: String,
+    pub silicon: String,
+    /// The command's exit code, if it ended.
+    pub code: Option<u8>,
+    /// Why the command did not end by itself.
+    pub cut: Option<String>,
+}
+
+impl Ended {
+    /// The observations of the agent's steps.
+    pub fn record(&self) -> record::Boot {
+        record::read(&self.output, &self.registers, &self.silicon)
+    }
+
+    /// The kernel's own reports.
+    pub fn messages(&self) -> Vec<Message> {
+        messages::read(&self.console)
+    }
+
+    /// The last lines of the console.
+    pub fn last_words(&self) -> String {
+        let lines: Vec<&str> = self.console.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+}
+
+/// Why nothing can be said about the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CannotTell {
+    #[error("{0}")]
+    Guest(String),
+    #[error("the kernel did not reach the test: {why}")]
+    Boot { why: String, last: String },
+    #[error("the host is too busy: {0}")]
+    Busy(String),
+    #[error("{0}")]
+    Driver(String),
+}
+
+/// Boots a kernel in a mode and runs a job in it.
+pub trait Boots: Sync {
+    fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell>;
+
+    /// What `uname -r` prints, if the image shows it.
+    fn release(&self) -> &str;
+}
+
+/// Boots that keep the results of the first two guests, for topics that run the same sequences.
+pub struct Remembering<'a> {
+    boots: &'a dyn Boots,
+    kept: Mutex<Vec<(Vec<u8>, u64, Ended)>>,
+}
+
+impl<'a> Remembering<'a> {
+    pub fn new(boots: &'a (impl Boots + 'a)) -> Remembering<'a> {
+        Remembering { boots, kept: Mutex::default() }
+    }
+}
+
+impl Boots for Remembering<'_> {
+    fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {
+        // Jobs of the agent differ only in their steps and the seed.
+        let steps = job.files.iter().find(|(name, _)| name == "steps").map(|(_, steps)| steps.clone());
+        let plain = job.append.is_empty() && job.modules.is_empty() && !job.faults && job.files.len() == 3;
+        let Some(steps) = steps.filter(|_| plain) else { return self.boots.boot(mode, job) };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., ended)) = kept.iter().find(|(known, seed, _)| (known, *seed) == (&steps, job.seed)) {
+            return Ok(ended.clone());
+        }
+        let ended = self.boots.boot(mode, job)?;
+        if kept.len() < 2 {
+            kept.push((steps, job.seed, ended.clone()));
+        }
+        Ok(ended)
+    }
+
+    fn release(&self) -> &str {
+        self.boots.release()
+    }
+}
+
+/// Cycles per instruction, in 1/256: four, so that deferred work is done within milliseconds at the lowest frequency too.
+const CYCLES: u32 = 4 * 256;
+
+/// Guests of one kernel.
+#[derive(Debug)]
+pub struct Guests {
+    pub cache: Cache,
+    /// As `--kernel` takes it.
+    pub wanted: String,
+    pub modules_dir: Option<PathBuf>,
+    pub kernel: Kernel,
+}
+
+impl Guests {
+    pub fn new(cache: Cache, wanted: &str, modules_dir: Option<&Path>) -> Result<Guests, GuestError> {
+        let kernel = flyball_guest::kernel::find(&cache, wanted, modules_dir)?;
+        Ok(Guests { cache, wanted: wanted.to_owned(), modules_dir: modules_dir.map(Path::to_owned), kernel })
+    }
+
+    fn request(&self, mode: &Mode, job: &Job, dir: &Path) -> Result<Request, GuestError> {
+        let mut request = Request::new(&mode.machine, &self.wanted, &[&job.command]);
+        request.modules_dir.clone_from(&self.modules_dir);
+        request.driver = mode.driver()?;
+        request.interface = mode.interface;
+        request.cpus = mode.cpus;
+        request.closed = true;
+        request.cycles = CYCLES;
+        request.seed = job.seed;
+        request.faults = job.faults;
+        request.timeout = Some(job.timeout);
+        request.modules.clone_from(&job.modules);
+        request.modules.extend(GOVERNORS.iter().map(|name| format!("?{name}")));
+        request.append.clone_from(&job.append);
+        // Warnings and marks on the console, as many as there are; a kernel that has panicked ends at once as it is.
+        request.append.extend(["loglevel=5".to_owned(), "printk.devkmsg=on".to_owned()]);
+        for (name, content) in &job.files {
+            let source = dir.join(name);
+            fs::write(&source, content).map_err(|e| GuestError::file("write", &source, e))?;
+            request.files.push(JobFile { source, name: name.clone() });
+        }
+        request.out = Some(dir.join("out"));
+        Ok(request)
+    }
+}
+
+/// Governors that a kernel may have as modules.
+const GOVERNORS: &[&str] = &[
+    "cpufreq_ondemand",
+    "cpufreq_powersave",
+    "cpufreq_userspace",
+    "cpufreq_conservative",
+    "cpufreq_performance",
+];
+
+impl Boots for Guests {
+    fn release(&self) -> &str {
+        &self.kernel.release
+    }
+
+    fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {
+        let guest = |e: &dyn std::fmt::Display| CannotTell::Guest(e.to_string());
+        let dir = tempfile::Builder::new().prefix("flyball-test").tempdir().map_err(|e| guest(&e))?;
+        let request = self.request(mode, job, dir.path()).map_err(|e| guest(&e))?;
+        let output = SharedBuffer::default();
+        let sinks =
+            OutputSinks { out: Box::new(output.clone()), err: Box::new(std::io::sink()), console: None };
+        let end = guest::run(&self.cache, &request, sinks).map_err(|e| guest(&e))?;
+        let read = |name: &str| {
+            // Written by the plug-in and this process.
+            fs::read(dir.path().join("out").join(name))
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let ended = Ended {
+            output: output.text(),
+            registers: read("registers.log").unwrap_or_default(),
+            silicon: read("silicon.log").unwrap_or_default(),
+            code: end.code,
+            cut: None,
+            console: end.console.clone(),
+        };
+        judge(&end, ended)
+    }
+}
+
+/// A boot that did not get to the command is not the kernel's failure in a test; a command that did not get to its end is.
+fn judge(end: &End, mut ended: Ended) -> Result<Ended, CannotTell> {
+    let reached = end.uptimes[1].is_some();
+    if end.code.is_some() {
+        return Ok(ended);
+    }
+    let why = match &end.stuck {
+        Some(stuck) => stuck.to_string(),
+        None if end.timed_out => "the time limit was reached".to_owned(),
+        None => "the guest ended by itself".to_owned(),
+    };
+    if !reached {
+        let last = end.last_words(12);
+        let panicked = ended.messages().iter().any(|message| message.kind == "panic");
+        let why = if panicked { "it panicked while it booted".to_owned() } else { why };
+        return Err(if end.timed_out && !panicked {
+            CannotTell::Busy(format!("{why} before the kernel's init ran"))
+        } else if end.emulator.is_empty() || panicked || end.stuck.is_some() {
+            CannotTell::Boot { why, last }
+        } else {
+            CannotTell::Guest(end.emulator.trim().to_owned())
+        });
+    }
+    // The guest watches its own time, so a limit of host time says something about the host.
+    if end.timed_out && ended.messages().is_empty() {
+        return Err(CannotTell::Busy("the guest did not end within its limit of host time".to_owned()));
+    }
+    ended.cut = Some(why);
+    Ok(ended)
+}

@@ -1,0 +1,300 @@
+//! The driver modes of a machine: what a kernel needs for one, how it is booted into it, and the base state that each
+//! sequence begins in.
+
+use flyball_guest::{
+    Interface,
+    error::GuestError,
+    machine::{Driver, GuestMachine},
+};
+use flyball_silicon::{
+    MachineSpec,
+    spec::{InterfaceSpec, Vendor},
+};
+
+use crate::step::Step;
+
+/// What drives the frequency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    AmdActive,
+    AmdPassive,
+    AmdGuided,
+    /// intel_pstate with HWP.
+    IntelActive,
+    IntelPassive,
+    /// intel_pstate without HWP.
+    IntelActiveNoHwp,
+    IntelPassiveNoHwp,
+    AcpiCpufreq,
+}
+
+/// A row of the table of modes.
+struct Row {
+    kind: Kind,
+    name: &'static str,
+    driver: &'static str,
+    /// What `scaling_driver` reads.
+    scaling_driver: &'static str,
+    /// The first kernel that has it.
+    since: &'static str,
+    /// Options of the kernel's configuration without which it cannot be tested.
+    options: &'static [&'static str],
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        kind: Kind::AmdActive,
+        name: "amd-pstate=active",
+        driver: "amd-pstate=active",
+        scaling_driver: "amd-pstate-epp",
+        since: "6.3",
+        options: &["X86_AMD_PSTATE"],
+    },
+    Row {
+        kind: Kind::AmdPassive,
+        name: "amd-pstate=passive",
+        driver: "amd-pstate=passive",
+        scaling_driver: "amd-pstate",
+        since: "5.17",
+        options: &["X86_AMD_PSTATE"],
+    },
+    Row {
+        kind: Kind::AmdGuided,
+        name: "amd-pstate=guided",
+        driver: "amd-pstate=guided",
+        scaling_driver: "amd-pstate",
+        since: "6.4",
+        options: &["X86_AMD_PSTATE"],
+    },
+    Row {
+        kind: Kind::IntelActive,
+        name: "intel_pstate=active",
+        driver: "intel_pstate=active",
+        scaling_driver: "intel_pstate",
+        since: "4.6",
+        options: &["X86_INTEL_PSTATE"],
+    },
+    Row {
+        kind: Kind::IntelPassive,
+        name: "intel_pstate=passive",
+        driver: "intel_pstate=passive",
+        scaling_driver: "intel_cpufreq",
+        since: "5.9",
+        options: &["X86_INTEL_PSTATE"],
+    },
+    Row {
+        kind: Kind::IntelActiveNoHwp,
+        name: "intel_pstate=active,hwp-off",
+        driver: "intel_pstate=no_hwp",
+        scaling_driver: "intel_pstate",
+        since: "4.6",
+        options: &["X86_INTEL_PSTATE"],
+    },
+    Row {
+        kind: Kind::IntelPassiveNoHwp,
+        name: "intel_pstate=passive,hwp-off",
+        driver: "intel_pstate=passive",
+        scaling_driver: "intel_cpufreq",
+        since: "4.12",
+        options: &["X86_INTEL_PSTATE"],
+    },
+    Row {
+        kind: Kind::AcpiCpufreq,
+        name: "acpi-cpufreq",
+        driver: "acpi-cpufreq",
+        scaling_driver: "acpi-cpufreq",
+        since: "3.0",
+        options: &["X86_ACPI_CPUFREQ"],
+    },
+];
+
+/// A driver mode on a machine.
+#[derive(Debug, Clone)]
+pub struct Mode {
+    pub kind: Kind,
+    /// The driver's mode and the interface: `amd-pstate=active,mailbox`.
+    pub name: String,
+    /// A built-in machine or a machine's file.
+    pub machine: String,
+    pub interface: Option<Interface>,
+    pub cpus: u32,
+    /// The machine, reduced to the guest's CPUs.
+    pub spec: MachineSpec,
+    row: usize,
+}
+
+impl Mode {
+    /// Every mode that the machine can be tested in.
+    pub fn all(machine: &str) -> Result<Vec<Mode>, GuestError> {
+        let spec = GuestMachine::find(machine, 0, None)?.spec;
+        let own = spec.firmware.interface;
+        let has_states = !spec.firmware.pstates_mhz.is_empty();
+        let mut modes = Vec::new();
+        for (row, Row { kind, name, .. }) in ROWS.iter().enumerate() {
+            let interfaces: &[(Option<Interface>, &str)] = match kind {
+                Kind::AmdActive | Kind::AmdPassive | Kind::AmdGuided
+                    if spec.identity.vendor == Vendor::Amd
+                        && matches!(own, InterfaceSpec::CppcMsr | InterfaceSpec::CppcShared) =>
+                {
+                    &[(Some(Interface::CppcMsr), ""), (Some(Interface::CppcMailbox), ",mailbox")]
+                }
+                Kind::IntelActive | Kind::IntelPassive if own == InterfaceSpec::Hwp => &[(None, "")],
+                Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp if own == InterfaceSpec::Hwp => {
+                    &[(Some(Interface::HwpOff), "")]
+                }
+                Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp if own == InterfaceSpec::PerfCtl => {
+                    &[(None, "")]
+                }
+                Kind::AcpiCpufreq if has_states => &[(Some(Interface::PStates), "")],
+                _ => &[],
+            };
+            for (interface, suffix) in interfaces {
+                modes.push(Mode {
+                    kind: *kind,
+                    name: format!("{name}{suffix}"),
+                    machine: machine.to_owned(),
+                    interface: *interface,
+                    cpus: 0,
+                    spec: GuestMachine::find(machine, 0, *interface)?.spec,
+                    row,
+                });
+            }
+        }
+        Ok(modes)
+    }
+
+    fn row(&self) -> &'static Row {
+        &ROWS[self.row]
+    }
+
+    pub fn driver(&self) -> Result<Driver, GuestError> {
+        // Without HWP `no_hwp` is active, as `Driver` gives it to the kernel; it is a word for machines with HWP.
+        if self.kind == Kind::IntelActiveNoHwp && self.interface.is_none() {
+            return Driver::parse("intel_pstate=active");
+        }
+        Driver::parse(self.row().driver)
+    }
+
+    /// What `scaling_driver` reads in this mode.
+    pub fn scaling_driver(&self) -> &'static str {
+        self.row().scaling_driver
+    }
+
+    /// Options of the kernel's configuration without which it cannot be tested.
+    pub fn options(&self) -> &'static [&'static str] {
+        self.row().options
+    }
+
+    /// Whether a kernel of this release has the mode.
+    pub fn exists_in(&self, release: &str) -> bool {
+        // A release that is not known is tried.
+        !release.starts_with(|c: char| c.is_ascii_digit())
+            || flyball_guest::cache::compare_versions(release, self.row().since) != std::cmp::Ordering::Less
+    }
+
+    /// Whether `--driver` names this mode: the driver alone, its mode, or all of the name.
+    pub fn is_named(&self, wanted: &str) -> bool {
+        self.name == wanted || self.name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['=', ',']))
+    }
+
+    pub fn is_amd_pstate(&self) -> bool {
+        matches!(self.kind, Kind::AmdActive | Kind::AmdPassive | Kind::AmdGuided)
+    }
+
+    pub fn is_intel_pstate(&self) -> bool {
+        !self.is_amd_pstate() && self.kind != Kind::AcpiCpufreq
+    }
+
+    /// The driver chooses frequencies itself: there are two policies instead of governors.
+    pub fn is_setpolicy(&self) -> bool {
+        matches!(self.kind, Kind::AmdActive | Kind::IntelActive | Kind::IntelActiveNoHwp)
+    }
+
+    /// CPPC registers are in memory.
+    pub fn is_mailbox(&self) -> bool {
+        self.interface == Some(Interface::CppcMailbox)
+    }
+
+    /// Intel's HWP registers are used.
+    pub fn is_hwp(&self) -> bool {
+        matches!(self.kind, Kind::IntelActive | Kind::IntelPassive)
+    }
+
+    /// The word of the driver's `status` file.
+    pub fn status(&self) -> Option<(&'static str, &'static str)> {
+        match self.kind {
+            Kind::AmdActive => Some(("amd_pstate/status", "active")),
+            Kind::AmdPassive => Some(("amd_pstate/status", "passive")),
+            Kind::AmdGuided => Some(("amd_pstate/status", "guided")),
+            Kind::IntelActive | Kind::IntelActiveNoHwp => Some(("intel_pstate/status", "active")),
+            Kind::IntelPassive | Kind::IntelPassiveNoHwp => Some(("intel_pstate/status", "passive")),
+            Kind::AcpiCpufreq => None,
+        }
+    }
+
+    /// The guest's CPUs.
+    pub fn cpu_count(&self) -> u32 {
+        self.spec.cpus() as u32
+    }
+
+    /// The governor of the base state: one under which the registers follow from the settings alone.
+    pub fn governor(&self) -> &'static str {
+        if self.is_setpolicy() { "powersave" } else { "performance" }
+    }
+
+    /// The steps that restore the base state. A file that a kernel does not have is passed over.
+    pub fn reset(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        let mut write = |path: &str, value: &str| steps.push(Step::write(path, value));
+        write("cpu[1-9]*/online", "1");
+        if let Some((path, word)) = self.status() {
+            write(path, word);
+        }
+        write("intel_pstate/no_turbo", "0");
+        write("intel_pstate/max_perf_pct", "100");
+        write("intel_pstate/min_perf_pct", "0");
+        write("intel_pstate/hwp_dynamic_boost", "@initial");
+        write("amd_pstate/dynamic_epp", "disabled");
+        write("cpufreq/boost", "1");
+        write("cpufreq/policy*/boost", "1");
+        write("cpufreq/policy*/scaling_governor", self.governor());
+        // The first write may be bounded by the other limit.
+        write("cpufreq/policy*/scaling_min_freq", "@cpuinfo_min_freq");
+        write("cpufreq/policy*/scaling_max_freq", "@cpuinfo_max_freq");
+        write("cpufreq/policy*/scaling_min_freq", "@cpuinfo_min_freq");
+        write("cpufreq/policy*/energy_performance_preference", "balance_performance");
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(machine: &str) -> Vec<String> {
+        Mode::all(machine).unwrap().into_iter().map(|mode| mode.name).collect()
+    }
+
+    #[test]
+    fn machines_have_modes() {
+        assert_eq!(names("ryzen-5750g").len(), 7);
+        assert_eq!(names("i7-2600").len(), 3);
+        assert!(names("sst-guide").contains(&"intel_pstate=active,hwp-off".to_owned()));
+        assert!(Mode::all("no-such").is_err());
+    }
+
+    #[test]
+    fn drivers_name_modes() {
+        let modes = Mode::all("ryzen-5750g").unwrap();
+        let count = |wanted: &str| modes.iter().filter(|mode| mode.is_named(wanted)).count();
+        assert_eq!(
+            (count("amd-pstate"), count("amd-pstate=active"), count("amd-pstate=active,mailbox")),
+            (6, 2, 1)
+        );
+        assert_eq!((count("amd"), count("acpi-cpufreq")), (0, 1));
+        let active = &modes[0];
+        assert!(
+            active.exists_in("6.12.1") && !active.exists_in("6.1.0-50-amd64") && active.exists_in("unknown")
+        );
+    }
+}

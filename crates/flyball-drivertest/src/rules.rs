@@ -1,0 +1,218 @@
+//! The contract of cpufreq drivers as a table of rules. Each is checked after every step and names its source; a file below
+//! rules/ has those of one driver.
+//!
+//! A rule compares what sysfs reports, what reached the register or mailbox, and what the silicon does under load. Where kernels
+//! differ and the documentation leaves it open, a rule accepts all of them: `difference` compares kernels exactly.
+
+mod acpi;
+mod amd;
+mod intel;
+mod policy;
+mod silicon;
+
+pub use policy::is_request;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    mode::Mode,
+    record::{Observation, Run},
+    step::{Sequence, Step},
+};
+
+/// A rule.
+pub struct Rule {
+    /// `subject.rule`; stable.
+    pub id: &'static str,
+    /// What must hold.
+    pub about: &'static str,
+    /// Where the kernel's documentation says so.
+    pub source: &'static str,
+    /// Which modes it is about.
+    pub applies: fn(&Mode) -> bool,
+    /// Nothing, or one line for each violation.
+    pub check: fn(&Case<'_>) -> Vec<String>,
+}
+
+/// A moment of a sequence.
+pub struct Case<'a> {
+    pub mode: &'a Mode,
+    /// What was done; `None` for the base state.
+    pub step: Option<&'a Step>,
+    /// Before the step; for the base state the same as after.
+    pub before: &'a Observation,
+    pub after: &'a Observation,
+    /// The base state of the boot's first sequence.
+    pub first: &'a Observation,
+    /// All that came before in the sequence, with the steps: the state of index i is before the step of index i.
+    pub earlier: &'a [(&'a Observation, Option<&'a Step>)],
+    pub asked: &'a Asked,
+}
+
+impl Case<'_> {
+    /// The file that the step writes, without directories, and the value.
+    pub fn written(&self) -> Option<(&str, &str)> {
+        match self.step? {
+            Step::Write { path, value } => Some((path.rsplit('/').next().unwrap_or_default(), value)),
+            _ => None,
+        }
+    }
+
+    /// Every write of the step was refused, and there was one.
+    pub fn is_refused(&self) -> bool {
+        let answers = &self.after.answers;
+        !answers.is_empty() && answers.iter().all(|answer| !answer.is_ok())
+    }
+
+    /// The driver is in the mode that is tested; sequences may have left it.
+    pub fn is_home(&self) -> bool {
+        let driver =
+            self.after.policies().first().and_then(|policy| self.after.policy(*policy, "scaling_driver"));
+        let status =
+            self.mode.status().is_none_or(|(path, word)| self.after.get(path).is_none_or(|now| now == word));
+        status && driver == Some(self.mode.scaling_driver())
+    }
+
+    /// Which attributes differ between before and after.
+    pub fn changed(&self) -> Vec<(&str, Option<&str>, Option<&str>)> {
+        differences(self.before, self.after)
+    }
+}
+
+/// The attributes that two observations do not have in common.
+pub fn differences<'a>(
+    a: &'a Observation,
+    b: &'a Observation,
+) -> Vec<(&'a str, Option<&'a str>, Option<&'a str>)> {
+    let mut paths: Vec<&String> = a.attributes.keys().chain(b.attributes.keys()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let all = paths.into_iter().map(|path| (path.as_str(), a.get(path), b.get(path)));
+    all.filter(|(_, old, new)| old != new).collect()
+}
+
+/// The limits that were asked for through sysfs, per policy; `None` where the driver may have set one itself.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    pub min: BTreeMap<u32, i64>,
+    pub max: BTreeMap<u32, i64>,
+    /// The speed asked of the userspace governor.
+    pub speed: BTreeMap<u32, i64>,
+}
+
+impl Asked {
+    /// After the base state was set.
+    fn base(base: &Observation) -> Asked {
+        let mut asked = Asked::default();
+        for policy in base.policies() {
+            if let (Some(min), Some(max)) = (
+                base.policy_number(policy, "cpuinfo_min_freq"),
+                base.policy_number(policy, "cpuinfo_max_freq"),
+            ) {
+                asked.min.insert(policy, min);
+                asked.max.insert(policy, max);
+            }
+        }
+        asked
+    }
+
+    fn follow(&mut self, before: &Observation, after: &Observation) {
+        for answer in after.answers.iter().filter(|answer| answer.is_ok()) {
+            let policy: Option<u32> = answer
+                .path
+                .strip_prefix("cpufreq/policy")
+                .and_then(|rest| rest.split('/').next())
+                .and_then(|number| number.parse().ok());
+            let value = number(&answer.value);
+            let set = |map: &mut BTreeMap<u32, i64>| {
+                if let Some(policy) = policy {
+                    map.remove(&policy);
+                    map.extend(value.map(|value| (policy, value)));
+                }
+            };
+            match answer.file() {
+                "scaling_max_freq" => set(&mut self.max),
+                "scaling_min_freq" => set(&mut self.min),
+                "scaling_setspeed" => set(&mut self.speed),
+                "scaling_governor" => drop(policy.map(|policy| self.speed.remove(&policy))),
+                // cpufreq_driver->set_boost of some drivers writes the policy's request.
+                "boost" => self.max.clear(),
+                // A policy that is made again has the driver's requests; which of them counts is the driver's matter.
+                "status"
+                    if before.get("amd_pstate/status") != after.get("amd_pstate/status")
+                        || before.get("intel_pstate/status") != after.get("intel_pstate/status") =>
+                {
+                    *self = Asked::default();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A number as the kernel's kstrtouint reads it.
+pub fn number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Every rule.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    [policy::RULES, amd::RULES, intel::RULES, acpi::RULES, silicon::RULES].into_iter().flatten()
+}
+
+/// A rule that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    pub rule: String,
+    /// Index of the sequence, and of the step; `None` for the base state.
+    pub sequence: usize,
+    pub step: Option<usize>,
+    pub details: Vec<String>,
+}
+
+/// Checks a boot's runs of `sequences`.
+pub fn check(mode: &Mode, sequences: &[Sequence], runs: &[Run]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let Some(first) = runs.first().and_then(|run| run.observations.first()) else { return found };
+    let rules: Vec<&Rule> = rules().filter(|rule| (rule.applies)(mode)).collect();
+    for (index, (sequence, run)) in sequences.iter().zip(runs).enumerate() {
+        let Some(base) = run.observations.first() else { continue };
+        let mut asked = Asked::base(base);
+        let mut earlier: Vec<(&Observation, Option<&Step>)> = Vec::new();
+        for (at, after) in run.observations.iter().enumerate() {
+            let step = at.checked_sub(1).and_then(|at| sequence.steps.get(at));
+            let before = at.checked_sub(1).map_or(after, |at| &run.observations[at]);
+            if at > 0 {
+                asked.follow(before, after);
+                earlier.push((before, step));
+            }
+            let case = Case { mode, step, before, after, first, earlier: &earlier, asked: &asked };
+            for rule in &rules {
+                let details = (rule.check)(&case);
+                if !details.is_empty() {
+                    found.push(Violation {
+                        rule: rule.id.to_owned(),
+                        sequence: index,
+                        step: at.checked_sub(1),
+                        details,
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The rule of this name.
+pub fn find(id: &str) -> Option<&'static Rule> {
+    rules().find(|rule| rule.id == id)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,425 @@
+//! What holds for every cpufreq driver: limits, governors, refusals, hotplug.
+
+use super::{Case, Rule, differences};
+use crate::{record::Observation, step::Step};
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "policy.base-state",
+        about: "the same settings give the same state, whatever was set before",
+        source: "admin-guide/pm/cpufreq.rst, Policy Interface in sysfs: an attribute shows what is in effect",
+        applies: |_| true,
+        check: base_state,
+    },
+    Rule {
+        id: "policy.limits-ordered",
+        about: "cpuinfo_min_freq <= scaling_min_freq <= scaling_max_freq <= cpuinfo_max_freq",
+        source: "admin-guide/pm/cpufreq.rst, scaling_max_freq and scaling_min_freq",
+        applies: |_| true,
+        check: limits_ordered,
+    },
+    Rule {
+        id: "policy.limits-as-asked",
+        about: "limits read as they were written, clamped to the range of the processor and to each other",
+        source: "admin-guide/pm/cpufreq.rst, scaling_max_freq; ABI/testing/sysfs-devices-system-cpu, cpuX/cpufreq/*",
+        applies: |mode| mode.kind != crate::mode::Kind::AcpiCpufreq,
+        check: limits_as_asked,
+    },
+    Rule {
+        id: "policy.number-refused",
+        about: "a limit that is not a number is refused",
+        source: "admin-guide/pm/cpufreq.rst: the limits are frequencies in kHz",
+        applies: |_| true,
+        check: number_refused,
+    },
+    Rule {
+        id: "policy.governor-as-written",
+        about: "a listed governor is accepted and read back, another is refused",
+        source: "admin-guide/pm/cpufreq.rst, scaling_governor and scaling_available_governors",
+        applies: |_| true,
+        check: governor_as_written,
+    },
+    Rule {
+        id: "policy.switch-refused",
+        about: "a switch takes 0 and 1 only",
+        source: "ABI/testing/sysfs-devices-system-cpu, cpufreq/boost; admin-guide/pm/cpufreq.rst, The boost File in sysfs",
+        applies: |_| true,
+        check: switch_refused,
+    },
+    Rule {
+        id: "policy.switch-as-written",
+        about: "boost reads as it was written, in every policy",
+        source: "admin-guide/pm/cpufreq.rst, The boost File in sysfs",
+        applies: |_| true,
+        check: switch_as_written,
+    },
+    Rule {
+        id: "policy.refused-changes-nothing",
+        about: "a refused write changes no attribute and no request",
+        source: "filesystems/sysfs.rst: an error is returned if a bad value comes through; cpu-freq/cpu-drivers.rst",
+        applies: |_| true,
+        check: refused_changes_nothing,
+    },
+    Rule {
+        id: "policy.own-cpus-only",
+        about: "a write to a policy changes the attributes and requests of its own CPUs only",
+        source: "admin-guide/pm/cpufreq.rst, CPU Initialization: a policy is for the CPUs that share it",
+        applies: |_| true,
+        check: own_cpus_only,
+    },
+    Rule {
+        id: "policy.offline-and-online",
+        about: "a CPU that was offline has the settings and requests back that it had",
+        source: "admin-guide/pm/cpufreq.rst, CPU Initialization: a policy that was in use before is restored with its governor and limits",
+        applies: |_| true,
+        check: offline_and_online,
+    },
+    Rule {
+        id: "policy.offline-is-alone",
+        about: "other CPUs do not notice that one goes offline or comes online",
+        source: "admin-guide/pm/cpufreq.rst, CPU Initialization",
+        applies: |_| true,
+        check: offline_is_alone,
+    },
+    Rule {
+        id: "policy.online-as-written",
+        about: "a CPU goes offline and comes online when that is written",
+        source: "core-api/cpu_hotplug.rst, Using CPU hotplug",
+        applies: |_| true,
+        check: online_as_written,
+    },
+    Rule {
+        id: "policy.status-as-written",
+        about: "the driver's mode reads as it was written; other words are refused",
+        source: "admin-guide/pm/amd-pstate.rst, status; admin-guide/pm/intel_pstate.rst, status",
+        applies: |_| true,
+        check: status_as_written,
+    },
+    Rule {
+        id: "policy.has-governor",
+        about: "every policy of an online CPU has a driver, a governor and limits that can be read",
+        source: "admin-guide/pm/cpufreq.rst, Policy Interface in sysfs",
+        applies: |_| true,
+        check: has_governor,
+    },
+];
+
+/// Registers that follow from load under governors that decide by it are not a state.
+fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
+    let steady = |o: &Observation| {
+        let governor = o.policies().into_iter().find(|policy| o.cpus(*policy).contains(&cpu));
+        let governor = governor.and_then(|policy| o.policy(policy, "scaling_governor"));
+        governor.is_some_and(|g| matches!(g, "performance" | "powersave" | "userspace"))
+    };
+    // intel_pstate without HWP chooses by load itself, under its own powersave.
+    let own = case.mode.kind == crate::mode::Kind::IntelActiveNoHwp;
+    !own && steady(case.before) && steady(case.after)
+}
+
+/// Requests of CPUs that differ between two observations.
+fn requests<'a>(
+    case: &Case<'_>,
+    a: &'a Observation,
+    b: &'a Observation,
+) -> Vec<(u32, &'a str, Option<u64>, u64)> {
+    let all =
+        b.registers.iter().map(|((cpu, name), now)| (*cpu, name.as_str(), a.register(*cpu, name), *now));
+    // Only the request: interrupts of the package and the like have registers too.
+    all.filter(|(_, name, ..)| is_request(name) && !is_without_effect(case, name))
+        .filter(|(cpu, _, old, now)| *old != Some(*now) && is_steady(case, *cpu))
+        .collect()
+}
+
+/// With HWP on, the processor ignores PERF_CTL (Intel's manual, volume 3, Hardware-Controlled Performance States).
+fn is_without_effect(case: &Case<'_>, name: &str) -> bool {
+    case.mode.is_hwp() && name == "0x199"
+}
+
+/// Registers and mailbox fields by which a driver asks for performance.
+pub fn is_request(name: &str) -> bool {
+    matches!(name, "0xc00102b3" | "0xc0010062" | "0x774" | "0x199" | "0x1b0") || name.starts_with("mailbox.")
+}
+
+fn show(value: Option<&str>) -> String {
+    value.map_or_else(|| "no such file".to_owned(), |value| format!("'{value}'"))
+}
+
+fn base_state(case: &Case<'_>) -> Vec<String> {
+    if case.step.is_some() {
+        return Vec::new();
+    }
+    let attributes = differences(case.first, case.after).into_iter();
+    // A governor's own files come and go with its first use.
+    let attributes = attributes.filter(|(path, ..)| path.matches('/').count() < 3 || path.contains("policy"));
+    let mut out: Vec<String> = attributes
+        .map(|(path, old, new)| format!("{path} reads {}, and {} at first", show(new), show(old)))
+        .collect();
+    for (cpu, name, old, now) in requests(case, case.first, case.after) {
+        if old.is_some() {
+            out.push(format!("cpu{cpu} {name} holds {now:#x}, and {:#x} at first", old.unwrap_or(0)));
+        }
+    }
+    out
+}
+
+fn limits_ordered(case: &Case<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for policy in case.after.policies() {
+        let get = |name: &str| case.after.policy_number(policy, name);
+        if let (Some(low), Some(min), Some(max), Some(high)) = (
+            get("cpuinfo_min_freq"),
+            get("scaling_min_freq"),
+            get("scaling_max_freq"),
+            get("cpuinfo_max_freq"),
+        ) && !(low <= min && min <= max && max <= high)
+        {
+            out.push(format!("policy{policy}: {low} <= {min} <= {max} <= {high} does not hold"));
+        }
+    }
+    out
+}
+
+fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for policy in case.after.policies() {
+        let get = |name: &str| case.after.policy_number(policy, name);
+        let (Some(low), Some(high)) = (get("cpuinfo_min_freq"), get("cpuinfo_max_freq")) else { continue };
+        // Without turbo the limit in effect is the base frequency, also where cpuinfo_max_freq stays (intel_pstate.rst, no_turbo).
+        let base = i64::from(case.mode.spec.core[0].base_mhz) * 1000;
+        let no_turbo = case.after.get("intel_pstate/no_turbo") == Some("1");
+        let high = if no_turbo { high.min(base) } else { high };
+        let Some(max) = case.asked.max.get(&policy) else { continue };
+        let max = (*max).clamp(low, high.max(low));
+        if let Some(now) = get("scaling_max_freq").filter(|now| *now != max) {
+            out.push(format!("policy{policy}: scaling_max_freq reads {now} instead of {max}"));
+        }
+        let Some(min) = case.asked.min.get(&policy) else { continue };
+        let min = (*min).clamp(low, high.max(low)).min(max);
+        if let Some(now) = get("scaling_min_freq").filter(|now| *now != min) {
+            out.push(format!("policy{policy}: scaling_min_freq reads {now} instead of {min}"));
+        }
+    }
+    out
+}
+
+fn number_refused(case: &Case<'_>) -> Vec<String> {
+    let limits = |file: &str| matches!(file, "scaling_max_freq" | "scaling_min_freq");
+    let bad = case.after.answers.iter().filter(|a| limits(a.file()) && a.answer != "absent");
+    let bad = bad.filter(|a| a.is_ok() != a.value.trim().parse::<u64>().is_ok() && a.answer != "EBUSY");
+    bad.map(|a| format!("{} <- '{}' was answered {}", a.path, a.value, a.answer)).collect()
+}
+
+fn governor_as_written(case: &Case<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for answer in case.after.answers.iter().filter(|a| a.file() == "scaling_governor" && a.answer != "absent")
+    {
+        let list = answer.path.replace("scaling_governor", "scaling_available_governors");
+        let Some(list) = case.before.get(&list).filter(|list| !list.starts_with('!')) else { continue };
+        let word = answer.value.trim();
+        let listed = list.split_whitespace().any(|name| name.eq_ignore_ascii_case(word));
+        // Drivers with policies of their own take any text that begins with a name (cpufreq_parse_policy).
+        let begins = list.split_whitespace().any(|name| word.to_ascii_lowercase().starts_with(name));
+        if listed != answer.is_ok() && !(begins && answer.is_ok()) {
+            out.push(format!(
+                "{} <- '{word}' was answered {}; available: {list}",
+                answer.path, answer.answer
+            ));
+        }
+        if answer.is_ok()
+            && listed
+            && case.after.get(&answer.path).is_some_and(|now| !now.eq_ignore_ascii_case(word))
+        {
+            out.push(format!("{} reads {} after '{word}'", answer.path, show(case.after.get(&answer.path))));
+        }
+    }
+    out
+}
+
+fn switch_refused(case: &Case<'_>) -> Vec<String> {
+    let bad =
+        case.after.answers.iter().filter(|a| a.file() == "boost" && !matches!(a.value.trim(), "0" | "1"));
+    bad.filter(|a| a.is_ok()).map(|a| format!("{} <- '{}' was accepted", a.path, a.value)).collect()
+}
+
+fn switch_as_written(case: &Case<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for answer in case.after.answers.iter().filter(|a| a.file() == "boost" && a.is_ok()) {
+        let word = answer.value.trim();
+        let mut reads = vec![answer.path.clone()];
+        if answer.path == "cpufreq/boost" {
+            // A write that changes nothing leaves policies that differ as they are (store_boost since 6.17).
+            if case.before.get("cpufreq/boost") != Some(word) {
+                reads.extend(
+                    case.after.policies().iter().map(|policy| format!("cpufreq/policy{policy}/boost")),
+                );
+            }
+        }
+        for path in reads {
+            if let Some(now) = case.after.get(&path).filter(|now| *now != word && !now.starts_with('!')) {
+                out.push(format!("{path} reads '{now}' after {} <- {word}", answer.path));
+            }
+        }
+    }
+    out
+}
+
+fn refused_changes_nothing(case: &Case<'_>) -> Vec<String> {
+    if !case.is_refused() {
+        return Vec::new();
+    }
+    let changed = case.changed().into_iter();
+    let mut out: Vec<String> = changed
+        .map(|(path, old, new)| format!("{path} changed from {} to {}", show(old), show(new)))
+        .collect();
+    for (cpu, name, old, now) in requests(case, case.before, case.after) {
+        out.push(format!(
+            "cpu{cpu} {name} changed from {} to {now:#x}",
+            old.map_or("unset".into(), |v| format!("{v:#x}"))
+        ));
+    }
+    out
+}
+
+/// The policy that a step's path names.
+fn policy_of(case: &Case<'_>) -> Option<u32> {
+    let Step::Write { path, .. } = case.step? else { return None };
+    path.strip_prefix("cpufreq/policy")?.split('/').next()?.parse().ok()
+}
+
+fn own_cpus_only(case: &Case<'_>) -> Vec<String> {
+    let Some(policy) = policy_of(case) else { return Vec::new() };
+    let own = format!("cpufreq/policy{policy}/");
+    let mut out = Vec::new();
+    for (path, old, new) in case.changed() {
+        // A governor's first user brings its files, and the last takes them away.
+        let of_other = path.starts_with("cpufreq/policy") && !path.starts_with(&own);
+        if of_other || path.starts_with("cpu") && path.ends_with("/online") {
+            out.push(format!("{path} changed from {} to {}", show(old), show(new)));
+        }
+    }
+    let cpus = case.before.cpus(policy);
+    for (cpu, name, old, now) in requests(case, case.before, case.after) {
+        if !cpus.contains(&cpu) {
+            out.push(format!(
+                "cpu{cpu} {name} changed from {} to {now:#x}",
+                old.map_or("unset".into(), |v| format!("{v:#x}"))
+            ));
+        }
+    }
+    out
+}
+
+/// The CPU of an `online` file, and the value.
+fn hotplug(step: Option<&Step>) -> Option<(u32, &str)> {
+    let Step::Write { path, value } = step? else { return None };
+    let cpu = path.strip_prefix("cpu")?.strip_suffix("/online")?.parse().ok()?;
+    Some((cpu, value))
+}
+
+fn offline_and_online(case: &Case<'_>) -> Vec<String> {
+    let Some((cpu, "1")) = hotplug(case.step) else { return Vec::new() };
+    // The step before must have taken it offline, or there is nothing to compare with.
+    let Some([(was, away), _]) = case.earlier.get(case.earlier.len().saturating_sub(2)..) else {
+        return Vec::new();
+    };
+    if hotplug(*away) != Some((cpu, "0")) || was.get(&format!("cpu{cpu}/online")) != Some("1") {
+        return Vec::new();
+    }
+    let mut out: Vec<String> = differences(was, case.after)
+        .into_iter()
+        .map(|(path, old, new)| {
+            format!("{path} was {} before it went offline and is {} now", show(old), show(new))
+        })
+        .collect();
+    let steady = is_steady(&Case { before: was, ..*case }, cpu);
+    for ((of, name), now) in &case.after.registers {
+        let old = was.register(*of, name);
+        if *of == cpu && steady && is_request(name) && !is_without_effect(case, name) && old != Some(*now) {
+            let old = old.map_or("unset".into(), |v| format!("{v:#x}"));
+            out.push(format!("cpu{cpu} {name} was {old} before it went offline and is {now:#x} now"));
+        }
+    }
+    out
+}
+
+fn offline_is_alone(case: &Case<'_>) -> Vec<String> {
+    let Some((cpu, _)) = hotplug(case.step) else { return Vec::new() };
+    let mut out = Vec::new();
+    for policy in case.after.policies() {
+        let mut cpus = case.before.cpus(policy);
+        cpus.extend(case.after.cpus(policy));
+        if cpus.contains(&cpu) {
+            continue;
+        }
+        let own = format!("cpufreq/policy{policy}/");
+        for (path, old, new) in case.changed().into_iter().filter(|(path, ..)| path.starts_with(&own)) {
+            out.push(format!("{path} changed from {} to {}", show(old), show(new)));
+        }
+        for (of, name, old, now) in requests(case, case.before, case.after) {
+            if cpus.contains(&of) {
+                out.push(format!(
+                    "cpu{of} {name} changed from {} to {now:#x}",
+                    old.map_or("unset".into(), |v| format!("{v:#x}"))
+                ));
+            }
+        }
+    }
+    out
+}
+
+fn online_as_written(case: &Case<'_>) -> Vec<String> {
+    let Some((cpu, value)) = hotplug(case.step) else { return Vec::new() };
+    let path = format!("cpu{cpu}/online");
+    let (Some(answer), Some(now)) = (case.after.answers.first(), case.after.get(&path)) else {
+        return Vec::new();
+    };
+    let valid = matches!(value, "0" | "1");
+    if valid == answer.is_ok() && (!valid || now == value) {
+        return Vec::new();
+    }
+    vec![format!("{path} <- '{value}' was answered {} and reads '{now}'", answer.answer)]
+}
+
+fn status_as_written(case: &Case<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    for answer in case.after.answers.iter().filter(|a| a.file() == "status" && a.answer != "absent") {
+        let word = answer.value.trim();
+        let words: &[&str] = if answer.path.starts_with("amd") {
+            &["active", "passive", "guided", "disable"]
+        } else {
+            &["active", "passive", "off"]
+        };
+        let now = case.after.get(&answer.path).unwrap_or_default();
+        match (words.contains(&word), answer.is_ok()) {
+            // "off" is refused while HWP is on (intel_pstate.rst).
+            (true, false) if word == "off" && case.mode.is_hwp() => {}
+            (true, true) if now == word => {}
+            // A prefix of a word is taken for it (amd_pstate_update_status).
+            (false, false) => {}
+            (known, _) => out.push(format!(
+                "{} <- '{word}' was answered {} and reads '{now}'{}",
+                answer.path,
+                answer.answer,
+                if known { "" } else { ", which is not a mode" }
+            )),
+        }
+    }
+    out
+}
+
+fn has_governor(case: &Case<'_>) -> Vec<String> {
+    // With the driver switched off there are no policies.
+    let off = ["amd_pstate/status", "intel_pstate/status"].iter();
+    if off.filter_map(|path| case.after.get(path)).any(|now| matches!(now, "off" | "disable")) {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    let have: Vec<u32> = case.after.policies().iter().flat_map(|policy| case.after.cpus(*policy)).collect();
+    for cpu in 0..case.mode.cpu_count() {
+        let online = cpu == 0 || case.after.get(&format!("cpu{cpu}/online")) == Some("1");
+        if online && !have.contains(&cpu) {
+            out.push(format!("cpu{cpu} is online and has no policy"));
+        }
+    }
+    out
+}

@@ -1,0 +1,205 @@
+//! `contract`: generated sequences; after each step the rules of `rules` hold, and the kernel reports no fault of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Bench, Topic, driver_test, locate};
+use crate::{
+    boots::{Boots, CannotTell, Ended, Job},
+    generate,
+    messages::Message,
+    mode::Mode,
+    report::Test,
+    rules::{self, Violation},
+    saved::ModeRecord,
+    shrink::{self, Failure},
+    step::{Sequence, Step},
+};
+
+pub struct Contract;
+
+/// Lines of a violation that are shown.
+const DETAILS: usize = 6;
+
+impl Topic for Contract {
+    fn name(&self) -> &'static str {
+        "contract"
+    }
+
+    fn about(&self) -> &'static str {
+        "attributes, requests and frequencies agree after each step, as the kernel's documentation says"
+    }
+
+    fn run(&self, bench: &Bench<'_>, mode: &Mode) -> Result<Vec<Test>, CannotTell> {
+        let sequences = generate::sequences(mode, bench.seed);
+        let ended = bench.kernel.boot(mode, &Job::sequences(mode, &sequences, bench.seed))?;
+        let boot = ended.record();
+        let mut tests = vec![driver_test(mode, &ended)];
+        if !tests[0].is_good() {
+            return Ok(tests);
+        }
+        if let Some(save) = bench.save {
+            save(ModeRecord::new(mode, bench.seed, &sequences, &boot));
+        }
+        let violations = rules::check(mode, &sequences, &boot.runs);
+        let messages = ended.messages();
+        let mut failures = failures(&sequences, &violations, &messages);
+        let known = match bench.baseline {
+            Some(baseline) if !failures.is_empty() => of_baseline(baseline, mode, &sequences, bench.seed)?,
+            _ => BTreeSet::new(),
+        };
+        let shows = |sequences: &[Sequence], ended: &Ended| shows(mode, sequences, ended);
+        // What the baseline shows too is not worth boots.
+        let (mut new, _): (Vec<Failure>, Vec<Failure>) =
+            failures.drain(..).partition(|failure| !known.contains(&failure.id));
+        // A guest that did not finish may not finish again: then the failure stays as it was found.
+        let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
+        let reproducer =
+            |id: &str| new.iter().find(|failure| failure.id == id).map(|failure| failure.steps.clone());
+        for rule in rules::rules().filter(|rule| (rule.applies)(mode)) {
+            let mut of_rule = violations.iter().filter(|violation| violation.rule == rule.id);
+            let test = match of_rule.next() {
+                None => Test::pass(rule.id),
+                Some(first) => {
+                    let mut lines = vec![format!("{} ({})", rule.about, rule.source)];
+                    lines.push(place(&sequences, first));
+                    lines.extend(first.details.iter().take(DETAILS).cloned());
+                    let more = of_rule.count();
+                    if more > 0 {
+                        lines.push(format!("and at {more} more steps"));
+                    }
+                    let test = Test::fail(rule.id, lines);
+                    if known.contains(rule.id) {
+                        test.known("the baseline shows it too")
+                    } else {
+                        test.with_steps(reproducer(rule.id))
+                    }
+                }
+            };
+            tests.push(test);
+        }
+        tests.extend(message_tests(&messages, &sequences, &known, &reproducer));
+        if !boot.complete {
+            tests.push(incomplete(&ended, boot.hang, &sequences));
+        }
+        Ok(tests)
+    }
+}
+
+/// What to shrink: of each rule the violation with the fewest steps before it, and each kind of message.
+fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Message]) -> Vec<Failure> {
+    let mut first: BTreeMap<String, (usize, Option<usize>)> = BTreeMap::new();
+    for violation in violations {
+        let place = (violation.sequence, violation.step);
+        let best = first.entry(violation.rule.clone()).or_insert(place);
+        if place.1 < best.1 {
+            *best = place;
+        }
+    }
+    for message in messages {
+        if let Some(place) = locate(sequences, message.step) {
+            first.entry(message.kind.clone()).or_insert(place);
+        }
+    }
+    let steps = |(index, step): (usize, Option<usize>)| {
+        let all = &sequences[index].steps;
+        // A base state that differs was spoilt by the sequence before.
+        match step {
+            Some(step) => all[..=step].to_vec(),
+            None => index.checked_sub(1).map(|before| sequences[before].steps.clone()).unwrap_or_default(),
+        }
+    };
+    first.into_iter().map(|(id, place)| Failure { id, steps: steps(place) }).collect()
+}
+
+/// Which candidates show which rule or message.
+fn shows(mode: &Mode, sequences: &[Sequence], ended: &Ended) -> Vec<(usize, String)> {
+    let boot = ended.record();
+    let violations = rules::check(mode, sequences, &boot.runs).into_iter();
+    // A base state that differs is shown by the sequence before it.
+    let place = |violation: &Violation| match violation.step {
+        Some(_) => Some(violation.sequence),
+        None => violation.sequence.checked_sub(1),
+    };
+    let mut found: Vec<(usize, String)> =
+        violations.filter_map(|violation| Some((place(&violation)?, violation.rule))).collect();
+    for message in ended.messages() {
+        found.extend(locate(sequences, message.step).map(|(index, _)| (index, message.kind)));
+    }
+    found
+}
+
+fn of_baseline(
+    baseline: &dyn Boots,
+    mode: &Mode,
+    sequences: &[Sequence],
+    seed: u64,
+) -> Result<BTreeSet<String>, CannotTell> {
+    if !mode.exists_in(baseline.release()) {
+        return Ok(BTreeSet::new());
+    }
+    let ended = baseline.boot(mode, &Job::sequences(mode, sequences, seed))?;
+    let violations = rules::check(mode, sequences, &ended.record().runs);
+    let messages = ended.messages().into_iter().map(|message| message.kind);
+    Ok(violations.into_iter().map(|violation| violation.rule).chain(messages).collect())
+}
+
+fn place(sequences: &[Sequence], violation: &Violation) -> String {
+    let name = sequences.get(violation.sequence).map_or("?", |sequence| &*sequence.name);
+    match violation.step {
+        Some(step) => format!("in {name}, step {}", step + 1),
+        None => format!("before {name}"),
+    }
+}
+
+/// One test for the kernel's own reports, with their text.
+fn message_tests(
+    messages: &[Message],
+    sequences: &[Sequence],
+    known: &BTreeSet<String>,
+    reproducer: &dyn Fn(&str) -> Option<Vec<Step>>,
+) -> Vec<Test> {
+    if messages.is_empty() {
+        return vec![Test::pass("kernel-messages")];
+    }
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut tests = Vec::new();
+    for message in messages {
+        if kinds.contains(&&*message.kind) {
+            continue;
+        }
+        kinds.push(&message.kind);
+        let mut lines = message.text.clone();
+        if let Some((index, step)) = locate(sequences, message.step) {
+            let step = step.map_or(0, |step| step + 1);
+            lines.insert(0, format!("in {}, step {step}", sequences[index].name));
+        }
+        let test = Test::fail(format!("kernel-messages.{}", message.kind.replace(' ', "-")), lines);
+        tests.push(if known.contains(&message.kind) {
+            test.known("the baseline shows it too")
+        } else {
+            test.with_steps(reproducer(&message.kind))
+        });
+    }
+    tests
+}
+
+/// The guest did not get to the end of the steps.
+fn incomplete(ended: &Ended, hang: Option<u32>, sequences: &[Sequence]) -> Test {
+    let mut lines = Vec::new();
+    let reached = ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse().ok());
+    let number = hang.or(reached).unwrap_or(0);
+    let what = if hang.is_some() { "did not return within 20 s" } else { "was the last" };
+    match locate(sequences, number) {
+        Some((index, Some(step))) => {
+            let sequence = &sequences[index];
+            lines.push(format!("in {}, step {} {what}: {}", sequence.name, step + 1, sequence.steps[step]));
+        }
+        Some((index, None)) => {
+            lines.push(format!("the return to the base state before {} {what}", sequences[index].name));
+        }
+        None => {}
+    }
+    lines.extend(ended.cut.clone());
+    lines.push(ended.last_words());
+    Test::fail("runs-to-the-end", lines)
+}

@@ -1,0 +1,314 @@
+//! What can be added: recognised by its content, read within bounds, and made into the rows of one kind.
+
+mod benchmark;
+mod report;
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use flyball_files::read_input;
+use flyball_table::Cell;
+use sha2::{Digest as _, Sha256};
+
+use crate::schema::Kind;
+
+/// Bytes of a file that is added. A million runs of a benchmark are 20 MB of JSON.
+const MOST_FILE: u64 = 64 << 20;
+
+/// Folders between a directory that is given and what is in it: engines collect as SITE/HOST/RUN.
+const DEPTH: usize = 3;
+
+/// What the user says of inputs that do not say it.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    pub host: Option<String>,
+    /// In milliseconds since 1970.
+    pub time: Option<u64>,
+}
+
+/// Something to add.
+#[derive(Debug, Clone)]
+pub struct Input {
+    pub kind: Kind,
+    /// A hash of what it is.
+    pub id: String,
+    pub host: String,
+    /// Milliseconds since 1970.
+    pub time: u64,
+    /// Whether the content says when, so that the same input has the same time whenever it is added.
+    pub is_dated: bool,
+    /// In the order of the kind's columns.
+    pub rows: Vec<Vec<Cell>>,
+    /// What had to be passed over in it.
+    pub warnings: Vec<String>,
+}
+
+/// Why something cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(pub String);
+
+impl InputError {
+    fn of(what: impl Into<String>) -> InputError {
+        InputError(what.into())
+    }
+}
+
+/// What all rows of an input have in common.
+#[derive(Debug, Clone, Default)]
+struct About {
+    /// The host, if the content names it.
+    host: Option<String>,
+    time: Option<u64>,
+    simulated: Option<bool>,
+    tool: Option<String>,
+    /// By the names of the columns.
+    facts: BTreeMap<&'static str, String>,
+    settings: BTreeMap<String, String>,
+}
+
+/// A row: its own time, if it has one, and the cells of its kind.
+struct Row {
+    time: Option<u64>,
+    cells: Vec<Cell>,
+}
+
+/// An input before it is known which host and time it is of.
+struct Found {
+    kind: Kind,
+    about: About,
+    /// What distinguishes it from others of its host.
+    identity: Vec<u8>,
+    rows: Vec<Row>,
+    warnings: Vec<String>,
+}
+
+/// A place where an input may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub path: PathBuf,
+    /// The folder that it was found in, where a directory was given: engines name it after the host.
+    pub folder: Option<String>,
+    /// Why it cannot be one, if that is known already.
+    pub usable: Result<(), InputError>,
+}
+
+/// The run directories and files at or below `path`, in the order of names.
+pub fn find(path: &Path) -> Vec<Place> {
+    let mut found = Vec::new();
+    if path.is_dir() {
+        walk(path, 0, &mut found);
+        if found.is_empty() {
+            let why = InputError::of("there is no run directory, .json, .toml or .facts file in it");
+            found.push(Place { path: path.to_owned(), folder: None, usable: Err(why) });
+        }
+    } else {
+        found.push(Place { path: path.to_owned(), folder: None, usable: Ok(()) });
+    }
+    found
+}
+
+fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut add = |path: &Path, folder: Option<String>, usable| {
+        found.push(Place { path: path.to_owned(), folder, usable });
+    };
+    let is_run = path.join("manifest.json").is_file();
+    if is_run {
+        add(path, path.parent().and_then(name).filter(|_| depth > 0), Ok(()));
+    } else if path.join("rounds.jsonl").exists() {
+        add(path, None, Err(InputError::of("it has rounds and no manifest.json")));
+        return;
+    }
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return add(path, None, Err(InputError::of(error.to_string()))),
+    };
+    let mut entries: Vec<fs::DirEntry> = entries.flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (inner, kind) = (entry.path(), entry.file_type());
+        let is = |is: fn(&fs::FileType) -> bool| kind.as_ref().is_ok_and(is);
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if is(fs::FileType::is_dir) {
+            // A search has its confirmation within; a report's files are none.
+            if depth < DEPTH && (!is_run || file.starts_with("confirm")) {
+                walk(&inner, depth + 1, found);
+            }
+        } else if is(fs::FileType::is_symlink) {
+            // It could lead out of what was given, or round in circles.
+            let why = InputError::of("links are not followed; give the file or directory itself");
+            found.push(Place { path: inner, folder: None, usable: Err(why) });
+        } else if is(fs::FileType::is_file) && !is_run {
+            if [".json", ".toml", ".facts"].iter().any(|end| file.ends_with(end)) {
+                found.push(Place { path: inner, folder: name(path), usable: Ok(()) });
+            }
+        }
+    }
+}
+
+impl Input {
+    /// Reads a run directory or a file.
+    ///
+    /// # Errors
+    /// Why it cannot be added.
+    pub fn read(place: &Place, given: &Given) -> Result<Input, InputError> {
+        place.usable.clone()?;
+        let path = &place.path;
+        if path.is_dir() {
+            return run::read(path)?.into_input(place, given, None);
+        }
+        let io = |error: io::Error| InputError::of(error.to_string());
+        let bytes = read_input(path, MOST_FILE).map_err(io)?;
+        let changed = fs::metadata(path).and_then(|status| status.modified()).ok();
+        let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let changed = changed.map(|time| time.as_millis() as u64);
+        recognise(&bytes)?.into_input(place, given, changed)
+    }
+
+    /// The same of a file's content.
+    ///
+    /// # Errors
+    /// Why it cannot be added.
+    pub fn of_bytes(bytes: &[u8], given: &Given) -> Result<Input, InputError> {
+        let place = Place { path: PathBuf::new(), folder: None, usable: Ok(()) };
+        recognise(bytes)?.into_input(&place, given, None)
+    }
+}
+
+/// Reads the content of a file.
+fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        InputError::of(format!("not text: a byte that is not UTF-8 at offset {}", error.valid_up_to()))
+    })?;
+    if text.starts_with("flyball facts ") {
+        return report::facts(text);
+    }
+    // fio prints notes before its JSON.
+    let at = if text.starts_with(['{', '[']) { Some(0) } else { text.find("\n{").map(|at| at + 1) };
+    if let Some(json) = at.map(|at| &text[at..])
+        && !json.starts_with("[cpus")
+        && (json.starts_with('{') || serde_json::from_str::<serde_json::Value>(json).is_ok())
+    {
+        return of_json(json);
+    }
+    report::profile(text)
+}
+
+fn of_json(text: &str) -> Result<Found, InputError> {
+    let value = benchmark::parse(text)?;
+    let schema = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
+    match schema.split_once('/') {
+        Some(("doctor", "1")) => report::doctor(&value, text),
+        Some(("show", "1")) => report::show(&value, text),
+        Some((name @ ("doctor" | "show"), number)) => {
+            Err(InputError::of(format!("'{name}' JSON of schema {number}; this flyball reads 1")))
+        }
+        Some((name, _)) => Err(InputError::of(format!(
+            "flyball's '{name}' JSON is not stored; add the run directory, 'doctor --json' or 'show --json'"
+        ))),
+        None => benchmark::read(&value, text),
+    }
+}
+
+impl Found {
+    fn into_input(self, place: &Place, given: &Given, changed: Option<u64>) -> Result<Input, InputError> {
+        let Found { kind, about, identity, rows, warnings } = self;
+        let host = about.host.clone().or_else(|| given.host.clone()).or_else(|| place.folder.clone());
+        let host = host.filter(|host| !host.is_empty()).ok_or_else(|| {
+            InputError::of("it does not name its host; give --host, or a directory with a folder per host")
+        })?;
+        let time = about.time.or(given.time).or(changed);
+        // What is outside of this is a clock that was never set, and would be a month of its own.
+        let time = time
+            .filter(|time| (1..=253_402_300_799_000).contains(time))
+            .ok_or_else(|| InputError::of("it does not say when it was measured; give --time"))?;
+        if rows.is_empty() {
+            return Err(InputError::of("it has no results"));
+        }
+        let mut hash = Sha256::new();
+        hash.update(kind.name());
+        hash.update([0]);
+        hash.update(&host);
+        hash.update([0]);
+        hash.update(&identity);
+        // The same settings at another time are another snapshot, if the user says so.
+        let said = given.time.filter(|_| about.time.is_none());
+        hash.update(said.map(u64::to_le_bytes).unwrap_or_default());
+        let id = hex(&hash.finalize()[..16]);
+        let settings = serde_json::to_string(&about.settings).unwrap_or_default();
+        let settings = (!about.settings.is_empty()).then_some(settings);
+        let fact = |name| about.facts.get(name).map(String::as_str).into();
+        let source = place.path.display().to_string();
+        let common = |time: u64| -> Vec<Cell> {
+            vec![
+                id.as_str().into(),
+                host.as_str().into(),
+                time.into(),
+                about.simulated.into(),
+                source.as_str().into(),
+                about.tool.as_deref().into(),
+                fact("processor"),
+                fact("product"),
+                fact("firmware"),
+                fact("microcode"),
+                fact("kernel"),
+                fact("driver"),
+                settings.as_deref().into(),
+            ]
+        };
+        let rows = rows.into_iter().map(|row| {
+            let mut cells = common(row.time.unwrap_or(time));
+            cells.extend(row.cells);
+            cells
+        });
+        let rows = rows.collect();
+        Ok(Input {
+            kind,
+            id: id.clone(),
+            host: host.clone(),
+            time,
+            is_dated: about.time.or(given.time).is_some(),
+            rows,
+            warnings,
+        })
+    }
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hash of what makes an experiment another one, whatever its name.
+fn experiment(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+        hash.update([0]);
+    }
+    hex(&hash.finalize()[..4])
+}
+
+/// Tables of TOML as one level: `cpus.0-3.governor`.
+fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&key, value, into);
+            }
+        }
+        toml::Value::String(text) => {
+            into.insert(prefix.to_owned(), text.clone());
+        }
+        other => {
+            into.insert(prefix.to_owned(), other.to_string());
+        }
+    }
+}

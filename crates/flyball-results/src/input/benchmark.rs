@@ -1,0 +1,230 @@
+//! Other tools' results: hyperfine, pyperf, Google Benchmark and fio. Values come from the reader of series where it knows the tool;
+//! here is what else their files say: when, on which host, with what.
+
+use std::collections::BTreeMap;
+
+use flyball_measure::series;
+use flyball_table::Cell;
+use serde_json::Value;
+
+use super::{About, Found, InputError, Row, experiment};
+use crate::{date, schema::Kind};
+
+/// JSON of a tool, perhaps with notes behind it.
+pub(super) fn parse(text: &str) -> Result<Value, InputError> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    match values.next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(InputError::of(format!("bad JSON: {error}"))),
+        None => Err(InputError::of("the file is empty")),
+    }
+}
+
+pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
+    if value.get("fio version").is_some() {
+        return fio(value, whole);
+    }
+    let about = match value {
+        _ if value.get("results").is_some() => {
+            About { tool: Some("hyperfine".to_owned()), ..About::default() }
+        }
+        _ if value.get("context").is_some() => google(&value["context"]),
+        _ if value.get("benchmarks").is_some() => pyperf(value),
+        _ => {
+            return Err(InputError::of(
+                "JSON of none of hyperfine, pyperf, Google Benchmark, fio and flyball",
+            ));
+        }
+    };
+    let all = series::read(whole.as_bytes(), None).map_err(|error| InputError(error.what))?;
+    let mut rows = Vec::new();
+    let mut warnings = Vec::new();
+    for series in &all {
+        if !series.left_out.is_empty() {
+            warnings.push(format!(
+                "{}: {} runs have no number and are left out",
+                series.name,
+                series.left_out.len()
+            ));
+        }
+        let result = OneResult {
+            benchmark: &series.name,
+            metric: "wall time",
+            unit: &series.unit,
+            better: Some(false),
+        };
+        rows.extend((0..).zip(&series.values).map(|(round, value)| result.row(round, *value, None)));
+    }
+    Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
+}
+
+/// What is measured by some rounds.
+struct OneResult<'a> {
+    benchmark: &'a str,
+    metric: &'a str,
+    unit: &'a str,
+    /// Whether higher is better.
+    better: Option<bool>,
+}
+
+impl OneResult<'_> {
+    fn row(&self, round: u64, value: f64, failure: Option<&str>) -> Row {
+        let seconds = match self.unit {
+            "s" => Some(value),
+            "ms" => Some(value * 1e-3),
+            "us" => Some(value * 1e-6),
+            "ns" => Some(value * 1e-9),
+            _ => None,
+        };
+        let mut cells = vec![
+            self.benchmark.into(),
+            experiment(&[self.benchmark, self.metric, self.unit]).into(),
+            "".into(),
+            "".into(),
+            0.into(),
+            self.metric.into(),
+            self.unit.into(),
+            self.better.into(),
+            round.into(),
+            Cell::Absent,
+            Cell::Absent,
+            false.into(),
+            failure.into(),
+            Some(value).filter(|value| value.is_finite()).into(),
+            seconds.filter(|_| self.metric == "wall time").into(),
+        ];
+        cells.resize(Kind::Rounds.own().len(), Cell::Absent);
+        Row { time: None, cells }
+    }
+}
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    match value.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// These of an object's fields, as settings.
+fn settings(value: &Value, names: &[&str]) -> BTreeMap<String, String> {
+    names.iter().filter_map(|name| Some(((*name).to_owned(), text(value, name)?))).collect()
+}
+
+fn google(context: &Value) -> About {
+    About {
+        host: text(context, "host_name"),
+        time: text(context, "date").and_then(|date| date::parse(&date)),
+        tool: Some("Google Benchmark".to_owned()),
+        settings: settings(
+            context,
+            &[
+                "executable",
+                "num_cpus",
+                "cpu_scaling_enabled",
+                "aslr_enabled",
+                "library_version",
+                "library_build_type",
+            ],
+        ),
+        ..About::default()
+    }
+}
+
+fn pyperf(value: &Value) -> About {
+    // What all runs of all benchmarks have is at the top; a file of one benchmark may have it there or at its first run.
+    let first = value.pointer("/benchmarks/0");
+    let run = first.and_then(|first| {
+        first.get("runs")?.as_array()?.iter().find(|run| run.get("values").is_some())?.get("metadata")
+    });
+    let places = [value.get("metadata"), first.and_then(|first| first.get("metadata")), run];
+    let find = |name: &str| places.iter().flatten().find_map(|place| text(place, name));
+    let mut about = About {
+        host: find("hostname"),
+        time: find("date").and_then(|date| date::parse(&date)),
+        tool: Some(
+            find("perf_version")
+                .or_else(|| find("pyperf_version"))
+                .map_or("pyperf".to_owned(), |version| format!("pyperf {version}")),
+        ),
+        ..About::default()
+    };
+    if let Some(processor) = find("cpu_model_name") {
+        about.facts.insert("processor", processor);
+    }
+    // Linux-6.1.0-40-amd64-x86_64-with-glibc2.36
+    if let Some(kernel) = find("platform").as_deref().and_then(|platform| platform.strip_prefix("Linux-")) {
+        let end = ["-x86_64", "-i686"].iter().filter_map(|machine| kernel.find(machine)).min();
+        about.facts.insert("kernel", kernel[..end.unwrap_or(kernel.len())].to_owned());
+    }
+    for place in places.iter().flatten() {
+        let names = ["cpu_config", "cpu_affinity", "python_version", "python_compiler", "aslr", "cpu_count"];
+        for (name, value) in settings(place, &names) {
+            about.settings.entry(name).or_insert(value);
+        }
+    }
+    about
+}
+
+/// fio: of each job and direction that did something, throughput, operations per second and latency of completion.
+fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
+    let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
+    let jobs = jobs.ok_or_else(|| InputError::of("fio's JSON has no jobs"))?;
+    let milliseconds = value.get("timestamp_ms").and_then(Value::as_u64);
+    let seconds = value.get("timestamp").and_then(Value::as_u64).and_then(|time| time.checked_mul(1000));
+    let mut about = About {
+        time: milliseconds.or(seconds).filter(|time| *time > 0),
+        tool: text(value, "fio version"),
+        ..About::default()
+    };
+    let mut hosts: Vec<String> = jobs.iter().filter_map(|job| text(job, "hostname")).collect();
+    hosts.dedup();
+    match hosts.as_slice() {
+        [] => {}
+        [host] => about.host = Some(host.clone()),
+        _ => return Err(InputError::of("results of several clients; give a file for each host")),
+    }
+    if let Some(options) = value.get("global options").and_then(Value::as_object) {
+        let texts =
+            options.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        about.settings.extend(texts);
+    }
+    let mut rows = Vec::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for job in jobs {
+        let name = text(job, "jobname").ok_or_else(|| InputError::of("a job of fio has no name"))?;
+        if name == "All clients" {
+            continue;
+        }
+        let error = job.get("error").and_then(Value::as_i64).filter(|error| *error != 0);
+        let failure = error.map(|error| format!("error {error}"));
+        for direction in ["read", "write", "trim"] {
+            let Some(part) = job.get(direction) else { continue };
+            let number =
+                |pointer: &str| part.pointer(pointer).and_then(Value::as_f64).filter(|value| *value > 0.0);
+            let benchmark = format!("{name} {direction}");
+            let latency = |rest: &str| {
+                // Versions before 3 count microseconds.
+                let old = number(&format!("/clat{rest}")).map(|value| value * 1e3);
+                number(&format!("/clat_ns{rest}")).or(old)
+            };
+            let results = [
+                ("throughput", "B/s", true, number("/bw_bytes").or(number("/bw").map(|kib| kib * 1024.0))),
+                ("operations", "1/s", true, number("/iops")),
+                ("mean latency", "ns", false, latency("/mean")),
+                ("latency 99 %", "ns", false, latency("/percentile/99.000000")),
+            ];
+            if results.iter().all(|result| result.3.is_none()) {
+                continue;
+            }
+            let count = counts.entry(benchmark.clone()).or_insert(0);
+            let round = *count;
+            *count += 1;
+            for (metric, unit, higher, value) in results {
+                let result = OneResult { benchmark: &benchmark, metric, unit, better: Some(higher) };
+                rows.extend(value.map(|value| result.row(round, value, failure.as_deref())));
+            }
+        }
+    }
+    Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings: Vec::new() })
+}

@@ -1,0 +1,181 @@
+//! What flyball says of a machine: the doctor's report, `show --json`, profiles of `save`, facts files.
+
+use std::collections::BTreeMap;
+
+use flyball_table::Cell;
+use serde_json::Value;
+
+use super::{About, Found, InputError, Row, flatten};
+use crate::schema::Kind;
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// A value as a text: strings without quotes, the rest as JSON.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Whether the report is about a machine in software.
+fn simulated(value: &Value) -> bool {
+    value.get("simulated").and_then(Value::as_bool) == Some(true) || value.get("emulated").is_some()
+}
+
+fn about(value: &Value, facts: Vec<(&'static str, Option<String>)>) -> About {
+    About {
+        simulated: Some(simulated(value)),
+        tool: Some("flyball".to_owned()),
+        facts: facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        ..About::default()
+    }
+}
+
+/// The doctor's report.
+pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
+    let facts = vec![("processor", text(value, "processor")), ("kernel", text(value, "kernel"))];
+    let findings = value.get("findings").and_then(Value::as_array);
+    let findings = findings.ok_or_else(|| InputError::of("the doctor's report has no findings"))?;
+    let row = |finding: &Value| -> Option<Row> {
+        let (check, verdict) = (text(finding, "id")?, text(finding, "verdict")?);
+        let cells = vec![
+            check.into(),
+            verdict.into(),
+            text(finding, "what").into(),
+            finding.get("evidence").map(Value::to_string).into(),
+            text(finding, "group").into(),
+        ];
+        Some(Row { time: None, cells })
+    };
+    let rows: Option<Vec<Row>> = findings.iter().map(row).collect();
+    let rows = rows.ok_or_else(|| InputError::of("a finding of the doctor has no id or verdict"))?;
+    Ok(Found {
+        kind: Kind::Findings,
+        about: about(value, facts),
+        identity: whole.as_bytes().to_vec(),
+        rows,
+        warnings: Vec::new(),
+    })
+}
+
+/// What `show --json` prints.
+pub(super) fn show(value: &Value, whole: &str) -> Result<Found, InputError> {
+    let machine = value.get("machine").ok_or_else(|| InputError::of("it says nothing of its machine"))?;
+    let mut facts = vec![
+        ("processor", text(machine, "model_name")),
+        ("microcode", text(machine, "microcode")),
+        ("kernel", text(machine, "kernel")),
+    ];
+    let rows = value.get("rows").and_then(Value::as_array);
+    let rows = rows.ok_or_else(|| InputError::of("it has no rows"))?;
+    let mut found = Vec::new();
+    for row in rows {
+        let Some(knob) = text(row, "knob") else { continue };
+        let instance = text(row, "instance").filter(|instance| !instance.is_empty());
+        let knob = instance.map_or(knob.clone(), |instance| format!("{knob}:{instance}"));
+        let value = row.get("value").and_then(plain);
+        if knob == "driver" && facts.iter().all(|(name, _)| *name != "driver") {
+            facts.push(("driver", value.clone()));
+        }
+        // What is absent here has no value to keep.
+        let Some(value) = value else { continue };
+        found.push(setting(knob, text(row, "cpus").unwrap_or_default(), value, text(row, "unit")));
+    }
+    let mut about = about(value, facts);
+    about.settings = summary(&found);
+    let identity = whole.as_bytes().to_vec();
+    Ok(Found { kind: Kind::Settings, about, identity, rows: found, warnings: Vec::new() })
+}
+
+fn setting(knob: String, cpus: String, value: String, unit: Option<String>) -> Row {
+    let unit = unit.filter(|unit| !unit.is_empty());
+    Row { time: None, cells: vec![knob.into(), cpus.into(), value.into(), unit.into()] }
+}
+
+/// The settings as facts of the host: values by knob, with their CPUs where there are several.
+fn summary(rows: &[Row]) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for row in rows {
+        if let [Cell::Text(knob), Cell::Text(cpus), Cell::Text(value), _] = row.cells.as_slice() {
+            all.entry(knob.clone()).or_default().push((cpus.clone(), value.clone()));
+        }
+    }
+    let one = |values: Vec<(String, String)>| match values.as_slice() {
+        [(_, value)] => value.clone(),
+        many => {
+            let parts = many.iter().map(|(cpus, value)| format!("{value} ({cpus})"));
+            parts.collect::<Vec<_>>().join(", ")
+        }
+    };
+    // Frequencies of the moment differ each time.
+    let is_setting = |knob: &String| !knob.starts_with("cur-") && !knob.contains("current");
+    all.into_iter().filter(|(knob, _)| is_setting(knob)).map(|(knob, values)| (knob, one(values))).collect()
+}
+
+/// A profile, as `flyball save` writes it.
+pub(super) fn profile(text: &str) -> Result<Found, InputError> {
+    const WHAT: &str = "it is neither a run directory, JSON of doctor, show, hyperfine, pyperf, Google Benchmark or fio, a \
+                        profile nor a facts file";
+    let table: toml::Table = text.parse().map_err(|_| InputError::of(WHAT))?;
+    let mut rows = Vec::new();
+    let mut add = |cpus: &str, table: &toml::Table| {
+        let mut flat = BTreeMap::new();
+        flatten("", &toml::Value::Table(table.clone()), &mut flat);
+        flat.remove("description");
+        rows.extend(flat.into_iter().map(|(knob, value)| setting(knob, cpus.to_owned(), value, None)));
+    };
+    let mut top = table.clone();
+    let sections = top.remove("cpus");
+    add("", &top);
+    for (cpus, section) in sections.as_ref().and_then(toml::Value::as_table).into_iter().flatten() {
+        let section = section.as_table().ok_or_else(|| InputError::of(WHAT))?;
+        add(cpus, section);
+    }
+    let about = About { tool: Some("flyball".to_owned()), settings: summary(&rows), ..About::default() };
+    Ok(Found { kind: Kind::Settings, about, identity: text.as_bytes().to_vec(), rows, warnings: Vec::new() })
+}
+
+/// A facts file: its lines, with the folder before the name.
+pub(super) fn facts(whole: &str) -> Result<Found, InputError> {
+    let mut lines = whole.lines();
+    if lines.next().map(str::trim) != Some("flyball facts 1") {
+        return Err(InputError::of("a facts file of another format; this flyball reads 1"));
+    }
+    let mut folder = String::new();
+    let mut rows = Vec::new();
+    for line in lines {
+        let line = line.trim_end();
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            name.clone_into(&mut folder);
+            continue;
+        }
+        let split = [" := ", " = "]
+            .iter()
+            .filter_map(|sign| line.split_once(sign))
+            .min_by_key(|(name, _)| name.len());
+        let (false, Some((name, value))) = (folder.is_empty(), split) else { continue };
+        let value = value.trim().trim_matches('"').to_owned();
+        rows.push(setting(format!("{folder}/{name}"), String::new(), value, None));
+    }
+    let value_of = |end: &str| {
+        let is = |row: &&Row| matches!(&row.cells[0], Cell::Text(knob) if knob.ends_with(end));
+        let found = rows.iter().find(is)?;
+        if let Cell::Text(value) = &found.cells[2] { Some(value.clone()) } else { None }
+    };
+    let known = [
+        ("driver", value_of("/scaling_driver")),
+        ("firmware", value_of("/bios_version")),
+        ("kernel", value_of("/osrelease")),
+    ];
+    let about = About {
+        tool: Some("flyball".to_owned()),
+        facts: known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        ..About::default()
+    };
+    let identity = whole.as_bytes().to_vec();
+    Ok(Found { kind: Kind::Settings, about, identity, rows, warnings: Vec::new() })
+}

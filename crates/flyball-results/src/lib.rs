@@ -1,0 +1,22 @@
+//! Results of years as files that any engine reads: a directory of Parquet files that only grows.
+//!
+//! ```text
+//! DATASET/version=1/kind=rounds/month=2026-11/20261101T083000-0f3c….parquet
+//! ```
+//!
+//! An [`Input`] is read into the rows of one [`Kind`]: a run directory or another tool's output into rounds, the doctor's
+//! report into findings, a snapshot into settings. Each input is in one file as a whole, which is renamed when it is on disk, so
+//! that a writer that is killed leaves nothing half. [`Dataset::add`] writes inputs that are not there yet; [`Dataset::read`] reads
+//! columns; [`shifts`] searches the rounds for shifts over months. Statistics are those of flyball-measure.
+
+mod dataset;
+mod date;
+mod input;
+mod schema;
+pub mod shifts;
+
+pub use dataset::{Added, Dataset, DatasetError, Part, Passed, Pick};
+pub use date::{date, parse as parse_time};
+pub use flyball_table::parquet::{Words, read as columns};
+pub use input::{Given, Input, InputError, find};
+pub use schema::{COMMON, FACTS, Kind, VERSION};

@@ -1,0 +1,127 @@
+//! Thousands of series with known shifts, and the table of columns in docs/results.md.
+
+use std::fmt::Write as _;
+
+use flyball_results::{
+    COMMON, Dataset, Given, Input, Kind, Pick,
+    shifts::{Answer, Question, shifts},
+};
+use rand::SeedableRng as _;
+use rand_distr::{Distribution as _, StandardNormal};
+
+const HOSTS: usize = 40;
+const BENCHMARKS: usize = 50;
+const RUNS: usize = 60;
+const DAY: u64 = 86_400_000;
+
+/// Series of lognormal values; `level` says by how much each run of a series is slower. Neighbours correlate by `correlation`.
+fn searched(seed: u64, correlation: f64, level: impl Fn(usize, usize) -> f64) -> Answer {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut dataset = Dataset::create(folder.path()).expect("a dataset");
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+    let mut wander = vec![0.0; HOSTS * BENCHMARKS];
+    for run in 0..RUNS {
+        for host in 0..HOSTS {
+            let mut results = Vec::new();
+            for benchmark in 0..BENCHMARKS {
+                let series = host * BENCHMARKS + benchmark;
+                let noise: f64 = StandardNormal.sample(&mut rng);
+                wander[series] = correlation * wander[series] + noise;
+                let value = (0.01 * wander[series] + level(series, run)).exp();
+                results.push(format!(r#"{{"command":"b{benchmark}","times":[{value}]}}"#));
+            }
+            let json = format!(r#"{{"results":[{}]}}"#, results.join(","));
+            let given = Given {
+                host: Some(format!("node{host:02}")),
+                time: Some(20_454 * DAY + run as u64 * 7 * DAY),
+            };
+            let input = Input::of_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
+            dataset.add(input).expect("room");
+        }
+    }
+    dataset.flush().expect("room");
+    let question = Question { pick: Pick::default(), benchmark: None, confidence: 0.99, threads: 2 };
+    let answer = shifts(&dataset, &question).expect("a dataset that can be read");
+    assert_eq!((answer.series, answer.rounds), (HOSTS * BENCHMARKS, HOSTS * BENCHMARKS * RUNS));
+    answer
+}
+
+#[test]
+fn of_thousands_of_series_without_a_shift_none_or_hardly_one_is_named() {
+    let mut datasets = 0;
+    let mut series = 0;
+    for seed in 0..4 {
+        // Half of them wander from run to run.
+        let answer = searched(seed, if seed % 2 == 0 { 0.0 } else { 0.5 }, |_, _| 0.0);
+        datasets += usize::from(!answer.shifted.is_empty());
+        series += answer.shifted.len();
+    }
+    println!(
+        "{series} of {} series without a shift were named, in {datasets} of 4 datasets",
+        4 * HOSTS * BENCHMARKS
+    );
+    // 0.04 datasets are to be expected.
+    assert!(datasets <= 1 && series <= 3, "{series} series in {datasets} datasets");
+}
+
+#[test]
+fn planted_shifts_are_found_at_their_place() {
+    // A hundred of 2000 series change by five of their deviations, at various places.
+    let at = |series: usize| series.is_multiple_of(20).then(|| 20 + series / 20 % 20);
+    let answer =
+        searched(99, 0.0, |series, run| if at(series).is_some_and(|at| run >= at) { 0.05 } else { 0.0 });
+    let series = |host: &str, benchmark: &str| {
+        host[4..].parse::<usize>().unwrap() * BENCHMARKS + benchmark[1..].parse::<usize>().unwrap()
+    };
+    let (mut found, mut placed, mut wrong) = (0, 0, 0);
+    for shifted in &answer.shifted {
+        match at(series(&shifted.host, &shifted.benchmark)) {
+            None => wrong += 1,
+            Some(at) => {
+                found += 1;
+                let first = 20_454 * DAY + at as u64 * 7 * DAY;
+                placed +=
+                    usize::from(shifted.changes.iter().any(|place| place.after.abs_diff(first) <= 7 * DAY));
+            }
+        }
+    }
+    println!(
+        "{found} of 100 planted shifts named, {placed} within a run of their place; {wrong} of 1900 others named"
+    );
+    assert!(found >= 92 && placed >= found - 4 && wrong <= 4, "{found} {placed} {wrong}");
+}
+
+#[test]
+fn the_page_has_the_columns() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
+    let mut table = String::from("\n| kind | column | type | meaning |\n|---|---|---|---|\n");
+    let mut rows = |kind: &str, columns: &[(&str, flyball_table::Kind, &str)]| {
+        for (name, of, meaning) in columns {
+            let of = match of {
+                flyball_table::Kind::Integer => "integer",
+                flyball_table::Kind::Number(_) => "number",
+                flyball_table::Kind::Text => "text",
+                flyball_table::Kind::Truth => "boolean",
+                flyball_table::Kind::Time => "timestamp",
+            };
+            let _ = writeln!(table, "| {kind} | `{name}` | {of} | {meaning} |");
+        }
+    };
+    rows("all", &COMMON);
+    for kind in Kind::ALL {
+        rows(kind.name(), kind.own());
+    }
+    table.push('\n');
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once("<!-- columns -->\n").unwrap();
+    let (there, after) = rest.split_once("<!-- end of columns -->").unwrap();
+    if std::env::var_os("FLYBALL_BLESS").is_some() {
+        std::fs::write(path, format!("{before}<!-- columns -->\n{table}<!-- end of columns -->{after}"))
+            .unwrap();
+    } else {
+        assert_eq!(
+            there, table,
+            "FLYBALL_BLESS=1 cargo test -p flyball-results --test results columns writes it"
+        );
+    }
+}

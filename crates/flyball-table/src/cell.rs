@@ -1,0 +1,77 @@
+//! Cells of a table with named columns, as CSV and Parquet files have them.
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    /// With this many decimals in CSV.
+    Number(usize),
+    Text,
+    Truth,
+    /// A time, in milliseconds since 1970.
+    Time,
+}
+
+/// A value, of its column's kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    Absent,
+    /// An integer or a time.
+    Integer(u64),
+    Number(f64),
+    Text(String),
+    Truth(bool),
+}
+
+impl Cell {
+    /// The field of a line of CSV (RFC 4180).
+    pub fn csv(&self, kind: Kind) -> String {
+        match (self, kind) {
+            (Cell::Absent, _) => String::new(),
+            (Cell::Number(value), Kind::Number(decimals)) => format!("{value:.decimals$}"),
+            (Cell::Number(value), _) => value.to_string(),
+            (Cell::Integer(value), _) => value.to_string(),
+            (Cell::Truth(value), _) => value.to_string(),
+            (Cell::Text(text), _) if text.contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
+            (Cell::Text(text), _) => text.clone(),
+        }
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::Absent, Into::into)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Cell {
+        Cell::Integer(value)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Cell {
+        Cell::Number(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Cell {
+        Cell::Truth(value)
+    }
+}

@@ -1,0 +1,7 @@
+//! Tables with named columns: their cells, as CSV has them, and with the feature `parquet` their files, written and read.
+
+mod cell;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+
+pub use cell::{Cell, Kind};

@@ -1,0 +1,202 @@
+//! `compare --experiment FILE`: a comparison in a file, so that any engine starts the same one on every machine.
+//!
+//! A key is an option of `compare` by its name, `command` the workload's words, `[[arm]]` an arm with its knobs. The seed is each
+//! machine's own: machines that run the same arms at the same moment would share what disturbs them all.
+
+use std::{collections::BTreeMap, path::Path};
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use flyball_host::{Host, Kind};
+use flyball_measure::ExperimentNote;
+use toml::Value;
+
+use super::args::{Args, OPTIONS};
+use crate::{exit::Failure, seeds, user_knobs};
+
+/// Characters of a name: it names directories and labels elsewhere.
+const MOST_NAME: usize = 63;
+
+/// The arguments as if they had been typed.
+#[derive(clap::Parser)]
+#[command(name = "flyball compare", disable_help_flag = true)]
+struct Typed {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Reads the file. What belongs to one machine (directory, forms, user) is that of `args`.
+///
+/// # Errors
+/// A file that other users may change, for its commands run with flyball's rights; what is wrong in it.
+pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, ExperimentNote), Failure> {
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let text = user_knobs::open(path).map_err(|error| wrong(error.to_string()))?;
+    let (name, words) = words(&text).map_err(wrong)?;
+    let typed = Typed::command()
+        .try_get_matches_from(["flyball compare"].into_iter().chain(words.iter().map(String::as_str)));
+    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    // Without the usage, which is that of the command line.
+    let first = |error: clap::Error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    };
+    let mut expanded = typed.map_err(|error| wrong(first(error)))?.args;
+    let digest = seeds::digest(&words.join("\0"));
+    let seed = seeds::digest(&format!("{name}\0{:?}\0{}", expanded.measuring.seed, machine(host)));
+    // As many digits as can be typed again.
+    expanded.measuring.seed = Some(seed % 1_000_000_000);
+    expanded.output.clone_from(&args.output);
+    expanded.forms.clone_from(&args.forms);
+    expanded.run_as.clone_from(&args.run_as);
+    expanded.dry_run = args.dry_run;
+    Ok((expanded, ExperimentNote { name, digest: format!("{digest:016x}") }))
+}
+
+/// What distinguishes this machine from others of the experiment. Copies of one disk have one machine-id.
+fn machine(host: &dyn Host) -> String {
+    if host.kind() != Kind::Live {
+        return host.name();
+    }
+    let text = |path| host.read(path).unwrap_or_default();
+    format!("{}\0{}", text("/etc/machine-id").trim(), text("/proc/sys/kernel/hostname").trim())
+}
+
+/// The experiment's name, and the file as words of a command line.
+fn words(text: &str) -> Result<(String, Vec<String>), String> {
+    let mut table: BTreeMap<String, Value> =
+        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let name = match table.remove("name") {
+        Some(Value::String(name)) if is_name(&name) => name,
+        Some(_) => return Err(format!("name: letters, digits, '-', '_' and '.', at most {MOST_NAME}")),
+        None => return Err("it has no name".to_owned()),
+    };
+    let command = table.remove("command");
+    let mut words = Vec::new();
+    for arm in list(table.remove("arm")) {
+        words.push(format!("--arm={}", self::arm(arm)?));
+    }
+    for (key, value) in table {
+        if !OPTIONS.contains(&key.replace('-', "_").as_str()) || key.contains('_') {
+            return Err(format!(
+                "'{key}' is not a key; there are name, command, [[arm]] and options of compare that describe the comparison"
+            ));
+        }
+        for value in list(Some(value)) {
+            match value {
+                Value::Boolean(false) => {}
+                Value::Boolean(true) => words.push(format!("--{key}")),
+                value => words.push(format!("--{key}={}", word(&key, value)?)),
+            }
+        }
+    }
+    if let Some(command) = command {
+        words.push("--".to_owned());
+        for part in list(Some(command)) {
+            words.push(word("command", part)?);
+        }
+    }
+    Ok((name, words))
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=MOST_NAME).contains(&name.len()) && name.chars().all(plain)
+}
+
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        None => Vec::new(),
+        Some(Value::Array(values)) => values,
+        Some(value) => vec![value],
+    }
+}
+
+fn word(key: &str, value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(on) => Ok(if on { "on" } else { "off" }.to_owned()),
+        other => Err(format!("{key}: {} is not a word or a number", other.type_str())),
+    }
+}
+
+/// An arm as `--arm` takes it.
+fn arm(value: Value) -> Result<String, String> {
+    let Value::Table(mut table) = value else { return Err("an arm is a table: [[arm]]".to_owned()) };
+    let name = match table.remove("name") {
+        Some(Value::String(name)) if !name.trim().is_empty() && !name.contains([':', '=']) => name,
+        _ => return Err("each [[arm]] has a name, without a colon and an equals sign".to_owned()),
+    };
+    let mut text = format!("{name}:");
+    for (knob, value) in table {
+        let value = word(&knob, value)?;
+        if value.is_empty() || value.contains(char::is_whitespace) {
+            return Err(format!("arm '{name}': the value of {knob} is not one word"));
+        }
+        text += &format!(" {knob}={value}");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_command_line() {
+        let (name, words) = words(
+            "name = 'turbo'\nrounds = 16\ntrace = true\nignore-failure = false\nbeside = ['spin', 'memory']\n\
+             command = ['./bench', '-n', 3]\n[[arm]]\nname = 'now'\n[[arm]]\nname = 'off'\nturbo = false\n'max-freq@0-3' = '2GHz'\n",
+        )
+        .unwrap();
+        assert_eq!(name, "turbo");
+        assert_eq!(
+            words,
+            [
+                "--arm=now:",
+                "--arm=off: max-freq@0-3=2GHz turbo=off",
+                "--beside=spin",
+                "--beside=memory",
+                "--rounds=16",
+                "--trace",
+                "--",
+                "./bench",
+                "-n",
+                "3"
+            ]
+        );
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        for bad in [
+            "",
+            "rounds = 4",
+            "name = 'a b'",
+            "name = 'x'\noutput = 'y'",
+            "name = 'x'\nmax_rounds = 4",
+            "name = 'x'\nresume = 'y'",
+            "name = 'x'\narm = ['now']",
+            "name = 'x'\n[[arm]]\nturbo = false",
+            "name = 'x'\n[[arm]]\nname = 'a:b'",
+            "name = 'x'\n[[arm]]\nname = 'a'\nturbo = 'a b'",
+            "name = 'x'\nrounds = { a = 1 }",
+        ] {
+            assert!(words(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_an_option() {
+        let command = Typed::command();
+        for id in OPTIONS {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == id);
+            assert_eq!(
+                argument.and_then(|found| found.get_long()),
+                Some(id.replace('_', "-").as_str()),
+                "{id}"
+            );
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! `flyball guest test`: regression tests of cpufreq drivers in guests. The tests are those of `flyball-drivertest`; here are the
+//! command line, the order of the work, and the files that are written.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Instant,
+};
+
+use flyball_drivertest::{
+    boots::{Boots, CannotTell, Guests, Remembering},
+    config::Config,
+    mode::Mode,
+    report::{self, Group, Suite, Test},
+    saved::{ModeRecord, Saved},
+    topic::{Bench, TOPICS, Topic},
+};
+use flyball_guest::{cache::Cache, error::GuestError, guest, qemu::Qemu};
+use flyball_silicon::MachineSpec;
+
+use crate::{
+    exit::{Exit, Failure},
+    machine::GUEST_KERNEL,
+    output::{self, Reporter},
+    schema,
+};
+
+/// Arguments of `guest test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Boots the kernel (--kernel) once or a few times for each driver mode of each machine, runs generated sequences of settings, \
+and checks what sysfs reports, what registers and mailboxes receive and what frequency the processor runs at. Prints KTAP.
+
+Examples:
+  flyball guest test ryzen-5750g --kernel 6.12                      all modes of one machine
+  flyball guest test ryzen-5750g --driver amd-pstate=active --only contract --kernel ~/linux
+  flyball guest test all --kernel ~/linux --baseline 6.12 -j 2      what differs from another kernel
+  flyball guest test all --kernel 6.12 --save 6.12.record           keep a kernel's behaviour
+  flyball guest test all --kernel ~/linux --against 6.12.record --html report.html
+
+Exit codes, as `git bisect run` takes them:
+  0    good: no test failed
+  1    bad: a test failed
+  2    the command line cannot be used: unknown topic, machine or driver
+  125  cannot tell: the kernel does not boot or lacks the driver, or the host is too busy")]
+pub struct Args {
+    /// Machines, from `flyball guest list`, or machines' TOML files; `all` for every driver and interface.
+    #[arg(value_name = "MACHINE", default_value = "ryzen-5750g")]
+    machines: Vec<String>,
+
+    /// Kernel to compare with: a version in the cache, an image, a package or a build tree.
+    #[arg(long, value_name = "OLD")]
+    baseline: Option<String>,
+
+    /// Topics: contract, difference [default: all that the other options allow].
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Drivers or modes, for example amd-pstate, amd-pstate=active,mailbox or acpi-cpufreq [default: all].
+    #[arg(long, value_name = "DRIVER")]
+    driver: Vec<String>,
+
+    /// Modes to test at the same time.
+    #[arg(short, long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+
+    /// Seed of the sequences and of the guests.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Save the kernel's behaviour to a file, for --against.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Compare with behaviour that was saved.
+    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+    against: Option<PathBuf>,
+
+    /// Write the results as one HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// The kernel's modules (lib/modules/RELEASE), if they are not in its package or tree.
+    #[arg(long, value_name = "DIR")]
+    modules_dir: Option<PathBuf>,
+}
+
+/// Machines that together have every driver, interface and class of Speed Select: `all`.
+const ALL: &[&str] =
+    &["ryzen-5750g", "ryzen-preferred", "sst-guide", "gold-6138", "i7-2600", "hybrid-laptop"];
+
+/// The exit code where nothing can be said about the kernel.
+const CANNOT_TELL: Exit = Exit::Command(125);
+
+pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+    let topics = topics(args)?;
+    let modes = modes(args)?;
+    let against = args.against.as_deref().map(read_saved).transpose()?;
+    let cache = Cache::of_user().map_err(cannot_start)?;
+    // Found once here, for one message instead of one per mode.
+    Qemu::find(&cache).map_err(cannot_start)?;
+    guest::find_plugin().map_err(cannot_start)?;
+    let wanted = kernel.unwrap_or(GUEST_KERNEL);
+    let guests = Guests::new(cache.clone(), wanted, args.modules_dir.as_deref()).map_err(cannot_start)?;
+    let baseline = args.baseline.as_deref().map(|old| Guests::new(cache.clone(), old, None));
+    let baseline = baseline.transpose().map_err(cannot_start)?;
+    let config = Config::of(&guests.kernel);
+    report_configuration(config.as_ref());
+
+    let started = Instant::now();
+    let work = Work {
+        kernel: &guests,
+        baseline: baseline.as_ref(),
+        against: against.as_ref(),
+        config: config.as_ref(),
+        topics: &topics,
+        seed: args.seed,
+        records: Mutex::default(),
+        keeps: args.save.is_some(),
+    };
+    let groups = work.all(&modes, args.jobs.clamp(1, 64), !output.is_json())?;
+    let suite = Suite {
+        kernel: wanted.to_owned(),
+        release: guests.release().to_owned(),
+        baseline: args.baseline.clone().or_else(|| against.as_ref().map(|saved| saved.release.clone())),
+        seed: args.seed,
+        seconds: started.elapsed().as_secs_f64(),
+        groups,
+    };
+    if let Some(path) = &args.save {
+        let records = work.records.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let saved = Saved::new(guests.release(), records);
+        write_file(path, &saved.write().map_err(Failure::failed)?)?;
+    }
+    if let Some(path) = &args.html {
+        write_file(path, report::html(&suite).as_bytes())?;
+    }
+    let verdict = suite.verdict();
+    if output.is_json() {
+        output.object(schema::GUEST_TEST, || &suite, String::new)?;
+    } else {
+        output::raw(&format!("# {:.0} s in all\n", suite.seconds))?;
+    }
+    Ok(match verdict.code() {
+        0 => Exit::Done,
+        1 => Exit::Failed,
+        _ => CANNOT_TELL,
+    })
+}
+
+/// The kernel or the emulator cannot be used: nothing can be said, which is 125 for a bisection. A wrong word is 2.
+fn cannot_start(error: GuestError) -> Failure {
+    let failure = Failure::from(error);
+    match failure.exit {
+        Exit::Usage => failure,
+        _ => failure.exiting(CANNOT_TELL),
+    }
+}
+
+fn topics(args: &Args) -> Result<Vec<&'static dyn Topic>, Failure> {
+    for word in &args.only {
+        if TOPICS.iter().all(|topic| topic.name() != word) {
+            let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name()).collect();
+            return Err(Failure::usage(format!("unknown topic '{word}' (expected {})", names.join(", "))));
+        }
+    }
+    let chosen = |topic: &&&'static dyn Topic| {
+        args.only.is_empty() || args.only.iter().any(|word| word == topic.name())
+    };
+    Ok(TOPICS.iter().filter(chosen).copied().collect())
+}
+
+fn modes(args: &Args) -> Result<Vec<Mode>, Failure> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in &args.machines {
+        if name == "all" {
+            names.extend(ALL);
+        } else {
+            names.push(name);
+        }
+    }
+    let mut modes = Vec::new();
+    for name in names {
+        modes.extend(Mode::all(name)?);
+    }
+    let known: Vec<String> = modes.iter().map(|mode| mode.name.clone()).collect();
+    for word in &args.driver {
+        if !modes.iter().any(|mode| mode.is_named(word)) {
+            return Err(Failure::usage(format!(
+                "no such driver '{word}' on these machines (they have {})",
+                known.join(", ")
+            )));
+        }
+    }
+    modes.retain(|mode| args.driver.is_empty() || args.driver.iter().any(|word| mode.is_named(word)));
+    if modes.is_empty() {
+        let machines = MachineSpec::names().collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!("nothing to test on these machines (flyball has {machines})")));
+    }
+    Ok(modes)
+}
+
+fn read_saved(path: &Path) -> Result<Saved, Failure> {
+    let bytes = fs::read(path).map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
+    Saved::read(&bytes)
+        .map_err(|why| Failure::usage(format!("{} does not hold saved behaviour: {why}", path.display())))
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Says before any boot what the kernel's configuration lacks.
+fn report_configuration(config: Option<&Config>) {
+    let Some(config) = config else {
+        eprintln!(
+            "flyball: the kernel's configuration is not known (no .config next to it, no CONFIG_IKCONFIG in it)"
+        );
+        return;
+    };
+    let missing = config.missing_for_guest();
+    if !missing.is_empty() {
+        eprintln!("flyball: the kernel may not boot: its configuration lacks {}", missing.join(", "));
+    }
+    let missing = config.missing_useful();
+    if !missing.is_empty() {
+        eprintln!("flyball: less is tested: the kernel's configuration lacks {}", missing.join(", "));
+    }
+}
+
+/// What a run works with.
+struct Work<'a> {
+    kernel: &'a Guests,
+    baseline: Option<&'a Guests>,
+    against: Option<&'a Saved>,
+    config: Option<&'a Config>,
+    topics: &'a [&'static dyn Topic],
+    seed: u64,
+    records: Mutex<Vec<ModeRecord>>,
+    keeps: bool,
+}
+
+impl Work<'_> {
+    /// All modes, `jobs` at a time; prints each mode's KTAP when it and those before it are done.
+    fn all(&self, modes: &[Mode], jobs: usize, prints: bool) -> Result<Vec<Group>, Failure> {
+        let next = AtomicUsize::new(0);
+        let (send, receive) = mpsc::channel();
+        let mut done: Vec<Option<Vec<Group>>> = modes.iter().map(|_| None).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        let planned: usize = modes.iter().map(|mode| self.planned(mode).count()).sum();
+        thread::scope(|scope| {
+            for _ in 0..jobs.min(modes.len()) {
+                let (send, next) = (send.clone(), &next);
+                scope.spawn(move || {
+                    while let Some((index, mode)) = Some(next.fetch_add(1, Ordering::Relaxed))
+                        .and_then(|index| Some((index, modes.get(index)?)))
+                    {
+                        // The receiver is there until all threads are done.
+                        let _ = send.send((index, self.mode(mode)));
+                    }
+                });
+            }
+            drop(send);
+            if prints {
+                output::raw(&report::ktap_head(planned))?;
+            }
+            let mut printed = 0;
+            for (index, of_mode) in receive {
+                done[index] = Some(of_mode);
+                while let Some(of_mode) = done.get_mut(printed).and_then(Option::take) {
+                    printed += 1;
+                    for group in of_mode {
+                        groups.push(group);
+                        if prints {
+                            output::raw(&report::ktap_group(&groups[groups.len() - 1], groups.len()))?;
+                        }
+                    }
+                }
+            }
+            Ok::<(), Failure>(())
+        })?;
+        Ok(groups)
+    }
+
+    /// The topics that are run in a mode.
+    fn planned(&self, mode: &Mode) -> impl Iterator<Item = &'static dyn Topic> {
+        let bench = self.bench(self.kernel, None, None);
+        let all = self.topics.len() < TOPICS.len();
+        let chosen = self
+            .topics
+            .iter()
+            .copied()
+            .filter(|topic| topic.applies(mode) && (all || topic.is_default(&bench)));
+        chosen.collect::<Vec<_>>().into_iter()
+    }
+
+    fn bench<'b>(
+        &'b self,
+        kernel: &'b dyn Boots,
+        baseline: Option<&'b dyn Boots>,
+        save: Option<&'b (dyn Fn(ModeRecord) + Sync)>,
+    ) -> Bench<'b> {
+        let baseline = baseline.or_else(|| self.baseline.map(|guests| guests as &dyn Boots));
+        Bench { kernel, baseline, against: self.against, seed: self.seed, save }
+    }
+
+    /// The topics of one mode, which share boots.
+    fn mode(&self, mode: &Mode) -> Vec<Group> {
+        let kernel = Remembering::new(self.kernel);
+        let baseline = self.baseline.map(Remembering::new);
+        let save = |record: ModeRecord| {
+            let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+            if records.iter().all(|known| (&known.machine, &known.mode) != (&record.machine, &record.mode)) {
+                records.push(record);
+            }
+        };
+        let save: Option<&(dyn Fn(ModeRecord) + Sync)> = if self.keeps { Some(&save) } else { None };
+        let bench = self.bench(&kernel, baseline.as_ref().map(|kept| kept as &dyn Boots), save);
+        let group = |topic: &'static dyn Topic| {
+            let started = Instant::now();
+            let tests = self.topic(&bench, mode, topic);
+            Group {
+                machine: mode.machine.clone(),
+                mode: mode.name.clone(),
+                topic: topic.name().to_owned(),
+                seconds: started.elapsed().as_secs_f64(),
+                tests,
+            }
+        };
+        self.planned(mode).map(group).collect()
+    }
+
+    fn topic(&self, bench: &Bench<'_>, mode: &Mode, topic: &'static dyn Topic) -> Vec<Test> {
+        let release = self.kernel.release();
+        if !mode.exists_in(release) {
+            return vec![Test::skip("mode", format!("{release} does not have {}", mode.name))];
+        }
+        if let Some(config) = self.config {
+            let mut missing = config.missing_for(mode);
+            missing.extend(topic.options().iter().filter(|option| !config.has(option)));
+            if !missing.is_empty() {
+                return vec![Test::skip(
+                    "mode",
+                    format!("the kernel's configuration lacks {}", missing.join(", ")),
+                )];
+            }
+        }
+        match topic.run(bench, mode) {
+            Ok(tests) => tests,
+            Err(CannotTell::Boot { why, last }) => {
+                let test = Test::cannot_tell("boot", format!("the kernel did not reach the test: {why}"));
+                vec![Test { details: last.lines().map(str::to_owned).collect(), ..test }]
+            }
+            Err(why) => vec![Test::cannot_tell("boot", why.to_string())],
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `flyball results`: results of years in Parquet files, and where they shifted.
+
+#[cfg(feature = "parquet")]
+mod data;
+#[cfg(feature = "parquet")]
+mod print;
+#[cfg(feature = "parquet")]
+mod run;
+
+use std::path::PathBuf;
+
+use flyball_host::confine::Confinement;
+
+use crate::{
+    exit::{Exit, Failure},
+    output::Reporter,
+};
+
+/// Arguments of `results`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A dataset is a directory of Parquet files that only grows: any number of processes may add to it, and DuckDB, Polars and Spark read it. \
+What is added twice is there once. Builds with the feature `parquet` have this command.
+
+Examples:
+  flyball results add results flyball-compare-20260131-120000    store a comparison
+  flyball results add results collected/                         all that engines have collected, in a folder per host
+  flyball results add results --host node1 hyperfine.json        other tools' results, too
+  flyball results list results
+  flyball results shifts results --since 2026-01-01              what got faster or slower, where, and what changed with it
+  flyball results export results rounds > rounds.csv
+
+Exit codes: 0 done, 1 a file cannot be written, 2 usage, no dataset, or nothing of what was given can be added, 4 this build has no \
+Parquet, 6 another process has the dataset locked for a minute.")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Store run directories, reports and snapshots of flyball, and results of hyperfine, pyperf, Google Benchmark and fio.
+    Add(Add),
+    /// List what was added, a line per input.
+    List(List),
+    /// Print an input: its host, facts and settings, and a summary of its results.
+    Show(Show),
+    /// Print rows as CSV.
+    Export(Export),
+    /// Find shifts over months by host and benchmark, and name what changed with them.
+    Shifts(Shifts),
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// The dataset's directory; it is made if it is not there.
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// Run directories, files, or directories that hold such, up to three folders deep.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// The host of inputs that do not name theirs [default: the folder that an input is found in].
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+
+    /// When inputs were measured that do not say it, such as 2026-01-31T12:00:00Z [default: when the file was written].
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
+}
+
+/// Which rows.
+#[derive(Debug, Clone, clap::Args)]
+struct Which {
+    /// Only this host.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+
+    /// Only what was measured from this day or time on (UTC), such as 2026-01-31.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    /// The dataset's directory.
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// The dataset's directory.
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// The input, by the first characters of its id.
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Export {
+    /// The dataset's directory.
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// Rows of which kind.
+    #[arg(value_name = "KIND", value_enum)]
+    kind: Rows,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A kind of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Rows {
+    Rounds,
+    Findings,
+    Settings,
+}
+
+#[derive(Debug, clap::Args)]
+struct Shifts {
+    /// The dataset's directory.
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// Only this benchmark.
+    #[arg(long, value_name = "NAME")]
+    benchmark: Option<String>,
+
+    #[command(flatten)]
+    which: Which,
+
+    /// Of the series that are named, at most a share of 100 % minus this is named by chance, on average.
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
+    confidence: f64,
+}
+
+impl Args {
+    /// Adds what is read, and the dataset for writing if something is added.
+    pub fn files(&self, files: &mut Confinement) {
+        match &self.action {
+            Action::Add(add) => {
+                add.paths.iter().for_each(|path| files.read(path));
+                files.read(&add.dataset);
+                files.write_in(&add.dataset);
+            }
+            Action::List(List { dataset, .. })
+            | Action::Show(Show { dataset, .. })
+            | Action::Export(Export { dataset, .. })
+            | Action::Shifts(Shifts { dataset, .. }) => files.read(dataset),
+        }
+    }
+}
+
+/// Runs the action.
+#[cfg(feature = "parquet")]
+pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+    match &args.action {
+        Action::Add(args) => run::add(output, args),
+        Action::List(args) => run::list(output, args),
+        Action::Show(args) => run::show(output, args),
+        Action::Export(args) => run::export(output, args),
+        Action::Shifts(args) => run::shifts(output, args),
+    }
+}
+
+/// Says which build has it.
+#[cfg(not(feature = "parquet"))]
+pub fn run(_output: &Reporter, _args: &Args) -> Result<Exit, Failure> {
+    Err(Failure::not_here("this build has no Parquet files: build with `--features parquet`"))
+}

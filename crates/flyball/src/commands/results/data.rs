@@ -1,0 +1,53 @@
+//! What `results` prints, as data.
+
+use std::collections::BTreeMap;
+
+use flyball_results::{Added, Kind, Passed};
+
+/// What `add` prints.
+#[derive(Debug, serde::Serialize)]
+pub struct Sum {
+    #[serde(flatten)]
+    pub added: Added,
+    /// What was passed over.
+    pub skipped: Vec<Passed>,
+}
+
+/// An input of the dataset.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Listed {
+    pub id: String,
+    pub kind: Kind,
+    pub host: String,
+    /// The first row's, in milliseconds since 1970.
+    pub time: u64,
+    pub source: String,
+    /// The benchmarks; none of findings and settings.
+    pub benchmarks: Vec<String>,
+    pub rows: usize,
+}
+
+/// An input with its facts.
+#[derive(Debug, serde::Serialize)]
+pub struct Shown {
+    #[serde(flatten)]
+    pub listed: Listed,
+    /// Processor, firmware and the like, by name.
+    pub facts: BTreeMap<String, String>,
+    pub settings: BTreeMap<String, String>,
+    /// Of each arm and metric the number of rounds that count, and their median.
+    pub results: Vec<Of>,
+    /// Of findings, how many of each verdict.
+    pub verdicts: BTreeMap<String, usize>,
+}
+
+/// Rounds of an arm.
+#[derive(Debug, serde::Serialize)]
+pub struct Of {
+    pub benchmark: String,
+    pub arm: String,
+    pub metric: String,
+    pub unit: String,
+    pub rounds: usize,
+    pub median: f64,
+}

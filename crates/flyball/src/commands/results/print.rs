@@ -1,0 +1,193 @@
+//! `results` as text.
+
+use std::fmt::Write as _;
+
+use flyball_measure::{
+    render::{number, percent},
+    shifts::Form,
+};
+use flyball_results::{
+    date,
+    shifts::{Answer, Place},
+};
+
+use super::data::{Listed, Shown, Sum};
+use crate::paint::{Columns, Paint};
+
+/// Lines of text; JSON has everything.
+const MOST_LINES: usize = 40;
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+pub(super) fn added(sum: &Sum) -> String {
+    let all = &sum.added;
+    let mut out =
+        format!("added {} with {}", count(all.inputs, "input", "inputs"), count(all.rows, "row", "rows"));
+    if all.known > 0 {
+        let _ = write!(out, "; {} there already", count(all.known, "was", "were"));
+    }
+    out.push('\n');
+    for skipped in sum.skipped.iter().take(MOST_LINES) {
+        let _ = writeln!(out, "skipped {}: {}", skipped.path, skipped.why);
+    }
+    more(&mut out, sum.skipped.len(), "skipped");
+    out
+}
+
+fn more(out: &mut String, all: usize, what: &str) {
+    if all > MOST_LINES {
+        let _ = writeln!(out, "... and {} more {what}; --json has all", all - MOST_LINES);
+    }
+}
+
+pub(super) fn listed(all: &[Listed]) -> String {
+    let mut table = Columns::aligned_right(4..5);
+    table.heading(["id", "date", "host", "kind", "rows", "benchmark"]);
+    for listed in all {
+        table.text_row([
+            listed.id.get(..12).unwrap_or(&listed.id).to_owned(),
+            date(listed.time),
+            listed.host.clone(),
+            listed.kind.name().to_owned(),
+            listed.rows.to_string(),
+            listed.benchmarks.join(", "),
+        ]);
+    }
+    table.render(Paint::stdout())
+}
+
+pub(super) fn shown(shown: &Shown) -> String {
+    let listed = &shown.listed;
+    let mut out = format!(
+        "{} of {} on {}: {} of {}\n",
+        listed.id,
+        listed.host,
+        date(listed.time),
+        count(listed.rows, "row", "rows"),
+        listed.source
+    );
+    let mut table = Columns::new();
+    for (name, value) in shown.facts.iter().chain(&shown.settings) {
+        table.text_row([name.clone(), value.clone()]);
+    }
+    out += &table.render(Paint::stdout());
+    for of in &shown.results {
+        let arm = if of.arm.is_empty() { String::new() } else { format!(", {}", of.arm) };
+        let rounds = count(of.rounds, "round", "rounds");
+        let _ = writeln!(
+            out,
+            "{}{arm}: {} {} {} in {rounds}",
+            of.benchmark,
+            of.metric,
+            number(of.median),
+            of.unit
+        );
+    }
+    for (verdict, number) in &shown.verdicts {
+        let _ = writeln!(out, "{verdict}: {number}");
+    }
+    out
+}
+
+pub(super) fn shifts(answer: &Answer) -> String {
+    let mut out = format!(
+        "{} of {}, {} to {}: {}\n",
+        count(answer.series, "series", "series"),
+        count(answer.hosts, "host", "hosts"),
+        date(answer.first),
+        date(answer.last),
+        count(answer.rounds, "round", "rounds"),
+    );
+    if answer.short > 0 {
+        let _ = writeln!(
+            out,
+            "{} with fewer than 10 runs: not searched",
+            count(answer.short, "series", "series")
+        );
+    }
+    for name in &answer.ambiguous {
+        let _ =
+            writeln!(out, "'{name}' is several experiments on one host (command line, metric): kept apart");
+    }
+    let percent_false = ((1.0 - answer.confidence) * 1e4).round() / 1e2;
+    if answer.shifted.is_empty() {
+        let _ = writeln!(out, "no series shifted");
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "{} shifted; at most {percent_false} % of them by chance, on average",
+        answer.shifted.len()
+    );
+    if !answer.with.is_empty() {
+        out.push('\n');
+        let mut table = Columns::aligned_right(3..5);
+        table.heading(["changed", "from", "to", "shifted", "change", "benchmark", "arm", "metric"]);
+        for with in answer.with.iter().take(MOST_LINES) {
+            table.text_row([
+                with.name.clone(),
+                with.before.clone().unwrap_or_else(|| "-".to_owned()),
+                with.after.clone().unwrap_or_else(|| "-".to_owned()),
+                format!("{} of {}", with.shifted, with.of),
+                with.change.map_or_else(|| "-".to_owned(), percent),
+                with.benchmark.clone(),
+                with.arm.clone(),
+                with.metric.clone(),
+            ]);
+        }
+        out += &table.render(Paint::stdout());
+        more(&mut out, answer.with.len(), "changes");
+    }
+    out.push('\n');
+    for shifted in answer.shifted.iter().take(MOST_LINES) {
+        let arm = if shifted.arm.is_empty() { String::new() } else { format!(", {}", shifted.arm) };
+        for place in &shifted.changes {
+            let _ = writeln!(
+                out,
+                "{}: {}{arm}: {} {}",
+                shifted.host,
+                shifted.benchmark,
+                shifted.metric,
+                change(place, &shifted.unit)
+            );
+        }
+    }
+    more(&mut out, answer.shifted.len(), "series");
+    out
+}
+
+fn change(place: &Place, unit: &str) -> String {
+    let (before, after) = (date(place.before), date(place.after));
+    let when = match place.form {
+        Form::Drift => format!("slowly from {before} to {after}"),
+        _ if before == after => format!("on {after}"),
+        _ => format!("between {before} and {after}"),
+    };
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let word = match place.better {
+        Some(true) => ", better",
+        Some(false) => ", worse",
+        None => "",
+    };
+    let size = place.change.map_or_else(String::new, |change| format!("{} ", percent(change)));
+    let mut out = format!(
+        "{size}({} to {}{unit}){word}, {when}",
+        number(place.median_before),
+        number(place.median_after)
+    );
+    if place.facts.is_empty() {
+        out += "; no known fact changed with it";
+    }
+    for fact in &place.facts {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let away = match fact.runs_away {
+            0 => String::new(),
+            1 => " (1 run away)".to_owned(),
+            runs => format!(" ({runs} runs away)"),
+        };
+        let _ = write!(out, "; {} {} -> {}{away}", fact.name, text(&fact.before), text(&fact.after));
+    }
+    out
+}

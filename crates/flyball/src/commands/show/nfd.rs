@@ -1,0 +1,135 @@
+//! `show --nfd`: the machine as labels of a node, in the form that Kubernetes' Node Feature Discovery reads from its directory
+//! features.d: `NAME=VALUE` a line, without a domain, so that the label is `feature.node.kubernetes.io/NAME`.
+
+use std::{
+    fmt::Write as _,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use flyball_control::{Id, KnobName, Snapshot, SurveyOptions, survey};
+use flyball_host::Host;
+use flyball_measure::render::civil;
+
+use super::facts::Facts;
+use crate::{
+    exit::{Exit, Failure},
+    output::{self, Reporter},
+};
+
+/// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's validation.go).
+const MOST: usize = 63;
+
+/// What becomes a label, if the machine has it.
+const KNOBS: [Id; 10] = [
+    Id::Driver,
+    Id::DriverMode,
+    Id::Governor,
+    Id::Epp,
+    Id::Turbo,
+    Id::Smt,
+    Id::SstLevel,
+    Id::SstBf,
+    Id::SstTf,
+    Id::SstCp,
+];
+
+/// Prints the labels, or writes the file; `-` is stdout.
+pub(super) fn run(
+    output: &Reporter,
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    file: &Path,
+    expires: Option<Duration>,
+) -> Result<Exit, Failure> {
+    if output.is_json() {
+        return Err(Failure::usage("--nfd has a form of its own; leave out --json"));
+    }
+    let labels = labels(host, snapshot)?;
+    let mut text = String::new();
+    if let Some(time) = expires {
+        // NFD leaves out what expired before it reads the file.
+        let _ = writeln!(text, "# +expiry-time={}", rfc3339(SystemTime::now() + time));
+    }
+    for (name, value) in labels {
+        let _ = writeln!(text, "{name}={value}");
+    }
+    if file.as_os_str() == "-" {
+        output::print(text)?;
+    } else {
+        // Its name until it is complete begins with a dot, and NFD passes such files over.
+        flyball_files::replace(file, text.as_bytes())
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn labels(host: &dyn Host, snapshot: &mut Snapshot) -> Result<Vec<(String, String)>, Failure> {
+    let options = SurveyOptions { sample_absence: true, ..SurveyOptions::default() };
+    snapshot.take(host, &options.request(&KNOBS));
+    let rows = survey(snapshot, &KNOBS.map(KnobName::from), &options)?;
+    let facts = Facts::of(host, snapshot);
+    let kinds = facts.core_types.len() > 1;
+    let known = [
+        ("vendor", Some(facts.vendor.to_string())),
+        ("microcode", facts.microcode.clone()),
+        ("core-types", kinds.then(|| facts.core_types.len().to_string())),
+        ("simulated", facts.simulated.then(|| "true".to_owned())),
+    ];
+    let mut labels: Vec<(String, String)> =
+        known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    for id in KNOBS {
+        let mut values: Vec<String> = rows
+            .iter()
+            .filter(|row| row.knob == id)
+            .filter_map(|row| row.outcome.value())
+            .map(ToString::to_string)
+            .collect();
+        values.sort();
+        values.dedup();
+        let value = match values.as_slice() {
+            [] => continue,
+            [one] => one.clone(),
+            // Several would need a label for each CPU, and a pod cannot ask for a CPU.
+            _ => "mixed".to_owned(),
+        };
+        labels.push((KnobName::from(id).to_string(), value));
+    }
+    let labels = labels.into_iter().map(|(name, value)| (format!("flyball.{name}"), label(&value)));
+    Ok(labels.filter(|(_, value)| !value.is_empty()).collect())
+}
+
+/// A value as Kubernetes takes it: letters, digits, '-', '_' and '.', with a letter or digit at both ends.
+fn label(value: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let plain: String = value.chars().map(plain).collect();
+    let trimmed = plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let cut = &trimmed[..trimmed.len().min(MOST)];
+    cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (year, month, day) = civil(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_valid_labels() {
+        assert_eq!(label("amd-pstate-epp"), "amd-pstate-epp");
+        assert_eq!(label("2.6 GHz (base)"), "2.6-GHz--base");
+        assert_eq!(label("_é_"), "");
+        let long = label(&format!("{}-x", "a".repeat(62)));
+        assert_eq!(long.len(), 62, "no '-' at the end");
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(1_795_478_400)), "2026-11-24T00:00:00Z");
+    }
+}

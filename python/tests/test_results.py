@@ -1,0 +1,104 @@
+"""The queries of docs/results.md, on a dataset of three hosts, against what `results export` prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+from typing import Any
+
+import pytest
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "results.md"
+
+
+def flyball_of(folder: pathlib.Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([os.environ["FLYBALL"], *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with the dataset `results`."""
+    folder = tmp_path_factory.mktemp("dataset")
+    if flyball_of(folder, "results", "list", "nowhere").returncode == 4:
+        pytest.skip("the program is built without Parquet")
+    for number, machine in enumerate(["ryzen-5750g", "gold-6138", "hybrid-laptop"]):
+        host = folder / "collected" / f"node{number}"
+        host.mkdir(parents=True)
+        run = ["compare", "--arm", "now", "--arm", "slow:max-freq=min", "--rounds", "2", "--workload", "sched-pipe"]
+        ran = flyball_of(folder, "-M", f"sim:{machine}", *run, "-o", str(host / "run"))
+        assert ran.returncode == 0, ran.stderr
+        manifest = json.loads((host / "run" / "manifest.json").read_text())
+        manifest["machine"]["system"]["hostname"] = f"node{number}"
+        (host / "run" / "manifest.json").write_text(json.dumps(manifest))
+        (host / "doctor.json").write_text(flyball_of(folder, "-M", f"sim:{machine}", "--json", "doctor").stdout)
+        (host / "show.json").write_text(flyball_of(folder, "-M", f"sim:{machine}", "--json", "show").stdout)
+    added = flyball_of(folder, "results", "add", "results", "collected")
+    assert added.returncode == 0, added.stderr
+    return folder
+
+
+def exported(dataset: pathlib.Path, kind: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(flyball_of(dataset, "results", "export", "results", kind).stdout)))
+
+
+def medians(dataset: pathlib.Path) -> list[tuple[str, str, int, float]]:
+    """What the queries are to give, of the CSV."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in exported(dataset, "rounds"):
+        if row["warm_up"] == "false" and not row["failure"]:
+            values.setdefault((row["host"], row["arm"]), []).append(float(row["value"]))
+    assert len(values) == 6
+    return [(host, arm, len(of), statistics.median(of)) for (host, arm), of in sorted(values.items())]
+
+
+def same(rows: list[Any], dataset: pathlib.Path) -> None:
+    expected = medians(dataset)
+    assert [tuple(row)[:3] for row in rows] == [row[:3] for row in expected]
+    # CSV has six decimals.
+    assert [row[3] for row in rows] == pytest.approx([row[3] for row in expected], abs=1e-6)
+
+
+def documented(engine: str) -> list[str]:
+    found = re.findall(rf"```(?:sql|python)\n(?:--|#) {engine}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found, engine
+    return [str(code) for code in found]
+
+
+def test_duckdb(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.chdir(dataset)
+    answers = [duckdb.sql(query).fetchall() for query in documented("duckdb")]
+    assert len(answers) == 3
+    same(answers[0], dataset)
+    assert sum(row[2] or 0 for row in answers[1]) > 0
+    hosts: dict[str, set[str]] = {}
+    for row in exported(dataset, "findings"):
+        hosts.setdefault(row["verdict"], set()).add(row["host"])
+    assert answers[2] == sorted((verdict, len(of)) for verdict, of in hosts.items())
+    kinds = duckdb.sql("DESCRIBE SELECT * FROM 'results/version=1/kind=rounds/*/*.parquet'").fetchall()
+    assert dict((row[0], row[1]) for row in kinds)["time"].startswith("TIMESTAMP")
+
+
+def test_polars(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("polars")
+    monkeypatch.chdir(dataset)
+    names: dict[str, Any] = {}
+    for code in documented("polars"):
+        exec(code, names)
+    same(names["medians"].rows(), dataset)
+
+
+def test_spark(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.chdir(dataset)
+    names: dict[str, Any] = {}
+    for code in documented("spark"):
+        exec(code, names)
+    same(names["medians"].collect(), dataset)
+    names["spark"].stop()
