@@ -2,6 +2,7 @@
 
 mod account;
 mod attribution;
+mod awake;
 mod explanation;
 mod package;
 

@@ -60,8 +60,7 @@ impl Account {
             });
             let sum = &mut self.sums[index];
             let losses = facts.cpus.get(index).map(|facts| {
-                let attribution =
-                    Attribution { layout, facts, cpu: found, core_type: cpu.core_type, package, request };
+                let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
                 attribution.losses()

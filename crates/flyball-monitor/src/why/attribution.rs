@@ -1,10 +1,9 @@
 //! Which limit took how much of one CPU's frequency in one interval.
 
-use flyball_control::CoreType;
 use flyball_host::Vendor;
 
 use super::package::PackageState;
-use crate::{Cap, CpuInterval, Evidence, Layout, Limiter};
+use crate::{Cap, CpuInterval, Evidence, Layout, Limiter, layout::Cpu};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
@@ -21,8 +20,8 @@ pub(super) struct Attribution<'a> {
     pub(super) layout: &'a Layout,
     pub(super) facts: &'a crate::facts::CpuFacts,
     pub(super) cpu: &'a CpuInterval,
-    pub(super) core_type: Option<CoreType>,
-    pub(super) package: Option<&'a PackageState>,
+    pub(super) place: &'a Cpu,
+    pub(super) package: Option<&'a PackageState<'a>>,
     /// The processor's request register, if it was read in this interval.
     pub(super) request: Option<u64>,
 }
@@ -50,10 +49,10 @@ impl Attribution<'_> {
     /// Limits that are known as frequencies, in the order in which they take effect.
     pub(super) fn caps(&self) -> Vec<Cap> {
         let mut caps = self.facts.caps.clone();
-        caps.extend(self.package.and_then(PackageState::active_cores));
+        caps.extend(self.package.and_then(|package| package.active_cores(self.place)));
         // The level and turbo-freq are one reason: the lower of their limits is the one that holds.
         match (
-            self.package.and_then(PackageState::level),
+            self.package.and_then(|package| package.level(self.place)),
             caps.iter_mut().find(|cap| cap.limiter == Limiter::SpeedSelect),
         ) {
             (Some(level), Some(clip)) if level.mhz < clip.mhz => *clip = level,
@@ -95,17 +94,22 @@ impl Attribution<'_> {
             return;
         }
         // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
-        let fastest = self.package.and_then(|package| package.fastest(self.core_type)).unwrap_or(mhz);
+        let fastest = self.package.and_then(|package| package.fastest(self.place.core_type)).unwrap_or(mhz);
         // A faster core may have a higher limit of its own (preferred cores); no more than what is
         // left is compared.
         let behind = fastest.min(mhz + remains) - mhz;
         // A CPU that rests in between is behind because of that, not because of a limit.
         let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(0.9);
         let own = if is_own { behind } else { 0.0 };
-        let shared = remains - own;
+        let mut shared = remains - own;
         if shared > least {
             let (limiter, evidence) = named.unwrap_or_else(|| self.unnamed());
-            losses.push(Loss { limiter, mhz: shared, evidence });
+            if matches!(limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
+                shared -= self.take_together(shared, losses);
+            }
+            if shared > least {
+                losses.push(Loss { limiter, mhz: shared, evidence });
+            }
         }
         if own > least
             && let Some(package) = self.package
@@ -114,6 +118,25 @@ impl Attribution<'_> {
             evidence.push(Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time")));
             losses.push(Loss { limiter, mhz: own, evidence });
         }
+    }
+
+    /// Gives the turbo limits what nothing else explains, as far as they take it of cores that come and go together. Returns how much.
+    fn take_together(&self, remains: f64, losses: &mut Vec<Loss>) -> f64 {
+        let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place)) else {
+            return 0.0;
+        };
+        let mhz = remains.min(more).max(0.0);
+        if mhz == 0.0 {
+            return 0.0;
+        }
+        match losses.iter_mut().find(|loss| loss.limiter == Limiter::ActiveCores) {
+            Some(loss) => {
+                loss.mhz += mhz;
+                loss.evidence.push(evidence);
+            }
+            None => losses.push(Loss { limiter: Limiter::ActiveCores, mhz, evidence: vec![evidence] }),
+        }
+        mhz
     }
 
     /// scaling_max_freq, or what the processor was asked for if that is less.

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use flyball_control::CoreType;
 use flyball_host::Vendor;
 
-use crate::{Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::PackageFacts};
+use super::awake::Awake;
+use crate::{
+    Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::PackageFacts,
+    layout::Cpu,
+};
 
 /// A package in an interval.
-pub(super) struct PackageState {
+pub(super) struct PackageState<'a> {
     vendor: Vendor,
     watts: Option<f64>,
     limit: Option<f64>,
@@ -20,11 +24,9 @@ pub(super) struct PackageState {
     reasons: Option<u64>,
     therm: Option<u64>,
     package_therm: Option<u64>,
-    /// Cores awake on average, and the turbo limit that goes with it.
-    awake: f64,
-    turbo: Option<f64>,
-    /// The limit by the Speed Select level, and where it was seen.
-    level: Option<(f64, String)>,
+    awake: Awake,
+    /// Its turbo limits. One moment says nothing of who is awake.
+    facts: Option<&'a PackageFacts>,
     /// Busy CPUs, and those of them that are below what they may have.
     busy: usize,
     slow: usize,
@@ -41,15 +43,15 @@ const HOT: f64 = 2.0;
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
 const HOT_AMD: f64 = 93.0;
 
-impl PackageState {
+impl<'a> PackageState<'a> {
     pub(super) fn of(
         layout: &Layout,
-        facts: &Facts,
+        facts: &'a Facts,
         interval: &Interval,
         from: &Sample,
         to: &Sample,
         index: usize,
-    ) -> PackageState {
+    ) -> PackageState<'a> {
         let package = &layout.packages[index];
         let power = &interval.packages[index];
         let mut state = PackageState {
@@ -62,9 +64,8 @@ impl PackageState {
             reasons: None,
             therm: None,
             package_therm: None,
-            awake: 0.0,
-            turbo: None,
-            level: None,
+            awake: Awake::default(),
+            facts: facts.packages.get(index).filter(|_| interval.seconds > 0.0),
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
@@ -76,7 +77,7 @@ impl PackageState {
             .iter()
             .map(|name| !(name == "POLL" || name.starts_with("C1")) || name.starts_with("C10"))
             .collect();
-        let mut cores: BTreeMap<(Option<u32>, Option<u32>, u32), f64> = BTreeMap::new();
+        let mut awake = Vec::new();
         for (number, cpu) in layout.cpus.iter().enumerate() {
             if cpu.package != Some(package.number) {
                 continue;
@@ -100,7 +101,7 @@ impl PackageState {
                 state.package_therm = merge(state.package_therm, read(Quantity::PackageThermStatus));
             }
             // One that slept all along is in its deepest state, and no time of it is counted yet.
-            let awake = match found.state {
+            let share = match found.state {
                 State::Running => {
                     let deep: f64 = found
                         .idle
@@ -113,9 +114,7 @@ impl PackageState {
                 }
                 _ => 0.0,
             };
-            // A core is awake if either thread is; the kernel's numbers are unique within a die.
-            let core = cores.entry((cpu.die, cpu.core, cpu.core.map_or(cpu.number, |_| 0))).or_default();
-            *core = core.max(awake);
+            awake.push((cpu, share));
             if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
                 state.busy += 1;
                 let fastest = state.fastest.entry(cpu.core_type).or_default();
@@ -123,46 +122,50 @@ impl PackageState {
                 state.slow += usize::from(found.got().is_some_and(|got| got < SLOW));
             }
         }
-        state.awake = cores.values().sum();
-        // One moment says nothing of who is awake.
-        if let Some(package) = facts.packages.get(index).filter(|_| interval.seconds > 0.0) {
-            state.take_turbo(package);
-        }
+        state.awake = Awake::of(awake.into_iter());
         state
     }
 
-    /// The turbo limits for the number of cores that were awake.
-    fn take_turbo(&mut self, facts: &PackageFacts) {
-        // Of a mean: cores come and go within the interval, and the table has whole numbers.
-        let active = (self.awake + 0.5) as u32;
-        // The buckets are upper bounds; more cores than the last one names have its limit.
-        let limit = |turbo: &[(u32, f64)]| {
-            let bucket = turbo.iter().find(|(cores, _)| active.max(1) <= *cores).or(turbo.last());
-            bucket.map(|bucket| bucket.1)
-        };
-        self.turbo = limit(&facts.turbo);
-        self.level = facts.level.as_ref().and_then(|level| {
-            let (mhz, best) = (limit(&level.turbo)?, self.turbo?);
-            let value = format!(
-                "level {}: {mhz:.0} MHz for {active} active cores (level {}: {best:.0})",
-                level.number, level.best
-            );
-            Some((mhz, value))
-        });
-    }
-
-    /// The turbo limit for this many active cores.
-    pub(super) fn active_cores(&self) -> Option<Cap> {
-        let mhz = self.turbo?;
-        let value = format!("{mhz:.0} MHz for {:.0} active cores", self.awake.max(1.0));
+    /// The turbo limit for as many cores as were awake while this CPU was.
+    pub(super) fn active_cores(&self, cpu: &Cpu) -> Option<Cap> {
+        let mhz = self.turbo_limit(&self.facts?.turbo, cpu)?;
+        let value = format!("{mhz:.0} MHz for {} active cores", self.active(cpu));
         let evidence = Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value);
         Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
     }
 
-    /// What the Speed Select level allows for this many active cores.
-    pub(super) fn level(&self) -> Option<Cap> {
-        let (mhz, value) = self.level.clone()?;
+    /// What the Speed Select level allows for them.
+    pub(super) fn level(&self, cpu: &Cpu) -> Option<Cap> {
+        let facts = self.facts?;
+        let level = facts.level.as_ref()?;
+        let (mhz, best) = (self.turbo_limit(&level.turbo, cpu)?, self.turbo_limit(&facts.turbo, cpu)?);
+        let active = self.active(cpu);
+        let value = format!(
+            "level {}: {mhz:.0} MHz for {active} active cores (level {}: {best:.0})",
+            level.number, level.best
+        );
         Some(Cap { limiter: Limiter::SpeedSelect, mhz, evidence: Evidence::new("Speed Select", value) })
+    }
+
+    /// What the turbo limits may have taken in addition, MHz, if the cores came and went together.
+    pub(super) fn together(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
+        let turbo = &self.facts?.turbo;
+        let apart = self.turbo_limit(turbo, cpu)?;
+        let together = self.awake.mean_while_together(cpu, |active| limit_of(turbo, active));
+        let active = self.awake.mean_while_together(cpu, f64::from);
+        let value = format!("{together:.0} MHz for {active:.1} active cores, if they run together");
+        Some((apart - together, Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value)))
+    }
+
+    /// The mean of a table's limits while this CPU was awake.
+    fn turbo_limit(&self, turbo: &[(u32, f64)], cpu: &Cpu) -> Option<f64> {
+        (!turbo.is_empty()).then(|| self.awake.mean_while_awake(cpu, |active| limit_of(turbo, active)))
+    }
+
+    /// The number of cores that were awake while this CPU was, with a decimal where they came and went.
+    fn active(&self, cpu: &Cpu) -> String {
+        let active = (self.awake.while_awake(cpu) * 10.0).round() / 10.0;
+        active.to_string()
     }
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
@@ -278,4 +281,9 @@ impl PackageState {
         evidence.push(Evidence::new("registers", "cannot be read, or power cannot"));
         (Limiter::Unseen, evidence)
     }
+}
+
+/// The limit of a table for a number of cores. The buckets are upper bounds; more cores than the last one names have its limit.
+fn limit_of(turbo: &[(u32, f64)], active: u32) -> f64 {
+    turbo.iter().find(|(cores, _)| active <= *cores).or(turbo.last()).map_or(0.0, |bucket| bucket.1)
 }
