@@ -13,7 +13,7 @@ const ACCEPTED: &[(&str, &str)] = &[(
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--all-features"])
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
