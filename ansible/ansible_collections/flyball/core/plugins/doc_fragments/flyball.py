@@ -27,6 +27,11 @@ options:
     type: str
     choices: [fail, skip]
     default: fail
+attributes:
+  platform:
+    description: The systems of the nodes.
+    support: full
+    platforms: linux
 notes:
   - The program's exit codes become results one to one. 0 is success. 7 is success with RV(ignore:clamped), or a failure.
     1, 2, 3, 4, 6 are failures with O(ignore:error) V(failed), V(not_accepted), V(left_changed), V(not_here), V(held).

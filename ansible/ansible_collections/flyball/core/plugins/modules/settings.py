@@ -177,7 +177,8 @@ def main():
     if params["verify"] and not module.check_mode:
         code, data, err = program.run(["verify"] + program.settings(), results=(0, 5))
         if code == 5:
-            module.fail_json(msg="settings do not hold after they were made", error="drifted", **dict(result, drifted=data["drifted"], exit_code=5))
+            result.update(drifted=data["drifted"], exit_code=code)
+            module.fail_json(msg="settings do not hold after they were made", error="drifted", **result)
     module.exit_json(**result)
 
 
