@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    mode::{Kind, Mode},
+    mode::Mode,
     step::{Sequence, Step},
 };
 
@@ -90,14 +90,6 @@ impl<'a> Source<'a> {
         &["performance", "balance_performance", "balance_power", "power", "default"]
     }
 
-    fn has_preference(&self) -> bool {
-        matches!(self.mode.kind, Kind::AmdActive | Kind::IntelActive | Kind::IntelPassive)
-    }
-
-    fn has_boost(&self) -> bool {
-        self.mode.is_amd_pstate() || self.mode.kind == Kind::AcpiCpufreq
-    }
-
     /// Every attribute with values that are accepted, clamped and refused.
     fn sweeps(&mut self) -> Vec<Sequence> {
         let mut all = Vec::new();
@@ -105,11 +97,11 @@ impl<'a> Source<'a> {
         add("sweep.max", self.limit_sweep("scaling_max_freq"));
         add("sweep.min", self.limit_sweep("scaling_min_freq"));
         add("sweep.governor", self.governor_sweep());
-        if self.has_preference() {
+        if self.mode.has_preference() {
             let policy = self.policy();
             add("sweep.preference", self.preference_sweep(policy));
         }
-        if self.has_boost() {
+        if self.mode.has_boost() {
             add("sweep.boost", self.boost_sweep());
         }
         if let Some((path, own)) = self.mode.status() {
@@ -327,7 +319,7 @@ impl<'a> Source<'a> {
                 (u32::midpoint(core.efficient_mhz, core.base_mhz) / 100 * 100_000).to_string(),
             ),
         ];
-        if self.has_preference() {
+        if self.mode.has_preference() {
             steps.push(Step::write(p(policy, "energy_performance_preference"), "power"));
         }
         steps
@@ -409,7 +401,7 @@ impl<'a> Source<'a> {
                 add(&format!("mode-{word}-and-back"), steps);
             }
         }
-        if self.has_boost() {
+        if self.mode.has_boost() {
             let mut steps =
                 vec![Step::write(p(policy, "scaling_max_freq"), &above), Step::write("cpufreq/boost", "0")];
             steps.extend([
@@ -463,9 +455,10 @@ impl<'a> Source<'a> {
                 )),
                 35..=47 => Some(Step::write(p(policy, "scaling_governor"), self.choose(self.governors()))),
                 48..=60 => self
+                    .mode
                     .has_preference()
                     .then(|| Step::write(p(policy, "energy_performance_preference"), self.preference())),
-                61..=67 => self.has_boost().then(|| {
+                61..=67 => self.mode.has_boost().then(|| {
                     let path =
                         if self.random.random() { p(policy, "boost") } else { "cpufreq/boost".to_owned() };
                     Step::write(path, self.choose(&["0", "1"]))

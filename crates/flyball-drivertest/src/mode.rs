@@ -220,6 +220,16 @@ impl Mode {
         matches!(self.kind, Kind::IntelActive | Kind::IntelPassive)
     }
 
+    /// Policies have energy_performance_preference.
+    pub fn has_preference(&self) -> bool {
+        matches!(self.kind, Kind::AmdActive | Kind::IntelActive | Kind::IntelPassive)
+    }
+
+    /// There is cpufreq/boost.
+    pub fn has_boost(&self) -> bool {
+        self.is_amd_pstate() || self.kind == Kind::AcpiCpufreq
+    }
+
     /// The word of the driver's `status` file.
     pub fn status(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {

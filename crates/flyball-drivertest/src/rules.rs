@@ -10,7 +10,7 @@ mod intel;
 mod policy;
 mod silicon;
 
-pub use policy::is_request;
+pub use policy::{has_steady_request, is_request};
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 
 mod contract;
 mod difference;
+mod lifecycle;
 
 use crate::{
     boots::{Boots, CannotTell, Ended},
@@ -39,7 +40,7 @@ pub trait Topic: Sync {
 }
 
 /// Every topic, in the order in which they run.
-pub const TOPICS: &[&dyn Topic] = &[&contract::Contract, &difference::Difference];
+pub const TOPICS: &[&dyn Topic] = &[&contract::Contract, &lifecycle::Lifecycle, &difference::Difference];
 
 /// What a topic has to work with.
 pub struct Bench<'a> {

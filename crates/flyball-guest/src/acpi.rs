@@ -3,6 +3,8 @@
 //! QEMU's q35 machine already has a device `\_SB.CPUS.Cnnn` for every CPU; an SSDT puts `_CPC` (CPPC), `_PSS`,
 //! `_PCT`, `_PPC` and `_PSD` (P-states) and `_CST` (idle states) into them, and a PCCT describes the mailbox through
 //! which CPPC registers are reached on processors without CPPC MSRs. Chapter numbers are those of ACPI 6.5.
+//!
+//! Firmware that the guest may break has devices by which the guest makes it act (`events`).
 
 use flyball_guest_plugin::layout::block;
 
@@ -15,6 +17,8 @@ pub struct Firmware {
     pub processors: Vec<Processor>,
     /// Where the CPPC mailbox is, if a processor uses it.
     pub mailbox: Option<Mailbox>,
+    /// It notifies and moves limits when the guest reads the devices of `events`.
+    pub acts: bool,
 }
 
 /// What the firmware says of one processor.
@@ -195,10 +199,13 @@ impl Firmware {
     /// The tables to add.
     pub fn tables(&self) -> Vec<Vec<u8>> {
         let mut terms = vec![capabilities()];
+        if self.acts {
+            terms.push(aml::scope("\\_SB", &self.events()));
+        }
         // Three digits in upper case, as QEMU names its processors (hw/acpi/cpu.c): a scope of another name would not
         // be found.
         for (number, processor) in self.processors.iter().enumerate() {
-            let objects = processor.objects();
+            let objects = processor.objects(self.acts);
             if !objects.is_empty() {
                 terms.push(aml::scope(&format!("\\_SB.CPUS.C{number:03X}"), &objects));
             }
@@ -207,7 +214,41 @@ impl Firmware {
         tables.extend(self.mailbox.map(|mailbox| mailbox.pcct()));
         tables
     }
+
+    /// Devices whose `_STA` is an event of the firmware. The kernel evaluates it when it finds the device, and whenever
+    /// /sys/bus/acpi/devices/HID:00/status is read (drivers/acpi/device_sysfs.c, `status_show`). `FLYB00nn` notifies every
+    /// processor with code nn and changes nothing; `FLYB01nn` sets `_PPC` to nn, and then notifies with 80h (8.4.5.3).
+    fn events(&self) -> Vec<Aml> {
+        let count = self.processors.len();
+        let device = |kind: u8, number: u8, term: Option<Aml>, code: u8| {
+            let mut terms: Vec<Aml> = term.into_iter().collect();
+            terms.extend((0..count).map(|cpu| aml::notify(&format!("\\_SB.CPUS.C{cpu:03X}"), code)));
+            terms.push(aml::give_back(&aml::int(0x0f)));
+            aml::device(
+                &format!("F{kind}{number:02X}"),
+                &[
+                    aml::name("_HID", &aml::string(&format!("FLYB{kind:02X}{number:02X}"))),
+                    aml::method("_STA", 0, &terms),
+                ],
+            )
+        };
+        let mut all = vec![aml::name(LIMIT, &aml::int(0))];
+        // Performance limit, idle states, throttling, guaranteed and highest performance (table 5.162).
+        all.extend([0x80, 0x81, 0x82, 0x83, 0x85].map(|code| device(0, code, None, code)));
+        let states = self.processors.iter().filter_map(|processor| processor.states.as_ref());
+        let states = states.map(|states| states.states.len()).max().unwrap_or(0).min(0x100);
+        let limit = format!("\\_SB.{LIMIT}");
+        // No limit comes last: the kernel evaluates all of them in this order while it boots.
+        for number in (0..states).rev() {
+            let set = aml::store(&aml::int(number as u64), &aml::path(&limit));
+            all.push(device(1, number as u8, Some(set), 0x80));
+        }
+        all
+    }
 }
+
+/// What `_PPC` returns where the firmware acts.
+const LIMIT: &str = "FLIM";
 
 /// `\_SB._OSC`: whatever the kernel says it can do is acknowledged. Without it the kernel leaves `_CPC` alone
 /// (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
@@ -230,13 +271,13 @@ fn capabilities() -> Aml {
 }
 
 impl Processor {
-    fn objects(&self) -> Vec<Aml> {
+    fn objects(&self, acts: bool) -> Vec<Aml> {
         let mut objects = Vec::new();
         if let Some(cppc) = &self.cppc {
             objects.push(aml::name("_CPC", &cppc.package()));
         }
         if let Some(states) = &self.states {
-            objects.extend(states.objects());
+            objects.extend(states.objects(acts));
         }
         if !self.idle.is_empty() {
             // The package begins with the number of states, which the kernel compares with the package's length
@@ -328,7 +369,12 @@ impl Cppc {
 }
 
 impl PerformanceStates {
-    fn objects(&self) -> Vec<Aml> {
+    fn objects(&self, acts: bool) -> Vec<Aml> {
+        let limit = if acts {
+            aml::method("_PPC", 0, &[aml::give_back(&aml::path(&format!("\\_SB.{LIMIT}")))])
+        } else {
+            aml::name("_PPC", &aml::int(0))
+        };
         let int = |value: u32| aml::int(u64::from(value));
         let register = match self.control {
             Control::Port(port) => {
@@ -357,7 +403,7 @@ impl PerformanceStates {
         // Five entries, revision 0: other values the kernel takes for an invalid _PSD (acpi_processor_get_psd).
         let psd = aml::package(&[int(5), int(0), int(domain), int(coordination as u32), int(members)]);
         vec![
-            aml::name("_PPC", &aml::int(0)),
+            limit,
             aml::name("_PCT", &aml::package(&[register.resource(), register.resource()])),
             aml::name("_PSS", &aml::package(&rows)),
             aml::name("_PSD", &aml::package(&[psd])),
@@ -400,7 +446,11 @@ mod tests {
             }),
             idle: vec![IdleState { kind: 1, entry: HALT, latency_us: 1, milliwatts: 100 }],
         };
-        Firmware { processors: vec![processor; 3], mailbox: Some(Mailbox { base: 0x0f00_0000, blocks: 3 }) }
+        Firmware {
+            processors: vec![processor; 3],
+            mailbox: Some(Mailbox { base: 0x0f00_0000, blocks: 3 }),
+            acts: false,
+        }
     }
 
     #[test]
@@ -426,7 +476,8 @@ mod tests {
             (CppcRegisters::AmdMsr, Control::FixedHardware, "0x00000000C00102B3"),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            for (n, table) in example(registers, control).tables().iter().enumerate() {
+            let firmware = Firmware { acts: true, ..example(registers, control) };
+            for (n, table) in firmware.tables().iter().enumerate() {
                 let file = dir.path().join(format!("t{n}.aml"));
                 std::fs::write(&file, table).unwrap();
                 let out = Command::new("iasl").arg("-d").arg(&file).output().unwrap();
@@ -434,7 +485,8 @@ mod tests {
                 let text = std::fs::read_to_string(file.with_extension("dsl")).unwrap();
                 assert!(!text.contains("Invalid") && !text.contains("Checksum Error"), "{text}");
                 if n == 0 {
-                    for word in ["_OSC", "_CPC", "_PSS", "_PCT", "_PPC", "_PSD", "_CST", expected] {
+                    for word in ["_OSC", "_CPC", "_PSS", "_PCT", "_PPC", "_PSD", "_CST", "FLYB0102", expected]
+                    {
                         assert!(text.contains(word), "no {word} in {text}");
                     }
                     assert!(text.contains("Scope (\\_SB.CPUS.C002)"), "{text}");

@@ -1,5 +1,5 @@
 //! Just enough of ACPI's machine language (ACPI 6.5, chapter 20) to describe processors: names, packages, integers,
-//! buffers, register descriptors, and one method.
+//! buffers, register descriptors, devices and methods.
 
 /// A piece of AML.
 pub type Aml = Vec<u8>;
@@ -91,6 +91,27 @@ pub fn method(at: &str, arguments: u8, terms: &[Aml]) -> Aml {
     // Bit 3: serialized (20.2.5.2), because the method makes a field by name.
     let body = [path(at), vec![arguments & 7 | 8], terms.concat()].concat();
     [&[0x14][..], &with_length(&body)].concat()
+}
+
+/// `Device (path) { terms }`.
+pub fn device(at: &str, terms: &[Aml]) -> Aml {
+    let body = [path(at), terms.concat()].concat();
+    [&[0x5b, 0x82][..], &with_length(&body)].concat()
+}
+
+/// A string.
+pub fn string(text: &str) -> Aml {
+    [&[0x0d][..], text.as_bytes(), &[0]].concat()
+}
+
+/// `Store (value, target)`.
+pub fn store(value: &[u8], target: &[u8]) -> Aml {
+    [&[0x70][..], value, target].concat()
+}
+
+/// `Notify (object, value)`.
+pub fn notify(object: &str, value: u8) -> Aml {
+    [&[0x86][..], &path(object), &int(u64::from(value))].concat()
 }
 
 /// `ArgN`.

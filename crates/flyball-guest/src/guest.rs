@@ -19,6 +19,7 @@ use flyball_guest_plugin::{
 use flyball_silicon::{WorkloadClass, spec::InterfaceSpec};
 
 use crate::{
+    acpi::Firmware,
     cache::Cache,
     copy_back::{self, Rule},
     error::GuestError,
@@ -368,7 +369,8 @@ fn devices(
         settings.sockets = Some(work.to_owned());
         words.extend(qemu::functions(&places, work));
     }
-    for (number, table) in machine.firmware().tables().iter().enumerate() {
+    let firmware = Firmware { acts: request.faults, ..machine.firmware() };
+    for (number, table) in firmware.tables().iter().enumerate() {
         let path = work.join(format!("table{number}.aml"));
         write(&path, table)?;
         words.push("-acpitable".into());

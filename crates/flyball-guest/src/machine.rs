@@ -192,7 +192,7 @@ impl GuestMachine {
             })
             .collect();
         let mailbox = shared.then_some(Mailbox { base: layout::MAILBOX, blocks: self.layout.cpus() });
-        Firmware { processors, mailbox }
+        Firmware { processors, mailbox, acts: false }
     }
 
     /// `_PSS` of a CPU. AMD's are asked for through the P-state registers, as on the machines; Intel's through a port,

@@ -1,7 +1,11 @@
 //! What holds for every cpufreq driver: limits, governors, refusals, hotplug.
 
 use super::{Case, Rule, differences};
-use crate::{record::Observation, step::Step};
+use crate::{
+    mode::{Kind, Mode},
+    record::Observation,
+    step::Step,
+};
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -22,7 +26,7 @@ pub const RULES: &[Rule] = &[
         id: "policy.limits-as-asked",
         about: "limits read as they were written, clamped to the range of the processor and to each other",
         source: "admin-guide/pm/cpufreq.rst, scaling_max_freq; ABI/testing/sysfs-devices-system-cpu, cpuX/cpufreq/*",
-        applies: |mode| mode.kind != crate::mode::Kind::AcpiCpufreq,
+        applies: |mode| mode.kind != Kind::AcpiCpufreq,
         check: limits_as_asked,
     },
     Rule {
@@ -106,14 +110,20 @@ pub const RULES: &[Rule] = &[
 
 /// Registers that follow from load under governors that decide by it are not a state.
 fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
-    let steady = |o: &Observation| {
-        let governor = o.policies().into_iter().find(|policy| o.cpus(*policy).contains(&cpu));
-        let governor = governor.and_then(|policy| o.policy(policy, "scaling_governor"));
-        governor.is_some_and(|g| matches!(g, "performance" | "powersave" | "userspace"))
-    };
+    is_steady_in(case.mode, case.before, cpu) && is_steady_in(case.mode, case.after, cpu)
+}
+
+fn is_steady_in(mode: &Mode, seen: &Observation, cpu: u32) -> bool {
+    let governor = seen.policies().into_iter().find(|policy| seen.cpus(*policy).contains(&cpu));
+    let governor = governor.and_then(|policy| seen.policy(policy, "scaling_governor"));
     // intel_pstate without HWP chooses by load itself, under its own powersave.
-    let own = case.mode.kind == crate::mode::Kind::IntelActiveNoHwp;
-    !own && steady(case.before) && steady(case.after)
+    mode.kind != Kind::IntelActiveNoHwp
+        && governor.is_some_and(|governor| matches!(governor, "performance" | "powersave" | "userspace"))
+}
+
+/// Whether a CPU's register is a request that has an effect and follows from the settings.
+pub fn has_steady_request(mode: &Mode, seen: &Observation, cpu: u32, name: &str) -> bool {
+    is_request(name) && !has_no_effect(mode, name) && is_steady_in(mode, seen, cpu)
 }
 
 /// Requests of CPUs that differ between two observations.
@@ -125,14 +135,14 @@ fn requests<'a>(
     let all =
         b.registers.iter().map(|((cpu, name), now)| (*cpu, name.as_str(), a.register(*cpu, name), *now));
     // Only the request: interrupts of the package and the like have registers too.
-    all.filter(|(_, name, ..)| is_request(name) && !is_without_effect(case, name))
+    all.filter(|(_, name, ..)| is_request(name) && !has_no_effect(case.mode, name))
         .filter(|(cpu, _, old, now)| *old != Some(*now) && is_steady(case, *cpu))
         .collect()
 }
 
 /// With HWP on, the processor ignores PERF_CTL (Intel's manual, volume 3, Hardware-Controlled Performance States).
-fn is_without_effect(case: &Case<'_>, name: &str) -> bool {
-    case.mode.is_hwp() && name == "0x199"
+fn has_no_effect(mode: &Mode, name: &str) -> bool {
+    mode.is_hwp() && name == "0x199"
 }
 
 /// Registers and mailbox fields by which a driver asks for performance.
@@ -334,7 +344,7 @@ fn offline_and_online(case: &Case<'_>) -> Vec<String> {
     let steady = is_steady(&Case { before: was, ..*case }, cpu);
     for ((of, name), now) in &case.after.registers {
         let old = was.register(*of, name);
-        if *of == cpu && steady && is_request(name) && !is_without_effect(case, name) && old != Some(*now) {
+        if *of == cpu && steady && is_request(name) && !has_no_effect(case.mode, name) && old != Some(*now) {
             let old = old.map_or("unset".into(), |v| format!("{v:#x}"));
             out.push(format!("cpu{cpu} {name} was {old} before it went offline and is {now:#x} now"));
         }

@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "OLD")]
     baseline: Option<String>,
 
-    /// Topics: contract, difference [default: all that the other options allow].
+    /// Topics: contract, lifecycle, difference [default: all that the other options allow].
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     only: Vec<String>,
 
