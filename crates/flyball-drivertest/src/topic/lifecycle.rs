@@ -251,15 +251,21 @@ fn judge(
         }
         match (whole(place.judged), whole(place.reference)) {
             (Some(judged), Some(reference)) => {
-                lines.extend(differences(mode, last(reference), last(judged), "at the end"));
-                // Not what differed before it.
-                let (before, after) = (
-                    own.observations.first(),
-                    run(place.judged + 1).and_then(|run| run.observations.first()),
-                );
-                if let (Some(before), Some(after)) = (before, after) {
-                    lines.extend(differences(mode, before, after, "after the return to the base state"));
-                }
+                let base = |index: usize| run(index).and_then(|run| run.observations.first());
+                let (first, before, after) = (base(0), base(place.at), base(place.judged + 1));
+                let from_first = |seen: Option<&Observation>| match (first, seen) {
+                    (Some(first), Some(seen)) => {
+                        differences(mode, first, seen, "after the return to the base state")
+                    }
+                    _ => Vec::new(),
+                };
+                // What an earlier event has spoilt is not this one's fault, and neither is that it is well again.
+                let spoilt: BTreeSet<String> =
+                    from_first(before).into_iter().map(|(subject, _)| subject).collect();
+                let mut found = differences(mode, last(reference), last(judged), "at the end");
+                found.extend(from_first(after));
+                let new = found.into_iter().filter(|(subject, _)| !spoilt.contains(subject));
+                lines.extend(new.map(|(_, line)| line));
             }
             (_, None) => lines.push("the guest ended before there was a state to compare with".to_owned()),
             (None, _) => {
@@ -283,31 +289,35 @@ fn last(run: &Run) -> &Observation {
     &run.observations[run.observations.len() - 1]
 }
 
-/// What differs between the state of a machine without the event and one with it.
-fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &str) -> Vec<String> {
+/// What differs between the state of a machine without the event and one with it: each difference's subject, and a line.
+fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &str) -> Vec<(String, String)> {
     let show =
         |value: Option<&str>| value.map_or_else(|| "no such file".to_owned(), |value| format!("'{value}'"));
-    let mut out: Vec<String> = rules::differences(without, with)
+    let mut out: Vec<(String, String)> = rules::differences(without, with)
         .into_iter()
-        .map(|(path, old, new)| format!("{path} is {} {when}, and {} without it", show(new), show(old)))
+        .map(|(path, old, new)| {
+            (path.to_owned(), format!("{path} is {} {when}, and {} without it", show(new), show(old)))
+        })
         .collect();
     for ((cpu, name), now) in &with.registers {
         let old = without.register(*cpu, name);
-        let both = rules::has_steady_request(mode, without, *cpu, name)
-            && rules::has_steady_request(mode, with, *cpu, name);
-        if both && old != Some(*now) {
+        let steady = |seen| rules::has_steady_request(mode, seen, *cpu, name);
+        if steady(without) && steady(with) && old != Some(*now) {
             let old = old.map_or_else(|| "unset".to_owned(), |old| format!("{old:#x}"));
-            out.push(format!("cpu{cpu} {name} holds {now:#x} {when}, and {old} without it"));
+            let subject = format!("cpu{cpu} {name}");
+            let line = format!("{subject} holds {now:#x} {when}, and {old} without it");
+            out.push((subject, line));
         }
     }
     for (cpu, old) in &without.load {
         let Some(now) = with.load.get(cpu) else { continue };
         // Heat and energy of what ran before move the frequency a little.
         if now.highest < old.highest / 10 * 9 || now.lowest > old.lowest / 10 * 11 {
-            out.push(format!(
+            let line = format!(
                 "cpu{cpu} runs at {} kHz under load {when}, and at {} without it",
                 now.highest, old.highest
-            ));
+            );
+            out.push((format!("cpu{cpu} load"), line));
         }
     }
     out

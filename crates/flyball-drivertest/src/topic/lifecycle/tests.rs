@@ -115,6 +115,19 @@ fn what_an_event_changes_is_a_failure() {
 }
 
 #[test]
+fn what_an_earlier_event_spoilt_is_not_reported_again() {
+    let event = event("mode.loop");
+    let spoil = |seen: &mut Observation| drop(seen.attributes.insert("cpufreq/boost".into(), "0".into()));
+    // It is as it was at first after the event, or as it was before it.
+    let healed = |guest: &mut Guest| spoil(&mut guest.boot.runs[1].observations[0]);
+    assert_eq!(seen(&event, healed), Seen::Good);
+    let still = |guest: &mut Guest| {
+        guest.boot.runs[1..].iter_mut().flat_map(|run| &mut run.observations).for_each(spoil);
+    };
+    assert_eq!(seen(&event, still), Seen::Good);
+}
+
+#[test]
 fn what_the_kernel_says_is_a_failure() {
     let event = event("hotplug.storm");
     let (sequences, places) = plan(std::slice::from_ref(&event));
