@@ -268,7 +268,7 @@ intel() {
     done
     check "Speed Select has levels" flyball sst info
     before=$(flyball get sst-level 2>/dev/null | head -n 1)
-    for level in 1 0; do
+    for level in 4 0; do
         flyball sst perf-profile set-config-level -l $level >/tmp/level 2>&1 || bad "level $level" "$(cat /tmp/level)"
         held "Speed Select level $level" 30
     done
@@ -280,16 +280,17 @@ intel() {
         as() { setpriv --reuid "$1" --regid "$1" --init-groups "${@:2}"; }
         if as bob cat "$meter" >/dev/null 2>&1; then bad "the meter is root's" "$(stat -c %a "$meter")"; else ok "the meter is root's"; fi
         before=$(read1 "$meter")
-        as ann python3 -c 1 2>/dev/null
-        as ann flyball top --csv -n 2 >/tmp/ann 2>/tmp/ann.err
-        as bob flyball top --csv -n 2 >/tmp/bob 2>/tmp/bob.err
+        as ann flyball top --csv -n 3 >/tmp/ann 2>/tmp/ann.err
+        as bob flyball top --csv -n 3 >/tmp/bob 2>/tmp/bob.err
         after=$(read1 "$meter")
         echo "# meter $before to $after uJ"
-        echo "# ann: $(head -n 3 /tmp/ann | tr '\n' '|') $(tail -n 2 /tmp/ann.err | tr '\n' '|')"
-        echo "# bob: $(head -n 3 /tmp/bob | tr '\n' '|') $(tail -n 2 /tmp/bob.err | tr '\n' '|')"
-        as ann bash -c 'exec 3<>/dev/null; true'
-        as ann flyball top --json -n 2 >out/ann.json 2>&1
-        as bob flyball top --json -n 2 >out/bob.json 2>&1
+        watts() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "package_watts") column = i }
+            NR > 1 && $column > 0 { found = $column } END { print found }' "$1"; }
+        ann=$(watts /tmp/ann) bob=$(watts /tmp/bob)
+        if [ -n "$ann" ]; then ok "a user of the group flyball gets the energy"; else bad "a user of the group flyball gets the energy" "$(cat /tmp/ann.err)"; fi
+        if [ -z "$bob" ]; then ok "another user does not"; else bad "another user does not" "$bob W"; fi
+        [ -n "$ann" ] || { ls -la /run/flyball; id ann; head -n 3 /tmp/ann; as ann flyball why -t 1s 2>&1 | tail -n 12; }
+        echo "# ann: $ann W; bob: $(tail -n 2 /tmp/bob.err | tr '\n' '|')"
     else
         echo "# no meter at $meter: $(echo /sys/class/powercap/*)"
     fi

@@ -3,6 +3,7 @@
 
 mod correct;
 mod notice;
+mod unsettled;
 mod watched;
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::{
     apply::bring_about,
     condition::{Lasting, next_edge},
     drift::Corrections,
-    service::correct::Seen,
+    service::{correct::Seen, unsettled::Unsettled},
 };
 
 /// How often everything is compared although nothing was reported: firmware and the kernel change settings without a word.
@@ -77,6 +78,8 @@ pub struct Service<'h> {
     /// Whether another flyball had the lock when it was needed.
     waits: bool,
     retry: Option<(usize, Duration)>,
+    /// What read back otherwise than it was written, and is tried again.
+    unsettled: Unsettled,
     next_verify: Duration,
     seen: Option<Seen>,
     next_edge: Option<Duration>,
@@ -128,6 +131,7 @@ impl<'h> Service<'h> {
             pending: true,
             waits: false,
             retry: None,
+            unsettled: Unsettled::default(),
             next_verify: moment.now + VERIFY_EVERY,
             seen: None,
             next_edge: None,
@@ -391,8 +395,7 @@ impl<'h> Service<'h> {
         let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
         self.conclude(&result, moment);
         if let Ok(brought) = &result {
-            let clamped = brought.clamped(&self.effective);
-            self.store.left.extend(clamped);
+            self.settle(brought, &mut Vec::new(), moment);
         }
         self.save();
     }

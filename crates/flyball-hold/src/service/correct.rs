@@ -102,14 +102,16 @@ impl Service<'_> {
         if changes.is_empty() {
             self.writes.clear();
             self.waits = false;
+            let settled = self.unsettled.take_drifts();
             // It holds now, whatever has failed before: the status must not go on saying so.
             if self.store.failure.is_some() {
                 self.conclude(&Ok(Brought::default()), moment);
             }
             // Only then the file has changed: a save in each verify would wake everything that watches the directory.
-            if self.store.left.len() != had
+            if (self.store.left.len() != had || !settled.is_empty())
                 && let Ok(_lock) = self.lock()
             {
+                self.report(settled);
                 self.save();
             }
             let content = |location: Location| {
@@ -129,7 +131,11 @@ impl Service<'_> {
             self.pending = true;
             return self.bring(lock, moment);
         }
-        let mut found = self.judge(changes, batch, moment);
+        // What is tried again has been judged before.
+        let (again, new): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| self.unsettled.contains(&change.location));
+        let mut found = self.judge(new, batch, moment);
+        found.corrects |= !again.is_empty();
         self.store.left.append(&mut found.left);
         let result = if found.corrects || !found.yielded.is_empty() {
             let wanted = (&self.effective, self.store.left.as_slice());
@@ -139,29 +145,30 @@ impl Service<'_> {
         };
         self.conclude(&result, moment);
         let took = u64::try_from(start.elapsed().as_micros()).ok();
-        if let Ok(brought) = &result {
-            let clamped = brought.clamped(&self.effective);
-            self.store.left.extend(clamped);
-        }
-        // One program that writes all policies is one line, not hundreds.
-        let mut joined: Vec<Drift> = Vec::new();
-        for (location, mut drift) in found.drifts {
-            if drift.action == Action::Corrected {
-                drift.took_us = took;
-                if let Err(error) = &result {
-                    drift.action = Action::Failed(error.to_string());
-                } else if let Some(left) = self.store.left.iter().find(|left| left.location == location) {
-                    drift.action = Action::Failed(left.because.to_string());
-                }
+        for (_, drift) in found.drifts.iter_mut().filter(|(_, drift)| drift.action == Action::Corrected) {
+            drift.took_us = took;
+            if let Err(error) = &result {
+                drift.action = Action::Failed(error.to_string());
             }
+        }
+        if let Ok(brought) = &result {
+            self.settle(brought, &mut found.drifts, moment);
+        }
+        self.report(found.drifts.into_iter().map(|(_, drift)| drift).collect());
+        self.writes.clear();
+        self.save();
+    }
+
+    /// Records what drifted. One program that writes all policies is one line, not hundreds.
+    fn report(&mut self, drifts: Vec<Drift>) {
+        let mut joined: Vec<Drift> = Vec::new();
+        for drift in drifts {
             if !joined.iter_mut().any(|known| known.join(&drift)) {
                 joined.push(drift);
             }
         }
         self.store.drifts.extend(joined.iter().cloned());
         self.notices.extend(joined.into_iter().map(|drift| Notice::Drift(Box::new(drift))));
-        self.writes.clear();
-        self.save();
     }
 
     /// What differs, and what each place that is wanted holds.
@@ -188,6 +195,8 @@ impl Service<'_> {
                 .is_some_and(|path| writers.contains_key(&flyball_host::watch::real_path(host, path)))
         };
         self.store.left.retain(|left| left.because != LeftBecause::Clamped || !is_written(&left.location));
+        // It is judged like any other write.
+        self.unsettled.forget(is_written);
     }
 
     /// What was left and holds again what is wanted is watched again.

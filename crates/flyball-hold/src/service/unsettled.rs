@@ -1,0 +1,61 @@
+//! Values that read back otherwise than they were written. The kernel may clamp them, or a driver may be in the middle of a change of
+//! mode that makes all policies new, which no report says the end of. So each is tried again a few times before it counts as clamped.
+
+use std::{collections::HashMap, time::Duration};
+
+use flyball_control::Location;
+
+use super::{Moment, Service};
+use crate::{Action, Brought, Drift};
+
+/// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds for each.
+const PAUSES: [u64; 4] = [100, 300, 1000, 3000];
+
+/// The places, with how often each was tried and the drift that led to it.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled(HashMap<Location, (usize, Option<Drift>)>);
+
+impl Unsettled {
+    pub(super) fn contains(&self, location: &Location) -> bool {
+        self.0.contains_key(location)
+    }
+
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&Location) -> bool) {
+        self.0.retain(|location, _| !is_forgotten(location));
+    }
+
+    /// Ends all, because they hold now, and hands back the drifts that led to them.
+    pub(super) fn take_drifts(&mut self) -> Vec<Drift> {
+        self.0.drain().filter_map(|(_, (_, drift))| drift).collect()
+    }
+}
+
+impl Service<'_> {
+    /// Looks at what a correction did not bring about: it is tried again, and after the last pause it is left. Drifts of what is tried again are taken out of
+    /// `drifts` until then.
+    pub(super) fn settle(&mut self, brought: &Brought, drifts: &mut Vec<(Location, Drift)>, moment: Moment) {
+        let mut before = std::mem::take(&mut self.unsettled).0;
+        let mut next = None;
+        for left in brought.clamped(&self.effective) {
+            let (tries, known) = before.remove(&left.location).unwrap_or_default();
+            let own = drifts.iter().position(|(location, _)| *location == left.location);
+            let drift = own.map(|index| drifts.remove(index).1).or(known);
+            let Some(pause) = PAUSES.get(tries) else {
+                drifts.extend(drift.map(|drift| {
+                    (
+                        left.location.clone(),
+                        Drift { action: Action::Failed(left.because.to_string()), ..drift },
+                    )
+                }));
+                self.store.left.push(left);
+                continue;
+            };
+            let at = moment.now + Duration::from_millis(*pause);
+            next = Some(next.map_or((tries, at), |next: (usize, Duration)| next.min((tries, at))));
+            self.unsettled.0.insert(left.location, (tries + 1, drift));
+        }
+        // These hold now.
+        drifts.extend(before.into_iter().filter_map(|(location, (_, drift))| Some((location, drift?))));
+        self.retry = self.retry.or(next);
+    }
+}
