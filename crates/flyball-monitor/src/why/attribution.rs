@@ -120,7 +120,7 @@ impl Attribution<'_> {
         }
     }
 
-    /// Gives the turbo limits what nothing else explains, as far as they take it of cores that come and go together. Returns how much.
+    /// Gives the turbo limits what nothing else explains, up to what they take of cores that come and go together. Returns how much.
     fn take_together(&self, remains: f64, losses: &mut Vec<Loss>) -> f64 {
         let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place)) else {
             return 0.0;

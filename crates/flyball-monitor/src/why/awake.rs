@@ -52,7 +52,7 @@ impl Awake {
             .sum()
     }
 
-    /// The same if cores are awake together as far as their shares allow: while this one is, another with half its share is for half of the
+    /// The same if cores are awake together as long as their shares allow: while this one is, another with half its share is for half of the
     /// time. More of them cannot be awake.
     pub(super) fn mean_while_together(&self, cpu: &Cpu, limit: impl Fn(u32) -> f64) -> f64 {
         let own = self.share_of(cpu);
