@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the steps of a file on the running kernel and prints after each what every cpufreq attribute reads. It needs root and
-# a POSIX shell with busybox or the usual tools, nothing of flyball: a reproducer is this script and a file of steps.
+# Runs the steps of a file on the running kernel and prints after each which cpufreq attributes read something else than before.
+# It needs root and a POSIX shell with busybox or the usual tools, nothing of flyball: a reproducer is this script and a file of steps.
 #   sh agent.sh STEPS
 # A line of STEPS is one of
 #   seq NAME          a sequence begins
@@ -9,7 +9,7 @@
 #   l SECONDS         keep all CPUs busy
 #   p SECONDS         wait
 #   x COMMAND         run a command
-#   o                 wait until deferred work is done, then print all attributes
+#   o                 wait until deferred work is done, then print PATH:VALUE of what is new and -PATH:VALUE of what is no more
 # VALUE may be @initial (what the file read at the start), @NAME (what the file NAME next to it reads), @NAME+N or @NAME-N.
 cd /sys/devices/system/cpu || exit 125
 # The port by which the emulator's log of register writes gets a mark (MARK in flyball-guest-plugin/src/layout.rs).
@@ -29,31 +29,25 @@ mark() {
     fi
 }
 
-# One file at a time: which files exist depends on the driver's mode.
-attributes() {
-    for f in amd_pstate/* intel_pstate/* cpufreq/boost cpufreq/*/* cpufreq/policy*/*/* cpu[0-9]*/online; do
-        case $f in
-        *'*'* | */stats | */stats/*) ;;
-        # They differ from one read to the next.
-        */scaling_cur_freq | */cpuinfo_cur_freq | */cpuinfo_avg_freq) ;;
-        *) [ -f "$f" ] && echo "$f" ;;
-        esac
-    done
+# Which files exist depends on the driver's mode. Current frequencies differ from one read to the next.
+attributes() { # sets $all
+    all=$(find amd_pstate intel_pstate cpufreq cpu[0-9]*/online -name stats -prune -o \
+        -type f ! -name '*_cur_freq' ! -name cpuinfo_avg_freq -print 2>/dev/null)
 }
 
 remember() {
-    attributes > /tmp/attributes
-    while read -r f; do
-        mkdir -p "/tmp/initial/${f%/*}"
-        cat "$f" > "/tmp/initial/$f" 2>/dev/null
-    done < /tmp/attributes
+    attributes
+    grep -F '' /dev/null $all > /tmp/initial 2>/dev/null
+    echo > /tmp/seen.0
+    old=0
+    now=1
 }
 
 value() { # FILE VALUE: sets $v
     case $2 in
     @initial)
-        v=
-        [ -e "/tmp/initial/$1" ] && read -r v < "/tmp/initial/$1"
+        v=$(grep "^$1:" /tmp/initial)
+        v=${v#*:}
         ;;
     @*)
         n=${2#@}
@@ -123,18 +117,25 @@ load() { # SECONDS
 
 observe() {
     # Limits are applied by a work item (drivers/cpufreq/cpufreq.c, cpufreq_notifier_max).
-    pause 0.03
-    attributes > /tmp/attributes
+    pause 0.01
+    attributes
     echo o
-    # By name: a directory or file may go away between the two lines.
-    xargs grep '' /dev/null < /tmp/attributes 2>&1
+    # A directory or file may go away between the two lines: grep then says so.
+    grep -F '' /dev/null $all > /tmp/seen.$now 2>&1
+    # A serial line takes each character by itself, which is most of the time of a guest that prints everything.
+    awk 'FNR == NR { old[$0]; next } $0 in old { delete old[$0]; next } { print } END { for (line in old) print "-" line }' \
+        /tmp/seen.$old /tmp/seen.$now
+    old=$now
+    now=$((1 - now))
     echo .
 }
 
 # Ends a guest in which a step does not return.
 watch() {
     last=
-    while sleep 20; do
+    # Not sleep(1): init waits for what still has the output open.
+    while :; do
+        pause 20
         read -r now < /tmp/step
         if [ "$now" = "$last" ]; then
             echo "hang $now"

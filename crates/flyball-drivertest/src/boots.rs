@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -103,7 +103,12 @@ pub enum CannotTell {
     #[error("{0}")]
     Guest(String),
     #[error("the kernel did not reach the test: {why}")]
-    Boot { why: String, last: String },
+    Boot {
+        why: String,
+        last: String,
+        /// It did not end either.
+        hangs: bool,
+    },
     #[error("the host is too busy: {0}")]
     Busy(String),
     #[error("{0}")]
@@ -118,11 +123,14 @@ pub trait Boots: Sync {
     fn release(&self) -> &str;
 }
 
-/// Boots that keep the results of the first two guests, for topics that run the same sequences.
+/// Boots that keep the results of the first guests, for topics that run the same sequences.
 pub struct Remembering<'a> {
     boots: &'a dyn Boots,
     kept: Mutex<Vec<(Vec<u8>, u64, Ended)>>,
 }
+
+/// The guests of the suite's sequences.
+const KEPT: usize = 4;
 
 impl<'a> Remembering<'a> {
     pub fn new(boots: &'a (impl Boots + 'a)) -> Remembering<'a> {
@@ -136,12 +144,14 @@ impl Boots for Remembering<'_> {
         let steps = job.files.iter().find(|(name, _)| name == "steps").map(|(_, steps)| steps.clone());
         let plain = job.append.is_empty() && job.modules.is_empty() && !job.faults && job.files.len() == 3;
         let Some(steps) = steps.filter(|_| plain) else { return self.boots.boot(mode, job) };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., ended)) = kept.iter().find(|(known, seed, _)| (known, *seed) == (&steps, job.seed)) {
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., ended)) = lock().iter().find(|(known, seed, _)| (known, *seed) == (&steps, job.seed))
+        {
             return Ok(ended.clone());
         }
         let ended = self.boots.boot(mode, job)?;
-        if kept.len() < 2 {
+        let mut kept = lock();
+        if kept.len() < KEPT {
             kept.push((steps, job.seed, ended.clone()));
         }
         Ok(ended)
@@ -155,9 +165,40 @@ impl Boots for Remembering<'_> {
 /// Cycles per instruction, in 1/256: four, so that deferred work is done within milliseconds at the lowest frequency too.
 const CYCLES: u32 = 4 * 256;
 
+/// How many guests may run at the same time, of whichever kernel.
+#[derive(Debug)]
+pub struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// The right to run a guest.
+struct Slot<'a>(&'a Slots);
+
+impl Slots {
+    pub fn new(count: usize) -> Slots {
+        Slots { free: Mutex::new(count.max(1)), freed: Condvar::new() }
+    }
+
+    fn take(&self) -> Slot<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Slot(self)
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
 /// Guests of one kernel.
 #[derive(Debug)]
 pub struct Guests {
+    pub slots: Arc<Slots>,
     pub cache: Cache,
     /// As `--kernel` takes it.
     pub wanted: String,
@@ -166,9 +207,20 @@ pub struct Guests {
 }
 
 impl Guests {
-    pub fn new(cache: Cache, wanted: &str, modules_dir: Option<&Path>) -> Result<Guests, GuestError> {
+    pub fn new(
+        slots: &Arc<Slots>,
+        cache: Cache,
+        wanted: &str,
+        modules_dir: Option<&Path>,
+    ) -> Result<Guests, GuestError> {
         let kernel = flyball_guest::kernel::find(&cache, wanted, modules_dir)?;
-        Ok(Guests { cache, wanted: wanted.to_owned(), modules_dir: modules_dir.map(Path::to_owned), kernel })
+        Ok(Guests {
+            slots: Arc::clone(slots),
+            cache,
+            wanted: wanted.to_owned(),
+            modules_dir: modules_dir.map(Path::to_owned),
+            kernel,
+        })
     }
 
     fn request(&self, mode: &Mode, job: &Job, dir: &Path) -> Result<Request, GuestError> {
@@ -213,6 +265,7 @@ impl Boots for Guests {
 
     fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {
         let guest = |e: &dyn std::fmt::Display| CannotTell::Guest(e.to_string());
+        let _slot = self.slots.take();
         let dir = tempfile::Builder::new().prefix("flyball-test").tempdir().map_err(|e| guest(&e))?;
         let request = self.request(mode, job, dir.path()).map_err(|e| guest(&e))?;
         let output = SharedBuffer::default();
@@ -249,12 +302,22 @@ fn judge(end: &End, mut ended: Ended) -> Result<Ended, CannotTell> {
     };
     if !reached {
         let last = end.last_words(12);
-        let panicked = ended.messages().iter().any(|message| message.kind == "panic");
-        let why = if panicked { "it panicked while it booted".to_owned() } else { why };
-        return Err(if end.timed_out && !panicked {
+        let messages = ended.messages();
+        let panic =
+            messages.iter().find(|message| message.kind == "panic").and_then(|panic| panic.text.first());
+        let panicked = panic.is_some();
+        let why = match panic {
+            Some(panic) => format!("it panicked while it booted ({panic})"),
+            None if last.is_empty() => {
+                format!("{why}, and it printed nothing (a console needs SERIAL_8250_CONSOLE)")
+            }
+            None => why,
+        };
+        let hangs = !panicked && (end.stuck.is_some() || end.timed_out && last.is_empty());
+        return Err(if end.timed_out && !panicked && !hangs {
             CannotTell::Busy(format!("{why} before the kernel's init ran"))
-        } else if end.emulator.is_empty() || panicked || end.stuck.is_some() {
-            CannotTell::Boot { why, last }
+        } else if end.emulator.is_empty() || panicked || hangs {
+            CannotTell::Boot { why, last, hangs }
         } else {
             CannotTell::Guest(end.emulator.trim().to_owned())
         });

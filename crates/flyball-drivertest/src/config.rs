@@ -70,6 +70,12 @@ impl Config {
         GUEST.iter().copied().filter(|option| self.0.get(*option).is_none_or(|value| value != "y")).collect()
     }
 
+    /// The options of a mode that are modules.
+    pub fn modules_for(&self, mode: &Mode) -> Vec<&'static str> {
+        let is_module = |option: &&str| self.0.get(*option).is_some_and(|value| value == "m");
+        mode.options().iter().copied().filter(is_module).collect()
+    }
+
     /// The options that a mode needs and that are missing.
     pub fn missing_for(&self, mode: &Mode) -> Vec<&'static str> {
         mode.options().iter().copied().filter(|option| !self.has(option)).collect()

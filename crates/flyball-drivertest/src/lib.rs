@@ -1,7 +1,7 @@
 //! Regression tests of cpufreq drivers, on virtual silicon.
 //!
 //! A kernel boots as a guest of `flyball-guest`. In it a shell script (`agent.sh`) runs sequences of steps and prints after
-//! each what every cpufreq attribute reads; the emulator logs what reached registers and mailboxes, and what frequency the
+//! each which cpufreq attributes changed; the emulator logs what reached registers and mailboxes, and what frequency the
 //! silicon gave. From these the topics judge the driver.
 //!
 //! - `step`, `agent.sh`: a step, a sequence, and how a guest runs them;
@@ -12,6 +12,7 @@
 //! - `shrink`: the shortest sequence that still shows a violation;
 //! - `messages`: the kernel messages that are failures;
 //! - `boots`: how guests are booted, behind a trait;
+//! - `guests`: sequences in several guests at once;
 //! - `topic`: what is tested, one file per topic;
 //! - `config`: what a kernel's configuration lacks;
 //! - `saved`: a kernel's recorded behaviour as a file;
@@ -20,6 +21,7 @@
 pub mod boots;
 pub mod config;
 pub mod generate;
+pub mod guests;
 pub mod messages;
 pub mod mode;
 pub mod record;

@@ -192,9 +192,9 @@ impl Mode {
             || flyball_guest::cache::compare_versions(release, self.row().since) != std::cmp::Ordering::Less
     }
 
-    /// Whether `--driver` names this mode: the driver alone, its mode, or all of the name.
+    /// Whether `--driver` names this mode: a driver names all of its modes, the name of a mode that one only.
     pub fn is_named(&self, wanted: &str) -> bool {
-        self.name == wanted || self.name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['=', ',']))
+        self.name == wanted || self.name.split('=').next() == Some(wanted)
     }
 
     pub fn is_amd_pstate(&self) -> bool {
@@ -299,9 +299,9 @@ mod tests {
         let count = |wanted: &str| modes.iter().filter(|mode| mode.is_named(wanted)).count();
         assert_eq!(
             (count("amd-pstate"), count("amd-pstate=active"), count("amd-pstate=active,mailbox")),
-            (6, 2, 1)
+            (6, 1, 1)
         );
-        assert_eq!((count("amd"), count("acpi-cpufreq")), (0, 1));
+        assert_eq!((count("amd"), count("acpi-cpufreq"), count("amd-pstate=")), (0, 1, 0));
         let active = &modes[0];
         assert!(
             active.exists_in("6.12.1") && !active.exists_in("6.1.0-50-amd64") && active.exists_in("unknown")

@@ -131,6 +131,8 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
     let log = Log::read(registers);
     let mut open: Option<Observation> = None;
     let mut state: BTreeMap<(u32, String), u64> = BTreeMap::new();
+    let mut attributes: BTreeMap<String, String> = BTreeMap::new();
+    let silicon = Silicon::read(silicon);
     let (mut number, mut reads, mut steps) = (0usize, false, 0usize);
     // What the driver wrote before the first step is part of the state.
     apply(&mut state, log.before());
@@ -140,19 +142,25 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
             if line == "." {
                 reads = false;
                 if let (Some(mut done), Some(run)) = (open.take(), boot.runs.last_mut()) {
+                    done.attributes.clone_from(&attributes);
                     done.writes = log.of_step(number).to_vec();
                     apply(&mut state, &done.writes);
                     done.registers.clone_from(&state);
                     if let Some((from, to)) = log.times(number).filter(|_| done.code == Some(LOADED)) {
-                        done.load = busy(silicon, from, to);
+                        done.load = silicon.busy(from, to);
                         done.code = None;
                     }
                     run.observations.push(done);
                 }
-            } else if let (Some(open), Some((path, value))) = (&mut open, attribute(line))
-                && open.attributes.len() < MOST_ENTRIES
+            } else if let Some((path, value)) = line.strip_prefix('-').and_then(attribute) {
+                // What has another value now was printed before.
+                if attributes.get(&path) == Some(&value) {
+                    attributes.remove(&path);
+                }
+            } else if let Some((path, value)) = attribute(line)
+                && attributes.len() < MOST_ENTRIES
             {
-                open.attributes.insert(path, value);
+                attributes.insert(path, value);
             }
             continue;
         }
@@ -303,32 +311,42 @@ fn nanoseconds(text: &str) -> u64 {
 /// choice by load.
 const SETTLES: usize = 4;
 
-/// From the silicon's log (`ms`, then per package W and C, then per CPU kHz and busy ns): the frequencies of CPUs that were
-/// busy in every nanosecond of at least six lines in turn.
-fn busy(silicon: &str, from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
-    let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
-    let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
-    let mut streak: Vec<usize> = Vec::new();
-    // Lines do not say how many packages there are: temperatures have a point, frequencies do not.
-    for line in silicon.lines().filter(|line| !line.starts_with('#')) {
-        let Some((ms, rest)) = line.split_once(' ') else { continue };
-        let Some(ms) = ms.parse::<f64>().ok().filter(|ms| *ms > from) else { continue };
-        if ms > to {
-            break;
-        }
-        let cpus: Vec<&str> = rest.split(' ').skip_while(|word| word.contains('.')).collect();
-        streak.resize(cpus.len() / 2, 0);
-        for (cpu, pair) in cpus.chunks_exact(2).enumerate() {
-            let (Ok(khz), Ok(ns)) = (pair[0].parse::<u32>(), pair[1].parse::<u64>()) else { continue };
-            // A slice may end a little after the millisecond.
-            streak[cpu] = if ns >= 940_000 { streak[cpu] + 1 } else { 0 };
-            if streak[cpu] > SETTLES {
-                let seen = found.entry(cpu as u32).or_insert(Busy { lowest: khz, highest: khz });
-                *seen = Busy { lowest: seen.lowest.min(khz), highest: seen.highest.max(khz) };
+/// The silicon's log: `ms`, then per package W and C, then per CPU kHz and busy ns.
+struct Silicon<'a> {
+    lines: Vec<(f64, &'a str)>,
+}
+
+impl<'a> Silicon<'a> {
+    fn read(text: &'a str) -> Silicon<'a> {
+        let line = |line: &'a str| {
+            let (ms, rest) = line.split_once(' ')?;
+            Some((ms.parse().ok().filter(|ms: &f64| ms.is_finite())?, rest))
+        };
+        Silicon { lines: text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect() }
+    }
+
+    /// The frequencies of CPUs that were busy in every nanosecond of some lines in turn.
+    fn busy(&self, from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
+        let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
+        let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
+        let mut streak: Vec<usize> = Vec::new();
+        let first = self.lines.partition_point(|(ms, _)| *ms <= from);
+        for (_, rest) in self.lines[first..].iter().take_while(|(ms, _)| *ms <= to) {
+            // Lines do not say how many packages there are: temperatures have a point, frequencies do not.
+            let cpus: Vec<&str> = rest.split(' ').skip_while(|word| word.contains('.')).collect();
+            streak.resize(cpus.len() / 2, 0);
+            for (cpu, pair) in cpus.chunks_exact(2).enumerate() {
+                let (Ok(khz), Ok(ns)) = (pair[0].parse::<u32>(), pair[1].parse::<u64>()) else { continue };
+                // A slice may end a little after the millisecond.
+                streak[cpu] = if ns >= 940_000 { streak[cpu] + 1 } else { 0 };
+                if streak[cpu] > SETTLES {
+                    let seen = found.entry(cpu as u32).or_insert(Busy { lowest: khz, highest: khz });
+                    *seen = Busy { lowest: seen.lowest.min(khz), highest: seen.highest.max(khz) };
+                }
             }
         }
+        found
     }
-    found
 }
 
 #[cfg(test)]

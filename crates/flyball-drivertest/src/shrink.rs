@@ -2,15 +2,18 @@
 //! from the base state.
 
 use crate::{
-    boots::{Boots, CannotTell, Ended, Job},
+    boots::{Boots, CannotTell},
+    guests::{self, Seen},
     mode::Mode,
     step::{Sequence, Step},
 };
 
-/// Boots for one failure at most.
+/// Rounds at most.
 const ROUNDS: usize = 4;
 /// Candidates of a round at most.
 const CANDIDATES: usize = 120;
+/// A sequence of so many steps is short enough: the first round has tried what is shorter.
+const SHORT: usize = 2;
 
 /// A failure to be shown by fewer steps.
 #[derive(Debug, Clone)]
@@ -21,8 +24,8 @@ pub struct Failure {
     pub steps: Vec<Step>,
 }
 
-/// Which candidates of a boot show which failure: pairs of the candidate's index and the failure's id.
-pub type Shows<'a> = dyn Fn(&[Sequence], &Ended) -> Vec<(usize, String)> + 'a;
+/// Which candidates show which failure: pairs of the candidate's index and the failure's id.
+pub type Shows<'a> = dyn Fn(&[Sequence], &Seen) -> Vec<(usize, String)> + 'a;
 
 /// Shortens all failures together. What does not show again, for whatever reason, stays as it is.
 pub fn shrink(
@@ -33,59 +36,67 @@ pub fn shrink(
     shows: &Shows<'_>,
 ) -> Result<(), CannotTell> {
     let mut open: Vec<bool> = failures.iter().map(|failure| failure.steps.len() > 1).collect();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let mut all: Vec<(usize, Vec<Step>)> = Vec::new();
         let share = CANDIDATES / open.iter().filter(|open| **open).count().max(1);
         for (index, failure) in failures.iter().enumerate().filter(|(index, _)| open[*index]) {
-            all.extend(candidates(&failure.steps).into_iter().take(share.max(4)).map(|steps| (index, steps)));
+            let tried = if round == 0 { pairs(&failure.steps) } else { parts(&failure.steps) };
+            all.extend(tried.into_iter().take(share.max(8)).map(|steps| (index, steps)));
         }
         if all.is_empty() {
             break;
         }
         // The shortest first: some messages come once per boot.
         all.sort_by_key(|(_, steps)| steps.len());
-        let name = |(at, (_, steps)): (usize, &(usize, Vec<Step>))| Sequence {
-            name: format!("shrink.{at}"),
-            steps: steps.clone(),
-        };
-        let sequences: Vec<Sequence> = all.iter().enumerate().map(name).collect();
-        let ended = boots.boot(mode, &Job::sequences(mode, &sequences, seed))?;
-        let found = shows(&sequences, &ended);
+        // Failures of one sequence have candidates in common.
+        let mut distinct: Vec<Vec<Step>> = Vec::new();
+        for (_, steps) in &all {
+            if !distinct.contains(steps) {
+                distinct.push(steps.clone());
+            }
+        }
+        let name = |(at, steps): (usize, Vec<Step>)| Sequence { name: format!("shrink.{at}"), steps };
+        let sequences: Vec<Sequence> = distinct.into_iter().enumerate().map(name).collect();
+        let found = shows(&sequences, &guests::run(boots, mode, &sequences, seed)?);
         for (index, failure) in failures.iter_mut().enumerate() {
-            let best = all.iter().enumerate().find(|(at, (of, _))| {
-                *of == index && found.iter().any(|(candidate, id)| candidate == at && *id == failure.id)
-            });
-            match best {
-                Some((_, (_, steps))) if steps.len() < failure.steps.len() => {
-                    failure.steps.clone_from(steps);
-                    open[index] = steps.len() > 1;
+            if !open[index] {
+                continue;
+            }
+            let shows_it =
+                |at: usize| found.iter().any(|(candidate, id)| *candidate == at && *id == failure.id);
+            let tried = |steps: &Vec<Step>| all.iter().any(|(of, tried)| *of == index && tried == steps);
+            let mut best =
+                sequences.iter().enumerate().filter(|(at, sequence)| shows_it(*at) && tried(&sequence.steps));
+            match best.next() {
+                Some((_, sequence)) if sequence.steps.len() < failure.steps.len() => {
+                    failure.steps.clone_from(&sequence.steps);
+                    open[index] = failure.steps.len() > SHORT;
                 }
-                _ => open[index] = false,
+                // What no pair shows is tried in parts.
+                _ => open[index] = round == 0,
             }
         }
     }
     Ok(())
 }
 
-/// Shorter sequences, the shortest first: the last steps alone, the last with one or two others, and all but one or a part.
-fn candidates(steps: &[Step]) -> Vec<Vec<Step>> {
+/// The last steps alone, and the last with one other.
+fn pairs(steps: &[Step]) -> Vec<Vec<Step>> {
+    let count = steps.len();
+    let Some(last) = steps.last() else { return Vec::new() };
+    let mut all: Vec<Vec<Step>> = (1..count.min(5)).map(|tail| steps[count - tail..].to_vec()).collect();
+    // From the end: what is near is more often the cause.
+    all.extend(steps[..count - 1].iter().rev().map(|step| vec![step.clone(), last.clone()]));
+    all
+}
+
+/// All but one step or a part of the steps; and one step with the last two, of which the first often is half of the cause
+/// (offline and online, off and on).
+fn parts(steps: &[Step]) -> Vec<Vec<Step>> {
     let count = steps.len();
     let mut all: Vec<Vec<Step>> = Vec::new();
-    let Some(last) = steps.last() else { return all };
-    for tail in [1, 2, 3, 4, 6, 8] {
-        if tail < count {
-            all.push(steps[count - tail..].to_vec());
-        }
-    }
-    for (at, step) in steps[..count - 1].iter().enumerate() {
-        all.push(vec![step.clone(), last.clone()]);
-        // The step before the last often is half of the cause (offline and online, off and on).
-        if count > 3 && at + 2 < count {
-            all.push(vec![step.clone(), steps[count - 2].clone(), last.clone()]);
-        }
-        let mut without = steps.to_vec();
-        without.remove(at);
-        all.push(without);
+    for at in (0..count.saturating_sub(2)).rev().filter(|_| count > 3) {
+        all.push(vec![steps[at].clone(), steps[count - 2].clone(), steps[count - 1].clone()]);
     }
     for part in [count / 2, count / 4] {
         let mut at = 0;
@@ -96,15 +107,18 @@ fn candidates(steps: &[Step]) -> Vec<Vec<Step>> {
             at += part;
         }
     }
-    all.sort_by_key(Vec::len);
-    all.dedup();
+    for at in 0..count.saturating_sub(1) {
+        let mut without = steps.to_vec();
+        without.remove(at);
+        all.push(without);
+    }
     all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record;
+    use crate::boots::{Ended, Job};
 
     /// A driver that fails after a write of 7 and then of 9, whatever is between.
     struct Fails;
@@ -125,7 +139,7 @@ mod tests {
         let mode = &Mode::all("ryzen-5750g").unwrap()[0];
         let steps: Vec<Step> = [1, 7, 2, 3, 4, 5, 6, 8, 9].map(|n| Step::write("x", n.to_string())).into();
         let mut failures = [Failure { id: "rule".into(), steps }];
-        let shows = |sequences: &[Sequence], _: &Ended| {
+        let shows = |sequences: &[Sequence], _: &Seen| {
             let fails = |sequence: &Sequence| {
                 let at = |n: &str| sequence.steps.iter().position(|step| *step == Step::write("x", n));
                 matches!((at("7"), at("9")), (Some(a), Some(b)) if a < b)
@@ -137,11 +151,5 @@ mod tests {
         };
         shrink(&Fails, mode, 0, &mut failures, &shows).unwrap();
         assert_eq!(failures[0].steps, [Step::write("x", "7"), Step::write("x", "9")]);
-        // A script is no output of a guest.
-        assert!(
-            record::read(&Fails.boot(mode, &Job::agent("s 1\n".into(), 0)).unwrap().output, "", "")
-                .runs
-                .is_empty()
-        );
     }
 }

@@ -6,6 +6,7 @@ mod lifecycle;
 
 use crate::{
     boots::{Boots, CannotTell, Ended},
+    guests::Seen,
     mode::Mode,
     report::Test,
     saved::Saved,
@@ -56,6 +57,22 @@ pub struct Bench<'a> {
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }
 
+/// How the result of a kernel without any driver begins.
+const NO_DRIVER: &str = "scaling_driver reads none";
+
+/// Whether a test failed because the kernel has no driver at all, which may be its configuration's fault.
+pub fn has_no_driver(test: &Test) -> bool {
+    test.name == "driver" && test.details.first().is_some_and(|line| line.starts_with(NO_DRIVER))
+}
+
+/// [`driver_test`] of guests that share the work.
+fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
+    match seen.parts.first() {
+        Some(part) => driver_test(mode, &part.ended),
+        None => Test::skip("driver", "nothing was run"),
+    }
+}
+
 /// Checks that the mode came up as it should: a driver that does not is a failure of the kernel, not of the test.
 fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     let boot = ended.record();
@@ -74,7 +91,7 @@ fn driver_test(mode: &Mode, ended: &Ended) -> Test {
 }
 
 /// The sequence and step of a number of `step::script`; `None` for the return to the base state.
-fn locate(sequences: &[Sequence], number: u32) -> Option<(usize, Option<usize>)> {
+pub(crate) fn locate(sequences: &[Sequence], number: u32) -> Option<(usize, Option<usize>)> {
     let mut left = number.checked_sub(1)? as usize;
     for (index, sequence) in sequences.iter().enumerate() {
         if left <= sequence.steps.len() {

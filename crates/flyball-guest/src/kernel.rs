@@ -112,6 +112,16 @@ pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kerne
         of_build(cache, path)?
     } else {
         let Some(version) = cache.kernel_version(wanted) else {
+            if path.is_dir() {
+                return Err(GuestError::format(
+                    path,
+                    "no kernel was built in this directory: it has no .config",
+                ));
+            }
+            // Versions have no slash.
+            if wanted.contains('/') {
+                return Err(GuestError::file("read", path, io::Error::from(io::ErrorKind::NotFound)));
+            }
             return Err(GuestError::NotFetched {
                 what: format!("a kernel {wanted}"),
                 cache: cache.kernels(),
@@ -276,5 +286,9 @@ mod tests {
         assert!(error.to_string().contains("neither a bzImage"), "{error}");
         let error = find(&Cache::at(dir.path()), "9.9", None).unwrap_err();
         assert!(error.to_string().contains("guest fetch --kernel 9.9"), "{error}");
+        let error = find(&Cache::at(dir.path()), dir.path().to_str().unwrap(), None).unwrap_err();
+        assert!(error.to_string().contains("no .config"), "{error}");
+        let error = find(&Cache::at(dir.path()), "./no-such/bzImage", None).unwrap_err();
+        assert!(error.to_string().contains("cannot read ./no-such/bzImage"), "{error}");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bench, Topic, driver_test, locate};
+use super::{Bench, Topic, driver_of_all, locate};
 use crate::{
-    boots::{Boots, CannotTell, Ended, Job},
+    boots::{Boots, CannotTell},
     generate,
+    guests::{self, Part, Seen},
     messages::Message,
     mode::Mode,
     report::Test,
@@ -31,23 +32,23 @@ impl Topic for Contract {
 
     fn run(&self, bench: &Bench<'_>, mode: &Mode) -> Result<Vec<Test>, CannotTell> {
         let sequences = generate::sequences(mode, bench.seed);
-        let ended = bench.kernel.boot(mode, &Job::sequences(mode, &sequences, bench.seed))?;
-        let boot = ended.record();
-        let mut tests = vec![driver_test(mode, &ended)];
+        let seen = guests::run(bench.kernel, mode, &sequences, bench.seed)?;
+        let boot = &seen.boot;
+        let mut tests = vec![driver_of_all(mode, &seen)];
         if !tests[0].is_good() {
             return Ok(tests);
         }
         if let Some(save) = bench.save {
-            save(ModeRecord::new(mode, bench.seed, &sequences, &boot));
+            save(ModeRecord::new(mode, bench.seed, &sequences, boot));
         }
         let violations = rules::check(mode, &sequences, &boot.runs);
-        let messages = ended.messages();
-        let mut failures = failures(&sequences, &violations, &messages);
+        let messages = &seen.messages;
+        let mut failures = failures(&sequences, &violations, messages);
         let known = match bench.baseline {
             Some(baseline) if !failures.is_empty() => of_baseline(baseline, mode, &sequences, bench.seed)?,
             _ => BTreeSet::new(),
         };
-        let shows = |sequences: &[Sequence], ended: &Ended| shows(mode, sequences, ended);
+        let shows = |sequences: &[Sequence], seen: &Seen| shows(mode, sequences, seen);
         // What the baseline shows too is not worth boots.
         let (mut new, _): (Vec<Failure>, Vec<Failure>) =
             failures.drain(..).partition(|failure| !known.contains(&failure.id));
@@ -77,9 +78,9 @@ impl Topic for Contract {
             };
             tests.push(test);
         }
-        tests.extend(message_tests(&messages, &sequences, &known, &reproducer));
-        if !boot.complete {
-            tests.push(incomplete(&ended, boot.hang, &sequences));
+        tests.extend(message_tests(messages, &sequences, &known, &reproducer));
+        if let Some(part) = seen.parts.iter().find(|part| !part.complete) {
+            tests.push(incomplete(part, boot.hang, &sequences));
         }
         Ok(tests)
     }
@@ -112,9 +113,8 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
 }
 
 /// Which candidates show which rule or message.
-fn shows(mode: &Mode, sequences: &[Sequence], ended: &Ended) -> Vec<(usize, String)> {
-    let boot = ended.record();
-    let violations = rules::check(mode, sequences, &boot.runs).into_iter();
+fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String)> {
+    let violations = rules::check(mode, sequences, &seen.boot.runs).into_iter();
     // A base state that differs is shown by the sequence before it.
     let place = |violation: &Violation| match violation.step {
         Some(_) => Some(violation.sequence),
@@ -122,8 +122,8 @@ fn shows(mode: &Mode, sequences: &[Sequence], ended: &Ended) -> Vec<(usize, Stri
     };
     let mut found: Vec<(usize, String)> =
         violations.filter_map(|violation| Some((place(&violation)?, violation.rule))).collect();
-    for message in ended.messages() {
-        found.extend(locate(sequences, message.step).map(|(index, _)| (index, message.kind)));
+    for message in &seen.messages {
+        found.extend(locate(sequences, message.step).map(|(index, _)| (index, message.kind.clone())));
     }
     found
 }
@@ -137,9 +137,9 @@ fn of_baseline(
     if !mode.exists_in(baseline.release()) {
         return Ok(BTreeSet::new());
     }
-    let ended = baseline.boot(mode, &Job::sequences(mode, sequences, seed))?;
-    let violations = rules::check(mode, sequences, &ended.record().runs);
-    let messages = ended.messages().into_iter().map(|message| message.kind);
+    let seen = guests::run(baseline, mode, sequences, seed)?;
+    let violations = rules::check(mode, sequences, &seen.boot.runs);
+    let messages = seen.messages.into_iter().map(|message| message.kind);
     Ok(violations.into_iter().map(|violation| violation.rule).chain(messages).collect())
 }
 
@@ -184,10 +184,11 @@ fn message_tests(
 }
 
 /// The guest did not get to the end of the steps.
-fn incomplete(ended: &Ended, hang: Option<u32>, sequences: &[Sequence]) -> Test {
+fn incomplete(part: &Part, hang: Option<u32>, sequences: &[Sequence]) -> Test {
     let mut lines = Vec::new();
-    let reached = ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse().ok());
-    let number = hang.or(reached).unwrap_or(0);
+    let ended = &part.ended;
+    let reached = ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse::<u32>().ok());
+    let number = hang.or(reached.map(|number| part.before + number)).unwrap_or(0);
     let what = if hang.is_some() { "did not return within 20 s" } else { "was the last" };
     match locate(sequences, number) {
         Some((index, Some(step))) => {

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bench, Topic, driver_test};
+use super::{Bench, Topic, driver_of_all};
 use crate::{
-    boots::{Boots, CannotTell, Job},
-    generate,
+    boots::{Boots, CannotTell},
+    generate, guests,
     mode::Mode,
     record::{Observation, Run},
     report::Test,
@@ -54,9 +54,9 @@ impl Topic for Difference {
         }
         let sequences = generate::sequences(mode, bench.seed);
         let old = |seed| {
-            let ended = baseline.boot(mode, &Job::sequences(mode, &sequences, seed))?;
-            if driver_test(mode, &ended).is_good() {
-                Ok(ended.record().runs)
+            let seen = guests::run(baseline, mode, &sequences, seed)?;
+            if driver_of_all(mode, &seen).is_good() {
+                Ok(seen.boot.runs)
             } else {
                 Err(CannotTell::Driver(format!(
                     "the baseline {} does not have the driver in this mode",
@@ -113,9 +113,9 @@ fn boot(
     sequences: &[Sequence],
     seed: u64,
 ) -> Result<(Vec<Run>, Test, ModeRecord), CannotTell> {
-    let ended = boots.boot(mode, &Job::sequences(mode, sequences, seed))?;
-    let record = ended.record();
-    Ok((record.runs.clone(), driver_test(mode, &ended), ModeRecord::new(mode, seed, sequences, &record)))
+    let seen = guests::run(boots, mode, sequences, seed)?;
+    let (driver, record) = (driver_of_all(mode, &seen), ModeRecord::new(mode, seed, sequences, &seen.boot));
+    Ok((seen.boot.runs, driver, record))
 }
 
 /// Where one cause shows.

@@ -84,6 +84,63 @@ fn what_cannot_be_is_refused() {
     assert_eq!(list["kernels"].as_array().map(Vec::len), Some(0));
 }
 
+/// Nothing can be said about a kernel that cannot be booted: 125, as `git bisect run` takes it. A wrong word is 2.
+#[test]
+fn a_test_that_cannot_be_run_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = home.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let emulator = file("qemu", b"#!/bin/sh\necho QEMU emulator version 11.1.3\n");
+    fs::set_permissions(&emulator, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let junk = file("bzImage", &[0; 4096]);
+    // The head of a bzImage whose kernel is not there.
+    let mut head = vec![0; 1024];
+    head[0x202..0x206].copy_from_slice(b"HdrS");
+    head[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
+    head[0x24c..0x250].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    let cut = file("cut", &head);
+    let record = file("record", b"no record");
+    file("tree/.config", b"CONFIG_SMP=y\n");
+    let tree = home.path().join("tree").to_str().unwrap().to_owned();
+    let empty = home.path().join("empty").to_str().unwrap().to_owned();
+    fs::create_dir(&empty).unwrap();
+    for (words, code, said) in [
+        (&["guest", "test", "z80"][..], 2, "unknown machine 'z80'"),
+        (&["guest", "test", "--only", "speed"], 2, "unknown topic 'speed' (expected contract, difference"),
+        (&["guest", "test", "--driver", "amd-pstate=activ"], 2, "no driver or mode 'amd-pstate=activ'"),
+        (&["guest", "test", "i7-2600", "--driver", "amd-pstate"], 2, "they have intel_pstate=active,hwp-off"),
+        (&["guest", "test", "--against", "/no/such/record"], 2, "cannot read /no/such/record"),
+        (&["guest", "test", "--against", &record], 2, "does not hold saved behaviour"),
+        (&["--kernel", &junk, "guest", "test"], 125, "neither a bzImage"),
+        (&["--kernel", &cut, "guest", "test"], 125, "truncated"),
+        (&["--kernel", &tree, "guest", "test"], 125, "run make"),
+        (&["--kernel", &empty, "guest", "test"], 125, "no .config"),
+        (&["--kernel", "/no/such/bzImage", "guest", "test"], 125, "cannot read /no/such/bzImage"),
+        (&["--kernel", "5.99", "guest", "test"], 125, "flyball guest fetch --kernel 5.99"),
+    ] {
+        let mut run = flyball();
+        run.args(words).env("FLYBALL_CACHE", home.path().join("cache")).env("FLYBALL_QEMU", &emulator);
+        let output = run.output().unwrap();
+        let (found, text) = ended(&output);
+        assert!(
+            found == code && text.contains(said),
+            "{words:?}: {found}, wanted {code} and '{said}': {text}"
+        );
+        // One sentence, and nothing on standard output that a reader of KTAP would take for a result.
+        assert_eq!((text.lines().count(), output.stdout.len()), (1, 0), "{words:?}: {text}");
+    }
+    let mut run = flyball();
+    run.args(["guest", "test"])
+        .env("FLYBALL_CACHE", home.path().join("cache"))
+        .env("FLYBALL_QEMU", "/no/such/qemu");
+    let (code, text) = ended(&run.output().unwrap());
+    assert!(code == 125 && text.contains("/no/such/qemu"), "{code}: {text}");
+}
+
 /// A cache that another user could have filled: programs of it would run as this one.
 #[test]
 fn a_cache_that_others_can_write_is_refused() {

@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -14,12 +14,12 @@ use std::{
 };
 
 use flyball_drivertest::{
-    boots::{Boots, CannotTell, Guests, Remembering},
+    boots::{Boots, CannotTell, Guests, Remembering, Slots},
     config::Config,
     mode::Mode,
     report::{self, Group, Suite, Test},
     saved::{ModeRecord, Saved},
-    topic::{Bench, TOPICS, Topic},
+    topic::{self, Bench, TOPICS, Topic},
 };
 use flyball_guest::{cache::Cache, error::GuestError, guest, qemu::Qemu};
 use flyball_silicon::MachineSpec;
@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Drivers or modes, for example amd-pstate, amd-pstate=active,mailbox or acpi-cpufreq [default: all].
+    /// Drivers, with all of their modes, or modes: amd-pstate, amd-pstate=active (registers), amd-pstate=active,mailbox [default: all].
     #[arg(long, value_name = "DRIVER")]
     driver: Vec<String>,
 
-    /// Modes to test at the same time.
+    /// Guests to run at the same time.
     #[arg(short, long, value_name = "N", default_value_t = 2)]
     jobs: usize,
 
@@ -107,8 +107,11 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
     Qemu::find(&cache).map_err(cannot_start)?;
     guest::find_plugin().map_err(cannot_start)?;
     let wanted = kernel.unwrap_or(GUEST_KERNEL);
-    let guests = Guests::new(cache.clone(), wanted, args.modules_dir.as_deref()).map_err(cannot_start)?;
-    let baseline = args.baseline.as_deref().map(|old| Guests::new(cache.clone(), old, None));
+    let jobs = args.jobs.clamp(1, 64);
+    let slots = Arc::new(Slots::new(jobs));
+    let guests =
+        Guests::new(&slots, cache.clone(), wanted, args.modules_dir.as_deref()).map_err(cannot_start)?;
+    let baseline = args.baseline.as_deref().map(|old| Guests::new(&slots, cache.clone(), old, None));
     let baseline = baseline.transpose().map_err(cannot_start)?;
     let config = Config::of(&guests.kernel);
     report_configuration(config.as_ref());
@@ -122,9 +125,10 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         topics: &topics,
         seed: args.seed,
         records: Mutex::default(),
+        hung: Mutex::default(),
         keeps: args.save.is_some(),
     };
-    let groups = work.all(&modes, args.jobs.clamp(1, 64), !output.is_json())?;
+    let groups = work.all(&modes, jobs, !output.is_json())?;
     let suite = Suite {
         kernel: wanted.to_owned(),
         release: guests.release().to_owned(),
@@ -193,7 +197,7 @@ fn modes(args: &Args) -> Result<Vec<Mode>, Failure> {
     for word in &args.driver {
         if !modes.iter().any(|mode| mode.is_named(word)) {
             return Err(Failure::usage(format!(
-                "no such driver '{word}' on these machines (they have {})",
+                "no driver or mode '{word}' on these machines (they have {})",
                 known.join(", ")
             )));
         }
@@ -243,6 +247,8 @@ struct Work<'a> {
     topics: &'a [&'static dyn Topic],
     seed: u64,
     records: Mutex<Vec<ModeRecord>>,
+    /// The mode in which the kernel hung before its init.
+    hung: Mutex<Option<String>>,
     keeps: bool,
 }
 
@@ -336,14 +342,14 @@ impl Work<'_> {
         self.planned(mode).map(group).collect()
     }
 
-    fn topic(&self, bench: &Bench<'_>, mode: &Mode, topic: &'static dyn Topic) -> Vec<Test> {
+    fn topic(&self, bench: &Bench<'_>, mode: &Mode, tested: &'static dyn Topic) -> Vec<Test> {
         let release = self.kernel.release();
         if !mode.exists_in(release) {
             return vec![Test::skip("mode", format!("{release} does not have {}", mode.name))];
         }
         if let Some(config) = self.config {
             let mut missing = config.missing_for(mode);
-            missing.extend(topic.options().iter().filter(|option| !config.has(option)));
+            missing.extend(tested.options().iter().filter(|option| !config.has(option)));
             if !missing.is_empty() {
                 return vec![Test::skip(
                     "mode",
@@ -351,9 +357,30 @@ impl Work<'_> {
                 )];
             }
         }
-        match topic.run(bench, mode) {
+        if let Some(config) = self.config
+            && self.kernel.kernel.modules.is_none()
+            && let modules = config.modules_for(mode)
+            && !modules.is_empty()
+        {
+            let why =
+                format!("{} is a module, and no modules were found (--modules-dir)", modules.join(", "));
+            return vec![Test::skip("mode", why)];
+        }
+        let hung = || self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        // Minutes for each: a kernel that hangs in one mode before its init is not tried in the others.
+        if let Some(place) = &*hung() {
+            return vec![Test::cannot_tell("boot", format!("not tried: the kernel hung in {place}"))];
+        }
+        match tested.run(bench, mode) {
+            Ok(tests) if self.config.is_none() && tests.first().is_some_and(topic::has_no_driver) => {
+                let why = "the kernel has no driver in this mode, and its configuration is not known";
+                vec![Test::cannot_tell("driver", why)]
+            }
             Ok(tests) => tests,
-            Err(CannotTell::Boot { why, last }) => {
+            Err(CannotTell::Boot { why, last, hangs }) => {
+                if hangs {
+                    hung().get_or_insert_with(|| format!("{}:{}", mode.machine, mode.name));
+                }
                 let test = Test::cannot_tell("boot", format!("the kernel did not reach the test: {why}"));
                 vec![Test { details: last.lines().map(str::to_owned).collect(), ..test }]
             }

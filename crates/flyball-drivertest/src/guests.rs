@@ -1,0 +1,142 @@
+//! Sequences in several guests at once: each runs a part of them, and what came of the parts is one result. How they are divided
+//! depends on the sequences alone, so that a result does not depend on how many guests the host runs at a time.
+
+use std::thread;
+
+use crate::{
+    boots::{Boots, CannotTell, Ended, Job},
+    messages::Message,
+    mode::Mode,
+    record::Boot,
+    step::Sequence,
+};
+
+/// Guests that share the work.
+const GUESTS: usize = 2;
+/// Steps that are worth a further guest, which takes seconds to boot.
+const WORTH: usize = 120;
+/// The return to the base state takes as long as some steps.
+const RETURN: usize = 3;
+
+/// A guest's part of the sequences.
+#[derive(Debug)]
+pub struct Part {
+    /// Numbers of steps before it.
+    pub before: u32,
+    pub ended: Ended,
+    /// It has run all of its steps.
+    pub complete: bool,
+}
+
+/// What was seen of all sequences.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub boot: Boot,
+    /// Each kernel's own reports, with the numbers of steps of the whole.
+    pub messages: Vec<Message>,
+    pub parts: Vec<Part>,
+}
+
+fn weight(sequence: &Sequence) -> usize {
+    sequence.steps.len() + RETURN
+}
+
+/// Divides into parts of about the same work.
+fn divide(sequences: &[Sequence]) -> Vec<&[Sequence]> {
+    let all: usize = sequences.iter().map(weight).sum();
+    let count = (all / WORTH).clamp(1, GUESTS);
+    let mut parts = Vec::new();
+    let mut left = sequences;
+    for number in (1..=count).rev() {
+        let share = left.iter().map(weight).sum::<usize>() / number;
+        let mut sum = 0;
+        let until = left.iter().position(|sequence| {
+            sum += weight(sequence);
+            sum >= share
+        });
+        let (part, rest) = left.split_at(until.map_or(left.len(), |at| at + 1));
+        parts.push(part);
+        left = rest;
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Runs sequences, each from the mode's base state.
+pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) -> Result<Seen, CannotTell> {
+    let parts = divide(sequences);
+    let ended: Vec<Result<Ended, CannotTell>> = thread::scope(|scope| {
+        let boot = |part: &[Sequence]| boots.boot(mode, &Job::sequences(mode, part, seed));
+        let running: Vec<_> = parts.iter().map(|part| scope.spawn(move || boot(part))).collect();
+        let end = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(CannotTell::Guest("a thread of flyball has panicked".to_owned())))
+        };
+        running.into_iter().map(end).collect()
+    });
+    let mut seen = Seen { boot: Boot { complete: true, ..Boot::default() }, ..Seen::default() };
+    let mut before = 0;
+    for (part, ended) in parts.iter().zip(ended) {
+        let ended = ended?;
+        let boot = ended.record();
+        let whole = |step: u32| if step == 0 { 0 } else { before + step };
+        seen.messages.extend(ended.messages().into_iter().map(|m| Message { step: whole(m.step), ..m }));
+        seen.boot.complete &= boot.complete;
+        seen.boot.hang = seen.boot.hang.or(boot.hang.map(whole));
+        let mut runs = boot.runs;
+        // Sequences that a guest did not reach have a place, so that those of the next part have theirs.
+        let unreached = part.iter().skip(runs.len());
+        runs.extend(
+            unreached
+                .map(|sequence| crate::record::Run { name: sequence.name.clone(), observations: Vec::new() }),
+        );
+        seen.boot.runs.extend(runs);
+        seen.parts.push(Part { before, ended, complete: boot.complete });
+        before += part.iter().map(|sequence| sequence.steps.len() as u32 + 1).sum::<u32>();
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::Step;
+
+    /// A guest that prints its steps, and whose kernel warns at its third.
+    struct Prints;
+
+    impl Boots for Prints {
+        fn boot(&self, _: &Mode, job: &Job) -> Result<Ended, CannotTell> {
+            let steps = String::from_utf8_lossy(&job.files[1].1).into_owned();
+            let output = steps.lines().filter(|line| line.starts_with("seq") || line.starts_with("s "));
+            let output: String = output.map(|line| format!("{line}\no\na/b:1\n.\n")).collect();
+            let console = "flyball: step 3\nWARNING: CPU: 1\n".to_owned();
+            Ok(Ended { output: output + "end\n", console, ..Ended::default() })
+        }
+
+        fn release(&self) -> &'static str {
+            "test"
+        }
+    }
+
+    #[test]
+    fn parts_are_one_result() {
+        let mode = &Mode::all("ryzen-5750g").unwrap()[0];
+        let sequence =
+            |at: usize| Sequence { name: format!("n{at}"), steps: vec![Step::Wait(1); 5 + at % 7] };
+        let all: Vec<Sequence> = (0..40).map(sequence).collect();
+        let sizes: Vec<usize> = divide(&all).into_iter().map(<[Sequence]>::len).collect();
+        assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (GUESTS, 40));
+        assert!(sizes.iter().all(|size| (17..=23).contains(size)), "{sizes:?}");
+        assert_eq!(divide(&all[..3]).len(), 1);
+        assert!(divide(&[]).is_empty());
+        let seen = run(&Prints, mode, &all, 0).unwrap();
+        let names: Vec<&str> = seen.boot.runs.iter().map(|run| &*run.name).collect();
+        assert_eq!(names, all.iter().map(|sequence| &*sequence.name).collect::<Vec<_>>());
+        assert!(seen.boot.complete);
+        // Each kernel's third step is the second of its first sequence.
+        let places: Vec<_> = seen.messages.iter().map(|m| crate::topic::locate(&all, m.step)).collect();
+        assert_eq!(places, [Some((0, Some(1))), Some((sizes[0], Some(1)))]);
+    }
+}
