@@ -25,5 +25,5 @@ pub use pooled::{
 pub use power::{mean_shift_shown, rounds_to_show};
 pub use trend::{Trend, trend};
 pub use unpaired::{
-    rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, welch,
+    rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, trimmed_t, welch,
 };
