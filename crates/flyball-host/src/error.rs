@@ -110,6 +110,17 @@ impl Errno {
     }
 }
 
+/// An error of the standard library in the words of the others: `Permission denied (EACCES)`.
+pub fn words_of(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => {
+            let errno = Errno(number);
+            format!("{} ({errno})", errno.describe())
+        }
+        None => error.to_string(),
+    }
+}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

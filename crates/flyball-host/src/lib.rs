@@ -49,7 +49,7 @@ pub use command_knob::CommandKnob;
 pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpulist::{CpuList, CpuListError};
 pub use emulated::{emulated, simulated};
-pub use error::{Errno, HostError, Op};
+pub use error::{Errno, HostError, Op, words_of};
 pub use kept::KeptFile;
 pub use live::Live;
 pub use perf_event::{EventCounter, EventGroup};

@@ -300,7 +300,7 @@ pub struct Round {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A file of it.
-    #[error("cannot {what} {path}: {cause}")]
+    #[error("cannot {what} {path}: {}", flyball_host::words_of(cause))]
     Io {
         /// `read`, `write`, `make`.
         what: &'static str,

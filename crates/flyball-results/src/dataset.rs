@@ -35,7 +35,7 @@ const MOST_CELLS: usize = 2 << 20;
 /// What is wrong with a dataset.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    #[error("cannot {what} {}: {cause}", path.display())]
+    #[error("cannot {what} {}: {}", path.display(), flyball_host::words_of(cause))]
     Io { what: &'static str, path: PathBuf, cause: io::Error },
     #[error("{} is not a dataset: it holds files and no folder 'version={VERSION}'; name a new or empty directory", .0.display())]
     Foreign(PathBuf),
@@ -370,7 +370,8 @@ fn remove_torn(folder: &Path) {
 }
 
 fn columns_of(path: &Path, columns: &[(&str, Type)], words: &mut Words) -> Result<Read, String> {
-    let file = open_regular(File::options().read(true), path).map_err(|error| error.to_string())?;
+    let file =
+        open_regular(File::options().read(true), path).map_err(|error| flyball_host::words_of(&error))?;
     read(file, columns, words)
 }
 

@@ -64,6 +64,8 @@ impl InputError {
 struct About {
     /// The host, if the content names it.
     host: Option<String>,
+    /// The name of a machine in software, which is its host if the user gives no other.
+    machine: Option<String>,
     time: Option<u64>,
     simulated: Option<bool>,
     tool: Option<String>,
@@ -127,7 +129,7 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
     }
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) => return add(path, None, Err(InputError::of(error.to_string()))),
+        Err(error) => return add(path, None, Err(InputError::of(flyball_host::words_of(&error)))),
     };
     let mut entries: Vec<fs::DirEntry> = entries.flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -144,10 +146,10 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
             // It could lead out of what was given, or round in circles.
             let why = InputError::of("links are not followed; give the file or directory itself");
             found.push(Place { path: inner, folder: None, usable: Err(why) });
-        } else if is(fs::FileType::is_file) && !is_run {
-            if [".json", ".toml", ".facts"].iter().any(|end| file.ends_with(end)) {
-                found.push(Place { path: inner, folder: name(path), usable: Ok(()) });
-            }
+        } else if !is_run && [".json", ".toml", ".facts"].iter().any(|end| file.ends_with(end)) {
+            let is_regular = is(fs::FileType::is_file).then_some(());
+            let usable = is_regular.ok_or_else(|| InputError::of("not a regular file"));
+            found.push(Place { path: inner, folder: name(path), usable });
         }
     }
 }
@@ -163,7 +165,7 @@ impl Input {
         if path.is_dir() {
             return run::read(path)?.into_input(place, given, None);
         }
-        let io = |error: io::Error| InputError::of(error.to_string());
+        let io = |error: io::Error| InputError::of(flyball_host::words_of(&error));
         let bytes = read_input(path, MOST_FILE).map_err(io)?;
         let changed = fs::metadata(path).and_then(|status| status.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -220,9 +222,12 @@ impl Found {
     fn into_input(self, place: &Place, given: &Given, changed: Option<u64>) -> Result<Input, InputError> {
         let Found { kind, about, identity, rows, warnings } = self;
         let host = about.host.clone().or_else(|| given.host.clone()).or_else(|| place.folder.clone());
-        let host = host.filter(|host| !host.is_empty()).ok_or_else(|| {
-            InputError::of("it does not name its host; give --host, or a directory with a folder per host")
-        })?;
+        let host =
+            host.or_else(|| about.machine.clone()).filter(|host| !host.is_empty()).ok_or_else(|| {
+                InputError::of(
+                    "it does not name its host; give --host, or a directory with a folder per host",
+                )
+            })?;
         let time = about.time.or(given.time).or(changed);
         // What is outside of this is a clock that was never set, and would be a month of its own.
         let time = time

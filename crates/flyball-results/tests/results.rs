@@ -92,6 +92,29 @@ fn planted_shifts_are_found_at_their_place() {
 }
 
 #[test]
+fn what_failed_without_a_value_is_a_row() {
+    let google = r#"{"context":{"host_name":"a","date":"2026-01-31T12:00:00+00:00"},"benchmarks":[
+        {"name":"b","run_name":"b","run_type":"iteration","real_time":5.0,"time_unit":"ns"},
+        {"name":"c","run_name":"c","run_type":"iteration","error_occurred":true,"error_message":"no input","real_time":0.0,
+         "time_unit":"ns"}]}"#;
+    let fio = r#"{"fio version":"fio-3.33","timestamp_ms":1769860800000,"jobs":[
+        {"jobname":"j","hostname":"a","error":5,"read":{"bw_bytes":0,"iops":0.0},"write":{"bw_bytes":0,"iops":0.0}}]}"#;
+    let column =
+        |name: &str| Kind::Rounds.columns().iter().position(|column| column.0 == name).expect("a column");
+    for (json, rows, benchmark, failure) in [(google, 2, "c", "no input"), (fio, 1, "j", "error 5")] {
+        let input = Input::of_bytes(json.as_bytes(), &Given::default()).expect("results");
+        let last = input.rows.last().expect("a row");
+        let cell = |name: &str| last[column(name)].clone();
+        assert_eq!(input.rows.len(), rows);
+        assert_eq!((cell("benchmark"), cell("failure")), (benchmark.into(), failure.into()));
+        assert_eq!(
+            (cell("value"), cell("seconds")),
+            (flyball_table::Cell::Absent, flyball_table::Cell::Absent)
+        );
+    }
+}
+
+#[test]
 fn the_page_has_the_columns() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
     let mut table = String::from("\n| kind | column | type | meaning |\n|---|---|---|---|\n");

@@ -53,8 +53,9 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
             unit: &series.unit,
             better: Some(false),
         };
-        rows.extend((0..).zip(&series.values).map(|(round, value)| result.row(round, *value, None)));
+        rows.extend((0..).zip(&series.values).map(|(round, value)| result.row(round, Some(*value), None)));
     }
+    rows.extend(google_failures(value));
     Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
 }
 
@@ -68,14 +69,16 @@ struct OneResult<'a> {
 }
 
 impl OneResult<'_> {
-    fn row(&self, round: u64, value: f64, failure: Option<&str>) -> Row {
-        let seconds = match self.unit {
-            "s" => Some(value),
-            "ms" => Some(value * 1e-3),
-            "us" => Some(value * 1e-6),
-            "ns" => Some(value * 1e-9),
+    fn row(&self, round: u64, value: Option<f64>, failure: Option<&str>) -> Row {
+        let value = value.filter(|value| value.is_finite());
+        let scale = match self.unit {
+            "s" => Some(1.0),
+            "ms" => Some(1e-3),
+            "us" => Some(1e-6),
+            "ns" => Some(1e-9),
             _ => None,
         };
+        let seconds = scale.zip(value).map(|(scale, value)| value * scale);
         let mut cells = vec![
             self.benchmark.into(),
             experiment(&[self.benchmark, self.metric, self.unit]).into(),
@@ -90,7 +93,7 @@ impl OneResult<'_> {
             Cell::Absent,
             false.into(),
             failure.into(),
-            Some(value).filter(|value| value.is_finite()).into(),
+            value.into(),
             seconds.filter(|_| self.metric == "wall time").into(),
         ];
         cells.resize(Kind::Rounds.own().len(), Cell::Absent);
@@ -129,6 +132,22 @@ fn google(context: &Value) -> About {
         ),
         ..About::default()
     }
+}
+
+/// Repetitions that failed, as rows without a value: the reader of series leaves them out.
+fn google_failures(value: &Value) -> Vec<Row> {
+    let entries = value.get("benchmarks").and_then(Value::as_array);
+    let is_failed = |entry: &&Value| entry.get("error_occurred").and_then(Value::as_bool) == Some(true);
+    let row = |entry: &Value| -> Option<Row> {
+        let name = text(entry, "run_name").or_else(|| text(entry, "name"))?;
+        let unit = text(entry, "time_unit").unwrap_or_else(|| "ns".to_owned());
+        let round = entry.get("repetition_index").and_then(Value::as_u64).unwrap_or(0);
+        let why =
+            text(entry, "error_message").filter(|why| !why.is_empty()).unwrap_or_else(|| "failed".to_owned());
+        let result = OneResult { benchmark: &name, metric: "wall time", unit: &unit, better: Some(false) };
+        Some(result.row(round, None, Some(&why)))
+    };
+    entries.into_iter().flatten().filter(is_failed).filter_map(row).collect()
 }
 
 fn pyperf(value: &Value) -> About {
@@ -198,6 +217,7 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
         }
         let error = job.get("error").and_then(Value::as_i64).filter(|error| *error != 0);
         let failure = error.map(|error| format!("error {error}"));
+        let before = rows.len();
         for direction in ["read", "write", "trim"] {
             let Some(part) = job.get(direction) else { continue };
             let number =
@@ -222,8 +242,14 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
             *count += 1;
             for (metric, unit, higher, value) in results {
                 let result = OneResult { benchmark: &benchmark, metric, unit, better: Some(higher) };
-                rows.extend(value.map(|value| result.row(round, value, failure.as_deref())));
+                rows.extend(value.map(|value| result.row(round, Some(value), failure.as_deref())));
             }
+        }
+        // One that failed before it did anything has no direction.
+        if failure.is_some() && rows.len() == before {
+            let result =
+                OneResult { benchmark: &name, metric: "throughput", unit: "B/s", better: Some(true) };
+            rows.push(result.row(0, None, failure.as_deref()));
         }
     }
     Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings: Vec::new() })

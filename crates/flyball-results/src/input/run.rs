@@ -44,6 +44,7 @@ fn about(manifest: &Manifest) -> About {
     let boot = manifest.boots.first();
     let mut about = About {
         host: machine.system.hostname.clone(),
+        machine: machine.simulated.then(|| machine.name.clone()),
         time: boot.and_then(|boot| boot.started.checked_mul(1000)).filter(|time| *time > 0),
         simulated: Some(machine.simulated || machine.emulated.is_some()),
         tool: Some(manifest.tool.clone()),

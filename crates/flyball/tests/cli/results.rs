@@ -352,8 +352,22 @@ mod with_parquet {
         }
         assert_eq!(skipped.len(), 11, "{skipped:?}");
         // Alone it is an error.
-        let alone = ran(&folder, "results add set bad/cut.json");
+        let alone = ran(&folder, "results add other bad/cut.json");
         assert!(alone.code == 2 && alone.err.contains("nothing can be added"), "{}", alone.text());
+        assert!(!folder.path().join("other").exists());
+        let absent = ran(&folder, "results add other absent.json");
+        assert!(
+            absent.code == 2 && absent.err.contains("No such file or directory (ENOENT)"),
+            "{}",
+            absent.text()
+        );
+        // A simulated machine is its own host, unless the user names another.
+        ok(&folder, "results add simulated one");
+        ok(&folder, "results add simulated one --host node1");
+        let list = ok(&folder, "--json results list simulated").json();
+        let hosts: BTreeSet<&str> =
+            list.as_array().unwrap().iter().filter_map(|one| one["host"].as_str()).collect();
+        assert_eq!(hosts, BTreeSet::from(["node1", "sim:ryzen-5750g"]), "{list}");
         let nameless = ran(&folder, "results add set bad/node1/hyperfine.json");
         assert!(nameless.code == 2 && nameless.err.contains("give --host"), "{}", nameless.text());
         for (words, expected) in [

@@ -92,6 +92,9 @@ pub(super) fn shown(shown: &Shown) -> String {
 }
 
 pub(super) fn shifts(answer: &Answer) -> String {
+    if answer.rounds == 0 {
+        return "there are no rounds of these\n".to_owned();
+    }
     let mut out = format!(
         "{} of {}, {} to {}: {}\n",
         count(answer.series, "series", "series"),

@@ -46,7 +46,7 @@ fn time(text: &str) -> Result<u64, Failure> {
 
 pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
     let given = Given { host: args.host.clone(), time: args.time.as_deref().map(time).transpose()? };
-    let mut dataset = Dataset::create(&args.dataset)?;
+    let mut dataset = None;
     let mut sum = Sum { added: Added::default(), skipped: Vec::new() };
     let count = |sum: &mut Sum, new: Added| {
         let all = &mut sum.added;
@@ -64,13 +64,20 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
                 Ok(input) => {
                     notes.extend(input.warnings.iter().map(|warning| format!("note: {path}: {warning}")));
                     taken += 1;
+                    // Only for something to add: what is refused leaves no dataset.
+                    let dataset = match &mut dataset {
+                        Some(dataset) => dataset,
+                        None => dataset.insert(Dataset::create(&args.dataset)?),
+                    };
                     count(&mut sum, dataset.add(input)?);
                 }
                 Err(error) => sum.skipped.push(Passed { path, why: error.to_string() }),
             }
         }
     }
-    count(&mut sum, dataset.flush()?);
+    if let Some(dataset) = &mut dataset {
+        count(&mut sum, dataset.flush()?);
+    }
     say(&notes, "notes");
     output.object(schema::RESULTS_ADD, || &sum, || print::added(&sum))?;
     if taken > 0 {
