@@ -53,6 +53,8 @@ pub struct Bench<'a> {
     pub against: Option<&'a Saved>,
     /// Of sequences, the silicon and the guest.
     pub seed: u64,
+    /// Failures are shown with the shortest sequence that can be found.
+    pub shrinks: bool,
     /// Gets the recorded behaviour of the tested kernel.
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }

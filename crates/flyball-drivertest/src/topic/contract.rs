@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Bench, Topic, driver_of_all, locate};
 use crate::{
-    boots::{Boots, CannotTell},
+    boots::CannotTell,
     generate,
     guests::{self, Part, Seen},
     messages::Message,
     mode::Mode,
+    record::Run,
     report::Test,
     rules::{self, Violation},
     saved::ModeRecord,
@@ -44,18 +45,19 @@ impl Topic for Contract {
         let violations = rules::check(mode, &sequences, &boot.runs);
         let messages = &seen.messages;
         let mut failures = failures(&sequences, &violations, messages);
-        let known = match bench.baseline {
-            Some(baseline) if !failures.is_empty() => of_baseline(baseline, mode, &sequences, bench.seed)?,
-            _ => BTreeSet::new(),
-        };
+        let known = if failures.is_empty() { BTreeSet::new() } else { known(bench, mode, &sequences)? };
         let shows = |sequences: &[Sequence], seen: &Seen| shows(mode, sequences, seen);
         // What the baseline shows too is not worth boots.
         let (mut new, _): (Vec<Failure>, Vec<Failure>) =
             failures.drain(..).partition(|failure| !known.contains(&failure.id));
-        // A guest that did not finish may not finish again: then the failure stays as it was found.
-        let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
-        let reproducer =
-            |id: &str| new.iter().find(|failure| failure.id == id).map(|failure| failure.steps.clone());
+        if bench.shrinks {
+            // A guest that did not finish may not finish again: then the failure stays as it was found.
+            let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
+        }
+        let reproducer = |id: &str| {
+            let failure = new.iter().find(|failure| bench.shrinks && failure.id == id)?;
+            Some(failure.steps.clone())
+        };
         for rule in rules::rules().filter(|rule| (rule.applies)(mode)) {
             let mut of_rule = violations.iter().filter(|violation| violation.rule == rule.id);
             let test = match of_rule.next() {
@@ -128,19 +130,23 @@ fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String
     found
 }
 
-fn of_baseline(
-    baseline: &dyn Boots,
-    mode: &Mode,
-    sequences: &[Sequence],
-    seed: u64,
-) -> Result<BTreeSet<String>, CannotTell> {
-    if !mode.exists_in(baseline.release()) {
-        return Ok(BTreeSet::new());
+/// What the other kernel breaks too.
+fn known(bench: &Bench<'_>, mode: &Mode, sequences: &[Sequence]) -> Result<BTreeSet<String>, CannotTell> {
+    let broken = |runs: &[Run]| {
+        rules::check(mode, sequences, runs)
+            .into_iter()
+            .map(|violation| violation.rule)
+            .collect::<BTreeSet<_>>()
+    };
+    if let Some(baseline) = bench.baseline.filter(|baseline| mode.exists_in(baseline.release())) {
+        let seen = guests::run(baseline, mode, sequences, bench.seed)?;
+        let mut known = broken(&seen.boot.runs);
+        known.extend(seen.messages.into_iter().map(|message| message.kind));
+        return Ok(known);
     }
-    let seen = guests::run(baseline, mode, sequences, seed)?;
-    let violations = rules::check(mode, sequences, &seen.boot.runs);
-    let messages = seen.messages.into_iter().map(|message| message.kind);
-    Ok(violations.into_iter().map(|violation| violation.rule).chain(messages).collect())
+    // A record of other sequences says nothing of these, and it has no messages.
+    let record = bench.against.and_then(|saved| saved.find(mode)).filter(|old| old.sequences == sequences);
+    Ok(record.map(|old| broken(&old.runs())).unwrap_or_default())
 }
 
 fn place(sequences: &[Sequence], violation: &Violation) -> String {

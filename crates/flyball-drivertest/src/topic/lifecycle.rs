@@ -57,7 +57,7 @@ impl Topic for Lifecycle {
         };
         let new: Vec<&Event> =
             failed.iter().map(|at| &events[*at]).filter(|event| !known.contains(event.name)).collect();
-        let shortest = shorten(bench.kernel, mode, &new, bench.seed);
+        let shortest = if bench.shrinks { shorten(bench.kernel, mode, &new, bench.seed) } else { Vec::new() };
         let mut tests = vec![driver];
         for (event, seen) in events.iter().zip(seen) {
             tests.push(match seen {

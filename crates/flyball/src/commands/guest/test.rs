@@ -74,6 +74,10 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
+    /// Show failures as they were found, without the boots that look for a shorter sequence: for a bisection.
+    #[arg(long)]
+    no_shrink: bool,
+
     /// Save the kernel's behaviour to a file, for --against.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -124,6 +128,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         config: config.as_ref(),
         topics: &topics,
         seed: args.seed,
+        shrinks: !args.no_shrink,
         records: Mutex::default(),
         hung: Mutex::default(),
         keeps: args.save.is_some(),
@@ -246,6 +251,7 @@ struct Work<'a> {
     config: Option<&'a Config>,
     topics: &'a [&'static dyn Topic],
     seed: u64,
+    shrinks: bool,
     records: Mutex<Vec<ModeRecord>>,
     /// The mode in which the kernel hung before its init.
     hung: Mutex<Option<String>>,
@@ -313,7 +319,7 @@ impl Work<'_> {
         save: Option<&'b (dyn Fn(ModeRecord) + Sync)>,
     ) -> Bench<'b> {
         let baseline = baseline.or_else(|| self.baseline.map(|guests| guests as &dyn Boots));
-        Bench { kernel, baseline, against: self.against, seed: self.seed, save }
+        Bench { kernel, baseline, against: self.against, seed: self.seed, shrinks: self.shrinks, save }
     }
 
     /// The topics of one mode, which share boots.
