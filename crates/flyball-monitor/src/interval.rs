@@ -121,8 +121,14 @@ impl Pair<'_> {
         self.places.delta(self.from, self.to, quantity, index)
     }
 
+    /// Mean power. Readings of the hold service have a time of their own; without a new one nothing is known.
     fn watts(&self, quantity: Quantity, index: usize) -> Option<f64> {
-        Some(self.delta(quantity, index)? as f64 * 1e3 / self.span as f64)
+        let span = if self.places.has(Quantity::EnergyAt) {
+            self.delta(Quantity::EnergyAt, 0).filter(|span| *span > 0)?
+        } else {
+            self.span
+        };
+        Some(self.delta(quantity, index)? as f64 * 1e3 / span as f64)
     }
 
     fn cpu(&self, index: usize, is_broken: bool) -> CpuInterval {

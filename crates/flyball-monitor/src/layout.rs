@@ -177,6 +177,8 @@ pub enum Quantity {
     /// IA32_HWP_REQUEST or AMD's CPPC request as the register has it.
     Request,
 
+    /// When the three values below were read, on the clock of the hold service: its readings may be older than the sample.
+    EnergyAt,
     /// Energy of a package, its memory, and the machine.
     PackageEnergy,
     DramEnergy,
@@ -224,6 +226,7 @@ impl Quantity {
             Quantity::Governor => "governor",
             Quantity::Capabilities => "capabilities",
             Quantity::Request => "request",
+            Quantity::EnergyAt => "energy_at",
             Quantity::PackageEnergy => "package_energy",
             Quantity::DramEnergy => "dram_energy",
             Quantity::PlatformEnergy => "platform_energy",

@@ -73,6 +73,15 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
             found.push(what);
         }
     }
+    if found.contains(&What::Power) {
+        let field = Field {
+            quantity: Quantity::EnergyAt,
+            scope: Scope::Machine,
+            unit: Unit::Nanoseconds,
+            wraps_after: 64,
+        };
+        layout.fields.push(field);
+    }
     layout.missing.retain(|missing| !found.contains(&missing.what));
     given
 }
@@ -81,6 +90,9 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
 /// time shows that they are old.
 pub(crate) fn fill(host: &dyn Host, layout: &Layout, given: &[Quantity], sample: &mut Sample) {
     let Ok(readings) = host.shared_readings() else { return };
+    if let Some(start) = layout.start(Quantity::EnergyAt) {
+        sample.values[start] = readings.at;
+    }
     for &(quantity, _, scope, _) in SHARED.iter().filter(|shared| given.contains(&shared.0)) {
         let Some(start) = layout.start(quantity) else { continue };
         let name = quantity.name();

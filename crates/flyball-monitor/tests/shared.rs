@@ -95,4 +95,14 @@ fn the_service_gives_what_a_user_may_not_read() {
     assert!(seen.cpus[2].mhz.is_some_and(|mhz| mhz > 1000.0));
     let (watts, right) = (seen.packages[0].watts.expect("energy"), truth.packages[0].watts.expect("energy"));
     assert!((watts / right - 1.0).abs() < 0.02, "{watts} against {right}");
+
+    // The service reads at most once a second: an answer may be the one of before, and the next one covers more than the sample's time.
+    inner.sleep(Duration::from_secs(1));
+    let third = sampler.sample();
+    assert_eq!(Interval::between(sampler.layout(), &second, &third).packages[0].watts, None);
+    inner.sleep(Duration::from_secs(1));
+    share();
+    let fourth = sampler.sample();
+    let watts = Interval::between(sampler.layout(), &third, &fourth).packages[0].watts.expect("energy");
+    assert!((watts / right - 1.0).abs() < 0.02, "{watts} against {right}");
 }
