@@ -110,7 +110,11 @@ fn a_test_that_cannot_be_run_is_refused() {
     fs::create_dir(&empty).unwrap();
     for (words, code, said) in [
         (&["guest", "test", "z80"][..], 2, "unknown machine 'z80'"),
-        (&["guest", "test", "--only", "speed"], 2, "unknown topic 'speed' (expected contract, difference"),
+        (
+            &["guest", "test", "--only", "speed"],
+            2,
+            "unknown topic 'speed' (expected contract, lifecycle, difference)",
+        ),
         (&["guest", "test", "--driver", "amd-pstate=activ"], 2, "no driver or mode 'amd-pstate=activ'"),
         (&["guest", "test", "i7-2600", "--driver", "amd-pstate"], 2, "they have intel_pstate=active,hwp-off"),
         (&["guest", "test", "--against", "/no/such/record"], 2, "cannot read /no/such/record"),
