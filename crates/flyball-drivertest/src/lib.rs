@@ -8,6 +8,7 @@
 //! - `mode`: the driver modes of a machine, and what each needs;
 //! - `generate`: sequences from a seed;
 //! - `record`: what came of a sequence, from the guest's output and the emulator's logs;
+//! - `silicon`: the log of power, heat and frequencies;
 //! - `rules`: what must hold after each step, each rule with its source;
 //! - `shrink`: the shortest sequence that still shows a violation;
 //! - `messages`: the kernel messages that are failures;
@@ -29,5 +30,6 @@ pub mod report;
 pub mod rules;
 pub mod saved;
 pub mod shrink;
+mod silicon;
 pub mod step;
 pub mod topic;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::silicon;
+
 /// The most steps of one boot that are read.
 const MOST_STEPS: usize = 20_000;
 /// The most attributes and registers of a step.
@@ -132,7 +134,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
     let mut open: Option<Observation> = None;
     let mut state: BTreeMap<(u32, String), u64> = BTreeMap::new();
     let mut attributes: BTreeMap<String, String> = BTreeMap::new();
-    let silicon = Silicon::read(silicon);
+    let silicon: Vec<silicon::Line> = silicon::lines(silicon).collect();
     let (mut number, mut reads, mut steps) = (0usize, false, 0usize);
     // What the driver wrote before the first step is part of the state.
     apply(&mut state, log.before());
@@ -147,7 +149,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                     apply(&mut state, &done.writes);
                     done.registers.clone_from(&state);
                     if let Some((from, to)) = log.times(number).filter(|_| done.code == Some(LOADED)) {
-                        done.load = silicon.busy(from, to);
+                        done.load = busy(&silicon, from, to);
                         done.code = None;
                     }
                     run.observations.push(done);
@@ -296,6 +298,11 @@ impl Log {
     }
 }
 
+/// The times of the marks of steps, ns.
+pub fn marks(registers: &str) -> Vec<u64> {
+    Log::read(registers).marks.iter().map(|(_, ns)| *ns).collect()
+}
+
 fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
@@ -311,42 +318,24 @@ fn nanoseconds(text: &str) -> u64 {
 /// choice by load.
 const SETTLES: usize = 4;
 
-/// The silicon's log: `ms`, then per package W and C, then per CPU kHz and busy ns.
-struct Silicon<'a> {
-    lines: Vec<(f64, &'a str)>,
-}
-
-impl<'a> Silicon<'a> {
-    fn read(text: &'a str) -> Silicon<'a> {
-        let line = |line: &'a str| {
-            let (ms, rest) = line.split_once(' ')?;
-            Some((ms.parse().ok().filter(|ms: &f64| ms.is_finite())?, rest))
-        };
-        Silicon { lines: text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect() }
-    }
-
-    /// The frequencies of CPUs that were busy in every nanosecond of some lines in turn.
-    fn busy(&self, from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
-        let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
-        let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
-        let mut streak: Vec<usize> = Vec::new();
-        let first = self.lines.partition_point(|(ms, _)| *ms <= from);
-        for (_, rest) in self.lines[first..].iter().take_while(|(ms, _)| *ms <= to) {
-            // Lines do not say how many packages there are: temperatures have a point, frequencies do not.
-            let cpus: Vec<&str> = rest.split(' ').skip_while(|word| word.contains('.')).collect();
-            streak.resize(cpus.len() / 2, 0);
-            for (cpu, pair) in cpus.chunks_exact(2).enumerate() {
-                let (Ok(khz), Ok(ns)) = (pair[0].parse::<u32>(), pair[1].parse::<u64>()) else { continue };
-                // A slice may end a little after the millisecond.
-                streak[cpu] = if ns >= 940_000 { streak[cpu] + 1 } else { 0 };
-                if streak[cpu] > SETTLES {
-                    let seen = found.entry(cpu as u32).or_insert(Busy { lowest: khz, highest: khz });
-                    *seen = Busy { lowest: seen.lowest.min(khz), highest: seen.highest.max(khz) };
-                }
+/// The frequencies of CPUs that were busy in every nanosecond of some lines of the silicon's log in turn.
+fn busy(lines: &[silicon::Line], from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
+    let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
+    let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
+    let mut streak: Vec<usize> = Vec::new();
+    let first = lines.partition_point(|line| line.ms <= from);
+    for line in lines[first..].iter().take_while(|line| line.ms <= to) {
+        streak.resize(line.cpus.len(), 0);
+        for (cpu, (khz, ns)) in line.cpus.iter().copied().enumerate() {
+            // A slice may end a little after the millisecond.
+            streak[cpu] = if ns >= 940_000 { streak[cpu] + 1 } else { 0 };
+            if streak[cpu] > SETTLES {
+                let seen = found.entry(cpu as u32).or_insert(Busy { lowest: khz, highest: khz });
+                *seen = Busy { lowest: seen.lowest.min(khz), highest: seen.highest.max(khz) };
             }
         }
-        found
     }
+    found
 }
 
 #[cfg(test)]

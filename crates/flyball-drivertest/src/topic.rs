@@ -1,8 +1,11 @@
 //! What is tested. A topic is one file below topic/ and one line in [`TOPICS`].
 
+mod behaviour;
 mod contract;
 mod difference;
 mod lifecycle;
+
+pub use behaviour::Thresholds;
 
 use crate::{
     boots::{Boots, CannotTell, Ended},
@@ -41,7 +44,8 @@ pub trait Topic: Sync {
 }
 
 /// Every topic, in the order in which they run.
-pub const TOPICS: &[&dyn Topic] = &[&contract::Contract, &lifecycle::Lifecycle, &difference::Difference];
+pub const TOPICS: &[&dyn Topic] =
+    &[&contract::Contract, &lifecycle::Lifecycle, &difference::Difference, &behaviour::Behaviour];
 
 /// What a topic has to work with.
 pub struct Bench<'a> {
@@ -55,6 +59,8 @@ pub struct Bench<'a> {
     pub seed: u64,
     /// Failures are shown with the shortest sequence that can be found.
     pub shrinks: bool,
+    /// What may change from the baseline.
+    pub thresholds: Option<&'a Thresholds>,
     /// Gets the recorded behaviour of the tested kernel.
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }

@@ -223,7 +223,15 @@ fn a_shorter_form_is_found() {
             "unknown"
         }
     }
-    let bench = Bench { kernel: &Forgets, baseline: None, against: None, seed: 0, shrinks: true, save: None };
+    let bench = Bench {
+        kernel: &Forgets,
+        baseline: None,
+        against: None,
+        seed: 0,
+        shrinks: true,
+        save: None,
+        thresholds: None,
+    };
     let tests = Lifecycle.run(&bench, &mode()).unwrap();
     let failed: Vec<&Test> = tests.iter().filter(|test| !test.is_good()).collect();
     let names: Vec<&str> = failed.iter().map(|test| &*test.name).collect();

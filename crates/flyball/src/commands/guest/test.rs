@@ -19,7 +19,7 @@ use flyball_drivertest::{
     mode::Mode,
     report::{self, Group, Suite, Test},
     saved::{ModeRecord, Saved},
-    topic::{self, Bench, TOPICS, Topic},
+    topic::{self, Bench, TOPICS, Thresholds, Topic},
 };
 use flyball_guest::{cache::Cache, error::GuestError, guest, qemu::Qemu};
 use flyball_silicon::MachineSpec;
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "OLD")]
     baseline: Option<String>,
 
-    /// Topics: contract, lifecycle, difference [default: all that the other options allow].
+    /// Topics: contract, lifecycle, difference, behaviour [default: all that the other options allow, without behaviour].
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -86,6 +86,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     against: Option<PathBuf>,
 
+    /// What may change from the baseline in `behaviour` before the run fails: lines like `energy = +3 %`.
+    #[arg(long, value_name = "FILE", requires = "baseline")]
+    thresholds: Option<PathBuf>,
+
     /// Write the results as one HTML page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -106,6 +110,10 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
     let topics = topics(args)?;
     let modes = modes(args)?;
     let against = args.against.as_deref().map(read_saved).transpose()?;
+    let thresholds = args.thresholds.as_deref().map(read_thresholds).transpose()?;
+    if thresholds.is_some() && !args.only.iter().any(|word| word == "behaviour") {
+        return Err(Failure::usage("--thresholds are those of the topic behaviour; add --only behaviour"));
+    }
     let cache = Cache::of_user().map_err(cannot_start)?;
     // Found once here, for one message instead of one per mode.
     Qemu::find(&cache).map_err(cannot_start)?;
@@ -125,8 +133,10 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         kernel: &guests,
         baseline: baseline.as_ref(),
         against: against.as_ref(),
+        thresholds: thresholds.as_ref(),
         config: config.as_ref(),
         topics: &topics,
+        named: !args.only.is_empty(),
         seed: args.seed,
         shrinks: !args.no_shrink,
         records: Mutex::default(),
@@ -221,6 +231,13 @@ fn read_saved(path: &Path) -> Result<Saved, Failure> {
         .map_err(|why| Failure::usage(format!("{} does not hold saved behaviour: {why}", path.display())))
 }
 
+fn read_thresholds(path: &Path) -> Result<Thresholds, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
+    Thresholds::parse(&text)
+        .map_err(|why| Failure::usage(format!("{} does not hold thresholds: {why}", path.display())))
+}
+
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     fs::write(path, bytes).map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
 }
@@ -248,8 +265,11 @@ struct Work<'a> {
     kernel: &'a Guests,
     baseline: Option<&'a Guests>,
     against: Option<&'a Saved>,
+    thresholds: Option<&'a Thresholds>,
     config: Option<&'a Config>,
     topics: &'a [&'static dyn Topic],
+    /// They were named, so that those run too that no default suite has.
+    named: bool,
     seed: u64,
     shrinks: bool,
     records: Mutex<Vec<ModeRecord>>,
@@ -303,12 +323,11 @@ impl Work<'_> {
     /// The topics that are run in a mode.
     fn planned(&self, mode: &Mode) -> impl Iterator<Item = &'static dyn Topic> {
         let bench = self.bench(self.kernel, None, None);
-        let all = self.topics.len() < TOPICS.len();
         let chosen = self
             .topics
             .iter()
             .copied()
-            .filter(|topic| topic.applies(mode) && (all || topic.is_default(&bench)));
+            .filter(|topic| topic.applies(mode) && (self.named || topic.is_default(&bench)));
         chosen.collect::<Vec<_>>().into_iter()
     }
 
@@ -319,7 +338,8 @@ impl Work<'_> {
         save: Option<&'b (dyn Fn(ModeRecord) + Sync)>,
     ) -> Bench<'b> {
         let baseline = baseline.or_else(|| self.baseline.map(|guests| guests as &dyn Boots));
-        Bench { kernel, baseline, against: self.against, seed: self.seed, shrinks: self.shrinks, save }
+        let (against, thresholds) = (self.against, self.thresholds);
+        Bench { kernel, baseline, against, seed: self.seed, shrinks: self.shrinks, save, thresholds }
     }
 
     /// The topics of one mode, which share boots.

@@ -1,0 +1,55 @@
+//! The silicon's log: one line per millisecond of guest time, with `ms`, per package W and C, per CPU kHz and busy ns.
+
+/// A line.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Line {
+    /// The end of the time that it is about.
+    pub ms: f64,
+    /// Of all packages, mean since the line before.
+    pub watts: f64,
+    /// Of the warmest package.
+    pub celsius: f64,
+    /// kHz, and busy ns since the line before.
+    pub cpus: Vec<(u32, u64)>,
+}
+
+impl Line {
+    fn read(line: &str) -> Option<Line> {
+        let (ms, rest) = line.split_once(' ')?;
+        let mut out = Line { ms: ms.parse().ok()?, ..Line::default() };
+        // Lines do not say how many packages there are: power and temperature have a point, frequencies do not.
+        let words: Vec<&str> = rest.split(' ').collect();
+        let packages = words.iter().take_while(|word| word.contains('.')).count();
+        // A line that was cut.
+        if !packages.is_multiple_of(2) || !(words.len() - packages).is_multiple_of(2) {
+            return None;
+        }
+        for pair in words[..packages].chunks_exact(2) {
+            out.watts += pair[0].parse::<f64>().ok()?;
+            out.celsius = out.celsius.max(pair[1].parse().ok()?);
+        }
+        let pair = |pair: &[&str]| Some((pair[0].parse().ok()?, pair[1].parse().ok()?));
+        out.cpus = words[packages..].chunks_exact(2).map(pair).collect::<Option<_>>()?;
+        Some(out)
+    }
+}
+
+/// The lines that can be read.
+pub fn lines(log: &str) -> impl Iterator<Item = Line> {
+    log.lines().filter_map(Line::read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let log =
+            "# ms, then\n12.000 9.5 41.25 10.5 40.00 3300000 1000000 400000 0\n13.0 x\n14.000 1.0 2.0 5";
+        let found: Vec<Line> = lines(log).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].watts, found[0].celsius), (20.0, 41.25));
+        assert_eq!(found[0].cpus, [(3_300_000, 1_000_000), (400_000, 0)]);
+    }
+}
