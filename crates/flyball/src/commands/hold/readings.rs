@@ -12,12 +12,15 @@ use std::{
 };
 
 use flyball_host::{Host, readings::is_entitled};
-use flyball_monitor::{Options, Sampler, shared::readings_of};
+use flyball_monitor::{Options, Quantity, Sampler, shared::readings_of};
 
 /// Between two samples, no matter who asks.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 /// For a client that takes its answer slowly; the next one waits as long.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A sampler without an energy meter is made again after this time: a driver may have come since (intel_rapl_msr).
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Starts the thread. Nothing wakes it but a client.
 ///
@@ -42,6 +45,7 @@ pub(super) fn start(host: Box<dyn Host>, folder: &Path) -> std::io::Result<()> {
 fn serve(host: &dyn Host, listener: &UnixListener) {
     // Made for the first client: a machine without such users has nothing of it.
     let mut sampler: Option<Sampler<'_>> = None;
+    let mut made = Instant::now();
     let mut answer: Option<(Instant, String)> = None;
     for client in listener.incoming() {
         let Ok(client) = client else {
@@ -54,8 +58,10 @@ fn serve(host: &dyn Host, listener: &UnixListener) {
         }
         let is_young = answer.as_ref().is_some_and(|(at, _)| at.elapsed() < LEAST_INTERVAL);
         if !is_young {
-            if sampler.is_none() {
-                sampler = Sampler::open(host, Options::default()).ok();
+            let has_meter = |sampler: &Sampler<'_>| sampler.layout().field(Quantity::PackageEnergy).is_some();
+            if !sampler.as_ref().is_some_and(has_meter) && (sampler.is_none() || made.elapsed() >= LOOK_AGAIN)
+            {
+                (sampler, made) = (Sampler::open(host, Options::default()).ok(), Instant::now());
             }
             answer = sampler.as_mut().map(|sampler| {
                 let sample = sampler.sample();
