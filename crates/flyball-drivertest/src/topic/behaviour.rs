@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_stops_tells_nothing() {
+    fn a_guest_that_stops_says_nothing() {
         struct Stops;
         impl Boots for Stops {
             fn boot(&self, _: &Mode, _: &Job) -> Result<Ended, CannotTell> {

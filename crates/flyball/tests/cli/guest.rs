@@ -113,7 +113,7 @@ fn a_test_that_cannot_be_run_is_refused() {
         (
             &["guest", "test", "--only", "speed"],
             2,
-            "unknown topic 'speed' (expected contract, lifecycle, difference)",
+            "unknown topic 'speed' (expected contract, lifecycle, difference, behaviour)",
         ),
         (&["guest", "test", "--driver", "amd-pstate=activ"], 2, "no driver or mode 'amd-pstate=activ'"),
         (&["guest", "test", "i7-2600", "--driver", "amd-pstate"], 2, "they have intel_pstate=active,hwp-off"),

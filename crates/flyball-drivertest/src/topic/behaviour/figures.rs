@@ -94,7 +94,7 @@ impl Figures {
     }
 }
 
-/// A CPU that was busy for so much of a millisecond tells the frequency that it has; a slice may end a little after it.
+/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may end a little after it.
 const BUSY_NS: u64 = 940_000;
 
 /// The figures of the time between two marks, ns.
