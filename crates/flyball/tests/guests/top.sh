@@ -39,7 +39,8 @@ probes=
 for function in native_send_call_func_single_ipi native_send_call_func_ipi native_smp_send_reschedule; do
     echo "p:flyball/$function $function to=%di:u32" >> $tracing/kprobe_events 2> /dev/null && probes="$probes $function"
 done
-# watch PID: follows what this process sends, and sent counts what it sent while no interrupt of its own CPU was handled (the third flag).
+# watch PID: follows what this process sends, and sent counts what it sent while no interrupt of its own CPU was handled (the third flag), to
+# a CPU that the kernel had not woken by such an interrupt within the sample before: that one ran, and may be asked.
 watch() {
     for probe in $probes; do
         echo "common_pid == $1" > $tracing/events/flyball/$probe/filter
@@ -50,7 +51,10 @@ watch() {
 sent() {
     for probe in $probes; do echo 0 > $tracing/events/flyball/$probe/enable; done
     [ -n "$probes" ] || { echo unknown; return; }
-    grep -c '^ *[^#]* \[[0-9]*\] ..[.][^ ]* ' $tracing/trace
+    awk '$2 ~ /^\[[0-9]+\]$/ {
+        if (substr($3, 3, 1) != ".") woken[$NF] = $4 + 0
+        else if (!($NF in woken) || $4 - woken[$NF] > 1.5) sent++
+    } END { print sent + 0 }' $tracing/trace
 }
 # count NAME [COMMAND...]: while the command, which prints lines and goes on until it is ended, takes samples. Its start, in which each CPU
 # is asked what its hardware can do, is over.
