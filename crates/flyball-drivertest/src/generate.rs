@@ -74,6 +74,23 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Both limits between two states of the firmware's table: a driver that has only those rounds the maximum down, and the minimum
+    /// must not stay above it.
+    fn equal_limits(&mut self) -> Vec<Step> {
+        let policy = self.policy();
+        let core = &self.mode.spec.core[0];
+        let (first, second) = match self.mode.spec.firmware.pstates_mhz[..] {
+            [first, second, ..] => (first, second),
+            _ => (core.max_mhz, core.base_mhz),
+        };
+        let between = (u32::midpoint(first, second) * 1000 + 1000).to_string();
+        vec![
+            Step::write(p(policy, "scaling_max_freq"), &between),
+            Step::write(p(policy, "scaling_min_freq"), &between),
+            Step::write(p(policy, "scaling_min_freq"), "@cpuinfo_min_freq"),
+        ]
+    }
+
     fn governors(&self) -> &'static [&'static str] {
         if self.mode.is_setpolicy() {
             &["performance", "powersave"]
@@ -96,6 +113,7 @@ impl<'a> Source<'a> {
         let mut add = |name: &str, steps: Vec<Step>| all.push(Sequence { name: name.to_owned(), steps });
         add("sweep.max", self.limit_sweep("scaling_max_freq"));
         add("sweep.min", self.limit_sweep("scaling_min_freq"));
+        add("sweep.equal-limits", self.equal_limits());
         add("sweep.governor", self.governor_sweep());
         if self.mode.has_preference() {
             let policy = self.policy();
