@@ -207,6 +207,10 @@ fn of_step(
     for (path, old, new) in crate::rules::differences(a, b) {
         let text = |value: Option<&str>| value.unwrap_or("no such file").to_owned();
         let name = plain(path);
+        // Governor userspace begins with the frequency of that moment, which goes by the load before it.
+        if name == "scaling_setspeed" && !doing.starts_with("scaling_setspeed") {
+            continue;
+        }
         // A file that one kernel does not have, or that always reads another value, has one cause, whatever was done.
         let only = |old: Option<&str>, new: Option<&str>| old.is_none() || new.is_none();
         let cause = if only(old, new) && !is_dynamic(path, before) {
@@ -217,10 +221,13 @@ fn of_step(
         push(format!("attribute {path} {old:?} {new:?}"), cause, text(old), text(new));
     }
     let steady = |cpu: u32| {
-        let of = |o: &Observation| {
+        let attribute = |o: &Observation, name: &str| {
             let policy = o.policies().into_iter().find(|policy| o.cpus(*policy).contains(&cpu));
-            policy.and_then(|policy| o.policy(policy, "scaling_governor").map(str::to_owned))
+            policy.and_then(|policy| o.policy(policy, name).map(str::to_owned))
         };
+        let of = |o: &Observation| attribute(o, "scaling_governor");
+        // What userspace began with went by load.
+        let same_speed = attribute(a, "scaling_setspeed") == attribute(b, "scaling_setspeed");
         let fixed = |o: &Observation| {
             of(o)
                 .is_none_or(|governor| matches!(governor.as_str(), "performance" | "powersave" | "userspace"))
@@ -231,7 +238,8 @@ fn of_step(
                 && o.get("intel_pstate/status") == Some("active")
                 && o.register(cpu, "0x770").is_none_or(|on| on & 1 == 0)
         };
-        fixed(a)
+        same_speed
+            && fixed(a)
             && fixed(b)
             && !by_load(a)
             && !by_load(b)
@@ -241,6 +249,11 @@ fn of_step(
     for key in keys {
         let (cpu, name) = (key.0, &key.1);
         let (old, new) = (a.registers.get(key), b.registers.get(key));
+        // With HWP the processor ignores PERF_CTL (Intel SDM 15.4.2), which the driver wrote before it switched HWP on.
+        let has_hwp = |o: &Observation| o.register(cpu, "0x770").is_some_and(|on| on & 1 == 1);
+        if name == "0x199" && has_hwp(a) && has_hwp(b) {
+            continue;
+        }
         if old != new && steady(cpu) && crate::rules::is_request(name) {
             let text =
                 |value: Option<&u64>| value.map_or_else(|| "never written".to_owned(), |v| format!("{v:#x}"));
