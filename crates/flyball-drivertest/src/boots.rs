@@ -19,7 +19,7 @@ use flyball_guest::{
 use crate::{
     messages::{self, Message},
     mode::Mode,
-    record,
+    record, speed_select,
     step::{self, AGENT, Sequence},
 };
 
@@ -44,7 +44,15 @@ pub struct Job {
 impl Job {
     /// A job of the agent's: the sequences, each from the mode's base state.
     pub fn sequences(mode: &Mode, sequences: &[Sequence], seed: u64) -> Job {
-        Job::agent(step::script(&mode.reset(), sequences), seed)
+        let mut job = Job::agent(step::script(&mode.reset(), sequences), seed);
+        if let Some(shape) = &mode.shape {
+            job.files.push(("isst".to_owned(), speed_select::elf()));
+            job.files.push(("state".to_owned(), shape.queries_text().into_bytes()));
+            job.faults = true;
+            // The firmware is broken by a register.
+            job.modules.push("?msr".to_owned());
+        }
+        job
     }
 
     /// A job of the agent's with this text of steps.
@@ -140,9 +148,9 @@ impl<'a> Remembering<'a> {
 
 impl Boots for Remembering<'_> {
     fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {
-        // Jobs of the agent differ only in their steps and the seed.
+        // Jobs of a mode's sequences differ only in their steps and the seed.
         let steps = job.files.iter().find(|(name, _)| name == "steps").map(|(_, steps)| steps.clone());
-        let plain = job.append.is_empty() && job.modules.is_empty() && !job.faults && job.files.len() == 3;
+        let plain = job.append.is_empty() && job.faults == mode.shape.is_some();
         let Some(steps) = steps.filter(|_| plain) else { return self.boots.boot(mode, job) };
         let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., ended)) = lock().iter().find(|(known, seed, _)| (known, *seed) == (&steps, job.seed))
@@ -225,6 +233,11 @@ impl Guests {
 
     fn request(&self, mode: &Mode, job: &Job, dir: &Path) -> Result<Request, GuestError> {
         let mut request = Request::new(&mode.machine, &self.wanted, &[&job.command]);
+        if let Some(toml) = &mode.toml {
+            let path = dir.join("machine.toml");
+            fs::write(&path, toml).map_err(|e| GuestError::file("write", &path, e))?;
+            request.machine = path.display().to_string();
+        }
         request.modules_dir.clone_from(&self.modules_dir);
         request.driver = mode.driver()?;
         request.interface = mode.interface;
@@ -237,6 +250,7 @@ impl Guests {
         request.modules.clone_from(&job.modules);
         request.modules.extend(GOVERNORS.iter().map(|name| format!("?{name}")));
         request.append.clone_from(&job.append);
+        request.append.extend(mode.append().iter().map(|&word| word.to_owned()));
         // Warnings and marks on the console, as many as there are; a kernel that has panicked ends at once as it is.
         request.append.extend(["loglevel=5".to_owned(), "printk.devkmsg=on".to_owned()]);
         for (name, content) in &job.files {

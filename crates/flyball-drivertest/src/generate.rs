@@ -2,7 +2,9 @@
 //! drivers have gone wrong, and random walks.
 //!
 //! Sequences depend on the machine, the mode and the seed, never on the kernel: the same ones run on an old and a new kernel.
-//! An attribute that a kernel does not have is answered `absent`.
+//! An attribute that a kernel does not have is answered `absent`. The calls of Speed Select's device are in generate/speed_select.rs.
+
+mod speed_select;
 
 use rand::{Rng as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64Mcg;
@@ -109,6 +111,9 @@ impl<'a> Source<'a> {
 
     /// Every attribute with values that are accepted, clamped and refused.
     fn sweeps(&mut self) -> Vec<Sequence> {
+        if let Some(shape) = &self.mode.shape {
+            return speed_select::sweeps(shape);
+        }
         let mut all = Vec::new();
         let mut add = |name: &str, steps: Vec<Step>| all.push(Sequence { name: name.to_owned(), steps });
         add("sweep.max", self.limit_sweep("scaling_max_freq"));
@@ -274,6 +279,7 @@ impl<'a> Source<'a> {
         steps.extend([
             // Percentages of all and limits of one policy bound each other.
             Step::write(max, "60"),
+            Step::write(min, "80"),
             Step::write(p(policy, "scaling_max_freq"), base.to_string()),
             Step::write(p(policy, "scaling_min_freq"), base.to_string()),
             Step::write(p(policy, "scaling_governor"), "performance"),
@@ -324,6 +330,10 @@ impl<'a> Source<'a> {
             vec![Step::write(&online, "junk"), Step::write(&online, "0"), Step::write(&online, "1")];
         steps.extend(self.odd_settings(policy));
         steps.extend([Step::write(&online, "0"), Step::write(&online, "1"), Step::Load(LOAD)]);
+        // A governor that the base state does not have.
+        let away = if self.mode.is_setpolicy() { "performance" } else { "powersave" };
+        steps.push(Step::write(p(policy, "scaling_governor"), away));
+        steps.extend([Step::write(&online, "0"), Step::write(&online, "1")]);
         steps
     }
 
@@ -345,6 +355,9 @@ impl<'a> Source<'a> {
 
     /// What users did when drivers failed.
     fn scenarios(&mut self) -> Vec<Sequence> {
+        if let Some(shape) = &self.mode.shape {
+            return speed_select::scenarios(shape);
+        }
         let mut all = Vec::new();
         let mut add =
             |name: &str, steps: Vec<Step>| all.push(Sequence { name: format!("scenario.{name}"), steps });
@@ -461,6 +474,9 @@ impl<'a> Source<'a> {
 
     /// One random step.
     pub fn random_step(&mut self) -> Step {
+        if let Some(shape) = &self.mode.shape {
+            return self.random_call(shape);
+        }
         let policy = self.policy();
         loop {
             let step = match self.random.random_range(0..100) {

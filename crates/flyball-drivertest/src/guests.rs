@@ -15,6 +15,8 @@ use crate::{
 const GUESTS: usize = 2;
 /// Steps that are worth a further guest, which takes seconds to boot.
 const WORTH: usize = 120;
+/// Further guests for what one did not reach because a step ended it.
+const FURTHER: usize = 4;
 /// The return to the base state takes as long as some steps.
 const RETURN: usize = 3;
 
@@ -65,8 +67,8 @@ fn divide(sequences: &[Sequence]) -> Vec<&[Sequence]> {
 /// Runs sequences, each from the mode's base state.
 pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) -> Result<Seen, CannotTell> {
     let parts = divide(sequences);
-    let ended: Vec<Result<Ended, CannotTell>> = thread::scope(|scope| {
-        let boot = |part: &[Sequence]| boots.boot(mode, &Job::sequences(mode, part, seed));
+    let ended: Vec<Result<Vec<Ended>, CannotTell>> = thread::scope(|scope| {
+        let boot = |part| boot_until_done(boots, mode, part, seed);
         let running: Vec<_> = parts.iter().map(|part| scope.spawn(move || boot(part))).collect();
         let end = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread
@@ -77,25 +79,63 @@ pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) ->
     });
     let mut seen = Seen { boot: Boot { complete: true, ..Boot::default() }, ..Seen::default() };
     let mut before = 0;
-    for (part, ended) in parts.iter().zip(ended) {
-        let ended = ended?;
-        let boot = ended.record();
-        let whole = |step: u32| if step == 0 { 0 } else { before + step };
-        seen.messages.extend(ended.messages().into_iter().map(|m| Message { step: whole(m.step), ..m }));
-        seen.boot.complete &= boot.complete;
-        seen.boot.hang = seen.boot.hang.or(boot.hang.map(whole));
-        let mut runs = boot.runs;
-        // Sequences that a guest did not reach have a place, so that those of the next part have theirs.
-        let unreached = part.iter().skip(runs.len());
-        runs.extend(
-            unreached
-                .map(|sequence| crate::record::Run { name: sequence.name.clone(), observations: Vec::new() }),
-        );
-        seen.boot.runs.extend(runs);
-        seen.parts.push(Part { before, ended, complete: boot.complete });
-        before += part.iter().map(|sequence| sequence.steps.len() as u32 + 1).sum::<u32>();
+    for (part, all) in parts.iter().zip(ended) {
+        let mut left: &[Sequence] = part;
+        let mut all = all?.into_iter().peekable();
+        while let Some(ended) = all.next() {
+            let boot = ended.record();
+            let reached = if all.peek().is_some() { boot.runs.len().min(left.len()) } else { left.len() };
+            let (of_guest, rest) = left.split_at(reached);
+            add(&mut seen, ended, boot, of_guest, before);
+            before += of_guest.iter().map(|sequence| sequence.steps.len() as u32 + 1).sum::<u32>();
+            left = rest;
+        }
     }
     Ok(seen)
+}
+
+/// Boots a guest for the sequences, and further ones for those after the sequence that ended it.
+fn boot_until_done(
+    boots: &dyn Boots,
+    mode: &Mode,
+    sequences: &[Sequence],
+    seed: u64,
+) -> Result<Vec<Ended>, CannotTell> {
+    let mut all: Vec<Ended> = Vec::new();
+    let mut left = sequences;
+    loop {
+        match boots.boot(mode, &Job::sequences(mode, left, seed)) {
+            Ok(ended) => all.push(ended),
+            // The first guest got through: the rest is as if it had not been tried.
+            Err(_) if !all.is_empty() => break,
+            Err(why) => return Err(why),
+        }
+        let boot = all[all.len() - 1].record();
+        let reached = boot.runs.len().min(left.len());
+        left = &left[reached..];
+        // A guest that did not begin a sequence will not begin it when it is booted again.
+        if boot.complete || left.is_empty() || reached == 0 || all.len() > FURTHER {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Adds a guest's part.
+fn add(seen: &mut Seen, ended: Ended, boot: Boot, part: &[Sequence], before: u32) {
+    let whole = |step: u32| if step == 0 { 0 } else { before + step };
+    seen.messages.extend(ended.messages().into_iter().map(|m| Message { step: whole(m.step), ..m }));
+    seen.boot.complete &= boot.complete;
+    seen.boot.hang = seen.boot.hang.or(boot.hang.map(whole));
+    let mut runs = boot.runs;
+    // Sequences that a guest did not reach have a place, so that those of the next part have theirs.
+    let unreached = part.iter().skip(runs.len());
+    runs.extend(
+        unreached
+            .map(|sequence| crate::record::Run { name: sequence.name.clone(), observations: Vec::new() }),
+    );
+    seen.boot.runs.extend(runs);
+    seen.parts.push(Part { before, ended, complete: boot.complete });
 }
 
 #[cfg(test)]

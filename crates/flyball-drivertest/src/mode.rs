@@ -8,10 +8,13 @@ use flyball_guest::{
 };
 use flyball_silicon::{
     MachineSpec,
-    spec::{InterfaceSpec, Vendor},
+    spec::{InterfaceSpec, SstClass, Vendor},
 };
 
-use crate::step::Step;
+use crate::{
+    speed_select::{self, Shape},
+    step::Step,
+};
 
 /// What drives the frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub enum Kind {
     IntelActiveNoHwp,
     IntelPassiveNoHwp,
     AcpiCpufreq,
+    /// The drivers of Speed Select, next to intel_pstate with HWP.
+    SpeedSelect,
 }
 
 /// A row of the table of modes.
@@ -106,6 +111,30 @@ const ROWS: &[Row] = &[
         since: "3.0",
         options: &["X86_ACPI_CPUFREQ"],
     },
+    Row {
+        kind: Kind::SpeedSelect,
+        name: "speed-select=mailbox-msr",
+        driver: "intel_pstate=active",
+        scaling_driver: "intel_pstate",
+        since: "5.3",
+        options: &["X86_INTEL_PSTATE", "INTEL_SPEED_SELECT_INTERFACE"],
+    },
+    Row {
+        kind: Kind::SpeedSelect,
+        name: "speed-select=mailbox-pci",
+        driver: "intel_pstate=active",
+        scaling_driver: "intel_pstate",
+        since: "5.3",
+        options: &["X86_INTEL_PSTATE", "INTEL_SPEED_SELECT_INTERFACE"],
+    },
+    Row {
+        kind: Kind::SpeedSelect,
+        name: "speed-select=tpmi",
+        driver: "intel_pstate=active",
+        scaling_driver: "intel_pstate",
+        since: "6.4",
+        options: &["X86_INTEL_PSTATE", "INTEL_SPEED_SELECT_TPMI", "INTEL_VSEC", "INTEL_TPMI"],
+    },
 ];
 
 /// A driver mode on a machine.
@@ -120,14 +149,36 @@ pub struct Mode {
     pub cpus: u32,
     /// The machine, reduced to the guest's CPUs.
     pub spec: MachineSpec,
+    /// The machine's file, where it is not the machine's own.
+    pub toml: Option<String>,
+    /// Of a Speed Select mode.
+    pub shape: Option<Shape>,
     row: usize,
+}
+
+/// Takes the registers of the last power domain away where there are domains without cores: the kernel's driver has to cope with both
+/// (isst_tpmi_core.c, `sst_base` in `get_instance`). The machine's file with that, if it applies.
+fn without_last_registers(spec: &mut MachineSpec, toml: &str) -> Option<String> {
+    let dies = spec.topology.dies;
+    let sst =
+        spec.sst.as_mut().filter(|sst| sst.io_registers && sst.io_domains > 1 && sst.absent.is_empty())?;
+    let last = dies + sst.io_domains - 1;
+    let (before, after) = toml.split_once("\n[sst]\n")?;
+    sst.absent = vec![last];
+    Some(format!("{before}\n[sst]\nabsent = [{last}]\n{after}"))
 }
 
 impl Mode {
     /// Every mode that the machine can be tested in.
     pub fn all(machine: &str) -> Result<Vec<Mode>, GuestError> {
-        let spec = GuestMachine::find(machine, 0, None)?.spec;
+        let found = GuestMachine::find(machine, 0, None)?;
+        let spec = found.spec;
         let own = spec.firmware.interface;
+        let class = spec.sst.as_ref().map(|sst| match sst.class {
+            SstClass::MailboxMsr => "mailbox-msr",
+            SstClass::MailboxPci => "mailbox-pci",
+            SstClass::Tpmi => "tpmi",
+        });
         let has_states = !spec.firmware.pstates_mhz.is_empty();
         let mut modes = Vec::new();
         for (row, Row { kind, name, .. }) in ROWS.iter().enumerate() {
@@ -146,6 +197,7 @@ impl Mode {
                     &[(None, "")]
                 }
                 Kind::AcpiCpufreq if has_states => &[(Some(Interface::PStates), "")],
+                Kind::SpeedSelect if class.is_some_and(|class| name.ends_with(class)) => &[(None, "")],
                 _ => &[],
             };
             for (interface, suffix) in interfaces {
@@ -156,8 +208,16 @@ impl Mode {
                     interface: *interface,
                     cpus: 0,
                     spec: GuestMachine::find(machine, 0, *interface)?.spec,
+                    toml: None,
+                    shape: None,
                     row,
                 });
+            }
+            if let Some(mode) =
+                modes.last_mut().filter(|mode| mode.kind == Kind::SpeedSelect && mode.row == row)
+            {
+                mode.toml = without_last_registers(&mut mode.spec, &found.toml);
+                mode.shape = Shape::new(&mode.spec);
             }
         }
         Ok(modes)
@@ -173,6 +233,13 @@ impl Mode {
             return Driver::parse("intel_pstate=active");
         }
         Driver::parse(self.row().driver)
+    }
+
+    /// Further words for the kernel's command line: `intel_pstate=` may be given twice (drivers/cpufreq/intel_pstate.c, intel_pstate_setup),
+    /// and passive mode alone would switch HWP on.
+    pub fn append(&self) -> &'static [&'static str] {
+        let is_off = self.kind == Kind::IntelPassiveNoHwp && self.interface.is_some();
+        if is_off { &["intel_pstate=no_hwp"] } else { &[] }
     }
 
     /// What `scaling_driver` reads in this mode.
@@ -202,7 +269,7 @@ impl Mode {
     }
 
     pub fn is_intel_pstate(&self) -> bool {
-        !self.is_amd_pstate() && self.kind != Kind::AcpiCpufreq
+        !self.is_amd_pstate() && !matches!(self.kind, Kind::AcpiCpufreq | Kind::SpeedSelect)
     }
 
     /// The driver chooses frequencies itself: there are two policies instead of governors.
@@ -238,13 +305,19 @@ impl Mode {
             Kind::AmdGuided => Some(("amd_pstate/status", "guided")),
             Kind::IntelActive | Kind::IntelActiveNoHwp => Some(("intel_pstate/status", "active")),
             Kind::IntelPassive | Kind::IntelPassiveNoHwp => Some(("intel_pstate/status", "passive")),
-            Kind::AcpiCpufreq => None,
+            Kind::AcpiCpufreq | Kind::SpeedSelect => None,
         }
     }
 
     /// The guest's CPUs.
     pub fn cpu_count(&self) -> u32 {
         self.spec.cpus() as u32
+    }
+
+    /// One kind of cores. A guest of a hybrid machine does not say which kind a CPU is (CPUID leaf 1Ah), so the kernel scales some frequencies
+    /// wrongly (drivers/cpufreq/intel_pstate.c, hwp_get_cpu_scaling).
+    pub fn is_uniform(&self) -> bool {
+        self.spec.core.len() == 1
     }
 
     /// The governor of the base state: one under which the registers follow from the settings alone.
@@ -255,6 +328,11 @@ impl Mode {
     /// The steps that restore the base state. A file that a kernel does not have is passed over.
     pub fn reset(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
+        if let Some(shape) = &self.shape {
+            steps.extend([Step::write("cpu[1-9]*/online", "1"), Step::Firmware(0)]);
+            steps.push(Step::Run(format!("{} > /dev/null", speed_select::command(&shape.reset()))));
+            return steps;
+        }
         let mut write = |path: &str, value: &str| steps.push(Step::write(path, value));
         write("cpu[1-9]*/online", "1");
         if let Some((path, word)) = self.status() {
@@ -291,6 +369,16 @@ mod tests {
         assert_eq!(names("i7-2600").len(), 3);
         assert!(names("sst-guide").contains(&"intel_pstate=active,hwp-off".to_owned()));
         assert!(Mode::all("no-such").is_err());
+    }
+
+    #[test]
+    fn passive_mode_without_hwp_switches_it_off() {
+        let with_words = |machine: &str| {
+            let modes = Mode::all(machine).unwrap().into_iter();
+            modes.filter(|mode| !mode.append().is_empty()).map(|mode| mode.name).collect::<Vec<_>>()
+        };
+        assert_eq!(with_words("sst-guide"), ["intel_pstate=passive,hwp-off"]);
+        assert!(with_words("i7-2600").is_empty());
     }
 
     #[test]

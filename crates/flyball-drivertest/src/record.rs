@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::silicon;
+use crate::{silicon, speed_select};
 
 /// The most steps of one boot that are read.
 const MOST_STEPS: usize = 20_000;
@@ -20,8 +20,16 @@ pub struct Answer {
     pub path: String,
     /// `ok`, an errno, or `absent` where there is no such file.
     pub answer: String,
-    /// What was written, with `@` expanded.
+    /// What was written, with `@` expanded; of a call the argument afterwards.
     pub value: String,
+    /// What a call returned, if it is not an errno.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub returned: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl Answer {
@@ -180,7 +188,12 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                     && open.answers.len() < MOST_ENTRIES
                 {
                     let value = words.next().unwrap_or_default().to_owned();
-                    open.answers.push(Answer { path: path.into(), answer: answer.into(), value });
+                    open.answers.push(Answer {
+                        path: path.into(),
+                        answer: answer.into(),
+                        value,
+                        returned: 0,
+                    });
                 }
             }
             "l" => {
@@ -193,6 +206,11 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                     open.code = rest.parse().ok();
                 }
             }
+            "i" => {
+                if let Some(open) = open.as_mut().filter(|open| open.answers.len() < MOST_ENTRIES) {
+                    open.answers.push(of_call(rest));
+                }
+            }
             "o" => reads = true,
             "hang" => boot.hang = rest.parse().ok(),
             "end" => boot.complete = true,
@@ -200,6 +218,17 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
         }
     }
     boot
+}
+
+/// The answer to a call of Speed Select's device: what it returned, and the argument afterwards.
+fn of_call(line: &str) -> Answer {
+    let (returned, argument) = line.split_once(' ').unwrap_or((line, ""));
+    Answer {
+        path: speed_select::DEVICE.to_owned(),
+        answer: speed_select::answer(returned),
+        value: argument.to_owned(),
+        returned: i64::from_str_radix(returned, 16).unwrap_or(0),
+    }
 }
 
 /// Marks an observation as one under load until its frequencies are filled in.
@@ -237,17 +266,29 @@ struct Log {
     writes: Vec<Written>,
     /// Where each mark is in `writes`, and its time, ns: mark n is that of step n.
     marks: Vec<(usize, u64)>,
+    /// Where each step ends, if it said so.
+    ends: Vec<Option<(usize, u64)>>,
 }
 
 impl Log {
     fn read(text: &str) -> Log {
-        let mut log = Log { writes: Vec::new(), marks: Vec::new() };
+        let mut log = Log { writes: Vec::new(), marks: Vec::new(), ends: Vec::new() };
         let mut mailboxes: BTreeMap<(u32, String), u64> = BTreeMap::new();
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let (Some(time), Some(who)) = (words.next(), words.next()) else { continue };
             if who == "mark" {
-                log.marks.push((log.writes.len(), nanoseconds(time)));
+                let mark = (log.writes.len(), nanoseconds(time));
+                if words.next() != Some("0") {
+                    log.marks.push(mark);
+                    log.ends.push(None);
+                } else if let Some(end) = log.ends.last_mut() {
+                    end.get_or_insert(mark);
+                }
+                continue;
+            }
+            if let Some(written) = of_function(who, &mut words) {
+                log.writes.push(written);
                 continue;
             }
             let (Some(cpu), Some(what)) =
@@ -286,21 +327,38 @@ impl Log {
     /// The writes between the mark of a step and the next mark.
     fn of_step(&self, number: usize) -> &[Written] {
         let Some(from) = number.checked_sub(1).and_then(|at| self.marks.get(at)) else { return &[] };
-        let to = self.marks.get(number).map_or(self.writes.len(), |mark| mark.0);
+        let next = self.marks.get(number).map_or(self.writes.len(), |mark| mark.0);
+        let to = self.ends[number - 1].map_or(next, |end| end.0);
         &self.writes[from.0..to]
     }
 
     fn times(&self, number: usize) -> Option<(u64, u64)> {
-        Some((
-            self.marks.get(number.checked_sub(1)?)?.1,
-            self.marks.get(number).map_or(u64::MAX, |mark| mark.1),
-        ))
+        let at = number.checked_sub(1)?;
+        let next = self.marks.get(number).map_or(u64::MAX, |mark| mark.1);
+        Some((self.marks.get(at)?.1, self.ends[at].map_or(next, |end| end.1)))
     }
 }
 
-/// The times of the marks of steps, ns.
+/// A write to a register of Speed Select's PCI functions: `tpmi0 memory 0x1028 0x190a50`. Other writes to configuration space are the
+/// bus's.
+fn of_function<'a>(who: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<Written> {
+    let is_register = |region: &str, offset: u64| match region {
+        "memory" => who.starts_with("tpmi") || who.starts_with("registers"),
+        _ => who.starts_with("mailbox") && matches!(offset, 0xa0 | 0xa4),
+    };
+    let package = who.trim_start_matches(|c: char| c.is_ascii_lowercase()).parse().ok()?;
+    if who.starts_with("cpu") {
+        return None;
+    }
+    let (region, offset, value) = (words.next()?, words.next()?, hex(words.next()?)?);
+    let register = format!("{}.{offset}", who.trim_end_matches(|c: char| c.is_ascii_digit()));
+    is_register(region, hex(offset)?).then_some(Written { cpu: package, register, value, refused: false })
+}
+
+/// The times of the marks of steps and of the end of the last one, ns.
 pub fn marks(registers: &str) -> Vec<u64> {
-    Log::read(registers).marks.iter().map(|(_, ns)| *ns).collect()
+    let log = Log::read(registers);
+    log.marks.iter().chain(log.ends.last().and_then(Option::as_ref)).map(|(_, ns)| *ns).collect()
 }
 
 fn hex(text: &str) -> Option<u64> {

@@ -9,8 +9,9 @@ mod amd;
 mod intel;
 mod policy;
 mod silicon;
+mod speed_select;
 
-pub use policy::{has_steady_request, is_request};
+pub use policy::{has_steady_request, is_request, is_switch};
 
 use std::collections::BTreeMap;
 
@@ -163,7 +164,15 @@ pub fn number(text: &str) -> Option<i64> {
 
 /// Every rule.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    [policy::RULES, amd::RULES, intel::RULES, acpi::RULES, silicon::RULES].into_iter().flatten()
+    [policy::RULES, amd::RULES, intel::RULES, acpi::RULES, silicon::RULES, speed_select::RULES]
+        .into_iter()
+        .flatten()
+}
+
+/// The rules of a mode. Those of cpufreq are not about Speed Select's device.
+pub fn of(mode: &Mode) -> impl Iterator<Item = &'static Rule> {
+    let about_calls = |rule: &Rule| rule.id.starts_with("speed-select.");
+    rules().filter(move |rule| about_calls(rule) == mode.shape.is_some() && (rule.applies)(mode))
 }
 
 /// A rule that did not hold.
@@ -176,11 +185,28 @@ pub struct Violation {
     pub details: Vec<String>,
 }
 
+impl Violation {
+    /// What went wrong, each with the rule and without numbers: the same for another CPU or another frequency, not for another
+    /// attribute.
+    pub fn shapes(&self) -> impl Iterator<Item = String> {
+        let word = |word: &str| match word {
+            word if word.trim_start_matches(['\'', '-', '(']).starts_with(|c: char| c.is_ascii_digit()) => {
+                "N".to_owned()
+            }
+            word => word.chars().filter(|c| !c.is_ascii_digit()).collect(),
+        };
+        self.details.iter().map(move |line| {
+            let words: Vec<String> = line.split(' ').map(word).collect();
+            format!("{}: {}", self.rule, words.join(" "))
+        })
+    }
+}
+
 /// Checks a boot's runs of `sequences`.
 pub fn check(mode: &Mode, sequences: &[Sequence], runs: &[Run]) -> Vec<Violation> {
     let mut found = Vec::new();
     let Some(first) = runs.first().and_then(|run| run.observations.first()) else { return found };
-    let rules: Vec<&Rule> = rules().filter(|rule| (rule.applies)(mode)).collect();
+    let rules: Vec<&Rule> = of(mode).collect();
     for (index, (sequence, run)) in sequences.iter().zip(runs).enumerate() {
         let Some(base) = run.observations.first() else { continue };
         let mut asked = Asked::base(base);

@@ -4,7 +4,7 @@
 //! It may come from anywhere: reading is bounded.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read as _, Write as _},
 };
 
@@ -38,6 +38,9 @@ pub struct ModeRecord {
     pub mode: String,
     pub seed: u64,
     pub sequences: Vec<Sequence>,
+    /// The kernel's own reports, as `contract` names them. Files of older versions have none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reports: BTreeSet<String>,
     runs: Vec<PackedRun>,
 }
 
@@ -97,6 +100,7 @@ impl ModeRecord {
             mode: mode.name.clone(),
             seed,
             sequences: sequences.to_vec(),
+            reports: BTreeSet::new(),
             runs: runs.collect(),
         }
     }
@@ -175,8 +179,9 @@ mod tests {
             "0.1 cpu0 wrmsr 0x774 0x1\n1.0 mark 1\n1.5 cpu0 wrmsr 0x774 0x2\n2.0 mark 2\n2.1 cpu1 wrmsr 0x774 0x3\n",
             "",
         );
-        let record = ModeRecord::new(mode, 3, &sequences, &boot);
+        let mut record = ModeRecord::new(mode, 3, &sequences, &boot);
         assert_eq!(record.runs(), boot.runs);
+        record.reports.insert("oops".to_owned());
         let saved = Saved::new("6.12", vec![record]);
         let bytes = saved.write().unwrap();
         assert_eq!(Saved::read(&bytes).unwrap(), saved);

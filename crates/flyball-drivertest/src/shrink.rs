@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Rounds at most.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 5;
 /// Candidates of a round at most.
 const CANDIDATES: usize = 120;
 /// A sequence of so many steps is short enough: the first round has tried what is shorter.
@@ -22,6 +22,8 @@ pub struct Failure {
     pub id: String,
     /// The steps that show it; the last one is where it was seen.
     pub steps: Vec<Step>,
+    /// It was seen in the base state after the steps, so that any of them may be the last that it needs.
+    pub is_after: bool,
 }
 
 /// Which candidates show which failure: pairs of the candidate's index and the failure's id.
@@ -40,7 +42,11 @@ pub fn shrink(
         let mut all: Vec<(usize, Vec<Step>)> = Vec::new();
         let share = CANDIDATES / open.iter().filter(|open| **open).count().max(1);
         for (index, failure) in failures.iter().enumerate().filter(|(index, _)| open[*index]) {
-            let tried = if round == 0 { pairs(&failure.steps) } else { parts(&failure.steps) };
+            let tried = match round.checked_sub(usize::from(failure.is_after)) {
+                None => (1..failure.steps.len()).map(|length| failure.steps[..length].to_vec()).collect(),
+                Some(0) => pairs(&failure.steps),
+                Some(_) => parts(&failure.steps),
+            };
             all.extend(tried.into_iter().take(share.max(8)).map(|steps| (index, steps)));
         }
         if all.is_empty() {
@@ -56,7 +62,9 @@ pub fn shrink(
             }
         }
         let name = |(at, steps): (usize, Vec<Step>)| Sequence { name: format!("shrink.{at}"), steps };
-        let sequences: Vec<Sequence> = distinct.into_iter().enumerate().map(name).collect();
+        let mut sequences: Vec<Sequence> = distinct.into_iter().enumerate().map(name).collect();
+        // The base state after the last one is judged too.
+        sequences.push(Sequence { name: "end".to_owned(), steps: Vec::new() });
         let found = shows(&sequences, &guests::run(boots, mode, &sequences, seed)?);
         for (index, failure) in failures.iter_mut().enumerate() {
             if !open[index] {
@@ -73,7 +81,7 @@ pub fn shrink(
                     open[index] = failure.steps.len() > SHORT;
                 }
                 // What no pair shows is tried in parts.
-                _ => open[index] = round == 0,
+                _ => open[index] = round <= usize::from(failure.is_after),
             }
         }
     }
@@ -138,7 +146,7 @@ mod tests {
     fn the_shortest_sequence_is_found() {
         let mode = &Mode::all("ryzen-5750g").unwrap()[0];
         let steps: Vec<Step> = [1, 7, 2, 3, 4, 5, 6, 8, 9].map(|n| Step::write("x", n.to_string())).into();
-        let mut failures = [Failure { id: "rule".into(), steps }];
+        let mut failures = [Failure { id: "rule".into(), steps, is_after: false }];
         let shows = |sequences: &[Sequence], _: &Seen| {
             let fails = |sequence: &Sequence| {
                 let at = |n: &str| sequence.steps.iter().position(|step| *step == Step::write("x", n));

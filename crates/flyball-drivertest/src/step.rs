@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::speed_select;
+
 /// The script that runs steps in the guest.
 pub const AGENT: &str = include_str!("agent.sh");
 
@@ -18,6 +20,10 @@ pub enum Step {
     Wait(u32),
     /// Run a shell command.
     Run(String),
+    /// Call Speed Select's device: the number as ioctl(2) gets it, and the argument.
+    Ioctl { number: u32, argument: Vec<u8> },
+    /// Break the firmware in these ways, or repair it (0): docs/guest.md, firmware faults.
+    Firmware(u8),
 }
 
 impl Step {
@@ -38,6 +44,13 @@ impl Step {
             "l" => seconds().map(Step::Load),
             "p" => seconds().map(Step::Wait),
             "x" => Some(Step::Run(rest.to_owned())),
+            "i" => {
+                // What follows is for people.
+                let mut words = rest.split(' ');
+                let number = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+                Some(Step::Ioctl { number, argument: speed_select::bytes(words.next()?)? })
+            }
+            "f" => rest.parse().ok().map(Step::Firmware),
             _ => None,
         }
     }
@@ -50,6 +63,13 @@ impl fmt::Display for Step {
             Step::Load(ms) => write!(f, "l {}", f64::from(*ms) / 1000.0),
             Step::Wait(ms) => write!(f, "p {}", f64::from(*ms) / 1000.0),
             Step::Run(command) => write!(f, "x {command}"),
+            Step::Ioctl { number, argument } => write!(
+                f,
+                "i {number:#x} {} {}",
+                speed_select::hex(argument),
+                speed_select::describe(*number, argument)
+            ),
+            Step::Firmware(faults) => write!(f, "f {faults}"),
         }
     }
 }
@@ -111,10 +131,13 @@ mod tests {
             Step::Load(20),
             Step::Wait(1500),
             Step::Run("echo mem > /sys/power/state".into()),
+            Step::Ioctl { number: 0x8008_fe0d, argument: vec![0, 0, 7, 1] },
+            Step::Ioctl { number: 0x5401, argument: Vec::new() },
+            Step::Firmware(6),
         ] {
             assert_eq!(Step::parse(&step.to_string()), Some(step));
         }
-        for bad in ["", "w", "l x", "l 1e9", "z 1"] {
+        for bad in ["", "w", "l x", "l 1e9", "z 1", "i 5 00", "i 0x5 0", "i 0x5", "f x"] {
             assert_eq!(Step::parse(bad), None, "{bad}");
         }
     }

@@ -4,13 +4,16 @@ mod behaviour;
 mod contract;
 mod difference;
 mod lifecycle;
+mod selftests;
 
 pub use behaviour::Thresholds;
+pub use lifecycle::harmless_events;
 
 use crate::{
     boots::{Boots, CannotTell, Ended},
     guests::Seen,
-    mode::Mode,
+    mode::{Kind, Mode},
+    record::Observation,
     report::Test,
     saved::Saved,
     step::Sequence,
@@ -44,8 +47,13 @@ pub trait Topic: Sync {
 }
 
 /// Every topic, in the order in which they run.
-pub const TOPICS: &[&dyn Topic] =
-    &[&contract::Contract, &lifecycle::Lifecycle, &difference::Difference, &behaviour::Behaviour];
+pub const TOPICS: &[&dyn Topic] = &[
+    &contract::Contract,
+    &lifecycle::Lifecycle,
+    &selftests::SelfTests,
+    &difference::Difference,
+    &behaviour::Behaviour,
+];
 
 /// What a topic has to work with.
 pub struct Bench<'a> {
@@ -65,16 +73,25 @@ pub struct Bench<'a> {
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }
 
+/// The seed of the baseline's guests where the tested kernel's have `seed`. Each has its own, so that what goes by chance differs between a
+/// kernel and itself too.
+fn of_baseline(seed: u64) -> u64 {
+    seed.wrapping_add(1000)
+}
+
 /// How the result of a kernel without any driver begins.
 const NO_DRIVER: &str = "scaling_driver reads none";
 
+const NO_DEVICE: &str = "there is no /dev/isst_interface, or it does not answer";
+
 /// Whether a test failed because the kernel has no driver at all, which may be its configuration's fault.
 pub fn has_no_driver(test: &Test) -> bool {
-    test.name == "driver" && test.details.first().is_some_and(|line| line.starts_with(NO_DRIVER))
+    let lacks = |line: &String| line.starts_with(NO_DRIVER) || line == NO_DEVICE;
+    test.name == "driver" && test.details.first().is_some_and(lacks)
 }
 
 /// [`driver_test`] of guests that share the work.
-fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
+pub(crate) fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
     match seen.parts.first() {
         Some(part) => driver_test(mode, &part.ended),
         None => Test::skip("driver", "nothing was run"),
@@ -85,9 +102,22 @@ fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
 fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     let boot = ended.record();
     let base = boot.runs.first().and_then(|run| run.observations.first());
+    if mode.shape.is_some() {
+        let answers = |base: &Observation| base.attributes.keys().any(|path| path.starts_with("isst/"));
+        return if base.is_some_and(answers) {
+            Test::pass("driver")
+        } else {
+            Test::fail("driver", vec![NO_DEVICE.to_owned(), ended.last_words()])
+        };
+    }
     let found = base
         .and_then(|base| base.policies().first().and_then(|policy| base.policy(*policy, "scaling_driver")));
     let wanted = mode.scaling_driver();
+    // IA32_PM_ENABLE: the two modes have the same name.
+    let has_hwp = base.and_then(|base| base.register(0, "0x770")).is_some_and(|on| on & 1 == 1);
+    if has_hwp && matches!(mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) {
+        return Test::fail("driver", vec!["the driver has switched HWP on".to_owned(), ended.last_words()]);
+    }
     if found == Some(wanted) {
         return Test::pass("driver");
     }
@@ -121,6 +151,23 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), TOPICS.len());
+    }
+
+    #[test]
+    fn a_mode_without_hwp_has_none() {
+        let modes = Mode::all("sst-guide").unwrap();
+        let good = |name: &str, registers: &str| {
+            let mode = modes.iter().find(|mode| mode.name == name).unwrap();
+            let output = format!(
+                "seq a\ns 1\no\ncpufreq/policy0/scaling_governor:performance\ncpufreq/policy0/scaling_driver:{}\n.\nend\n",
+                mode.scaling_driver()
+            );
+            driver_test(mode, &Ended { output, registers: registers.to_owned(), ..Ended::default() })
+                .is_good()
+        };
+        let on = "0.1 cpu0 wrmsr 0x770 0x1\n1.0 mark 1\n";
+        assert!(good("intel_pstate=passive", on) && !good("intel_pstate=passive,hwp-off", on));
+        assert!(good("intel_pstate=passive,hwp-off", "") && !good("intel_pstate=active,hwp-off", on));
     }
 
     #[test]

@@ -45,6 +45,7 @@ schemas! {
     FLEET = "fleet" 1,
     GET = "get" 1,
     GUEST_COST = "guest-cost" 1,
+    GUEST_FUZZ = "guest-fuzz" 1,
     GUEST_LIST = "guest-list" 1,
     GUEST_TEST = "guest-test" 1,
     HOLD_ADD = "hold-add" 1,

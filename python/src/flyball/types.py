@@ -1062,6 +1062,50 @@ class GuestCostOutput(GuestCostOutputRequired, total=False):
     emulated: str
 
 
+class Progress(TypedDict):
+    round: int
+    seconds: float
+    sequences: int
+    steps: int
+    features: int
+    corpus: int
+    findings: int
+    lost: int
+
+
+class GuestFuzzFindingRequired(TypedDict):
+    id: str
+    details: List[str]
+    steps: List[str]
+    round: int
+    repeats: bool
+    known: bool
+
+
+class GuestFuzzFinding(GuestFuzzFindingRequired, total=False):
+    about: Union[str, None]
+
+
+class GuestFuzzOutputRequired(TypedDict):
+    schema: Literal["guest-fuzz/1"]
+    kernel: str
+    release: str
+    seed: int
+    directory: str
+    machine: str
+    mode: str
+    progress: List[Progress]
+    findings: List[GuestFuzzFinding]
+
+
+class GuestFuzzOutput(GuestFuzzOutputRequired, total=False):
+    """What `flyball guest fuzz` prints: faults of a kernel's drivers that generated sequences found on emulated processors."""
+
+    simulated: bool
+    emulated: str
+    baseline: Union[str, None]
+
+
 class MachineRow(TypedDict):
     name: str
     cpus: int

@@ -8,35 +8,35 @@ pub const RULES: &[Rule] = &[
         id: "intel.request",
         about: "HWP gets the limits of the policy within those of all (max_perf_pct, min_perf_pct), under performance the maximum twice",
         source: "admin-guide/pm/intel_pstate.rst, Coordination of P-State Limits and Active Mode With HWP",
-        applies: |mode| mode.kind == Kind::IntelActive && is_uniform(mode),
+        applies: |mode| mode.kind == Kind::IntelActive && mode.is_uniform(),
         check: request,
     },
     Rule {
         id: "intel.passive-request",
         about: "HWP's minimum is what the governor chose, and its maximum the limit",
         source: "admin-guide/pm/intel_pstate.rst, Passive Mode and Coordination of P-State Limits",
-        applies: |mode| mode.kind == Kind::IntelPassive && is_uniform(mode),
+        applies: |mode| mode.kind == Kind::IntelPassive && mode.is_uniform(),
         check: passive_request,
     },
     Rule {
         id: "intel.preference",
         about: "the preference that is read is the one that the processor got",
         source: "admin-guide/pm/intel_pstate.rst, Energy vs Performance Hints",
-        applies: |mode| mode.is_hwp() && is_uniform(mode),
+        applies: |mode| mode.is_hwp() && mode.is_uniform(),
         check: preference,
     },
     Rule {
         id: "intel.preference-as-written",
         about: "a preference that was accepted is read back",
         source: "admin-guide/pm/intel_pstate.rst, Energy vs Performance Hints",
-        applies: |mode| mode.is_hwp() && is_uniform(mode),
+        applies: |mode| mode.is_hwp() && mode.is_uniform(),
         check: preference_as_written,
     },
     Rule {
         id: "intel.preference-under-performance",
         about: "under governor performance the processor gets preference performance, and another is refused",
         source: "admin-guide/pm/intel_pstate.rst, Active Mode With HWP, performance",
-        applies: |mode| mode.kind == Kind::IntelActive && is_uniform(mode),
+        applies: |mode| mode.kind == Kind::IntelActive && mode.is_uniform(),
         check: preference_under_performance,
     },
     Rule {
@@ -44,7 +44,7 @@ pub const RULES: &[Rule] = &[
         about: "without HWP, what is asked for is within the limits, and under performance their maximum",
         source: "admin-guide/pm/intel_pstate.rst, Active Mode Without HWP and Coordination of P-State Limits",
         applies: |mode| {
-            matches!(mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) && is_uniform(mode)
+            matches!(mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) && mode.is_uniform()
         },
         check: performance_state,
     },
@@ -52,7 +52,7 @@ pub const RULES: &[Rule] = &[
         id: "intel.turbo",
         about: "without turbo nothing above the base frequency is asked for",
         source: "admin-guide/pm/intel_pstate.rst, no_turbo",
-        applies: |mode| mode.is_intel_pstate() && is_uniform(mode),
+        applies: |mode| mode.is_intel_pstate() && mode.is_uniform(),
         check: turbo,
     },
     Rule {
@@ -73,15 +73,10 @@ pub const RULES: &[Rule] = &[
         id: "intel.constants",
         about: "num_pstates, turbo_pct and base_frequency are the processor's, whatever is set",
         source: "admin-guide/pm/intel_pstate.rst, num_pstates, turbo_pct, base_frequency",
-        applies: |mode| mode.is_intel_pstate() && is_uniform(mode),
+        applies: |mode| mode.is_intel_pstate() && mode.is_uniform(),
         check: constants,
     },
 ];
-
-/// One kind of cores, whose levels are multiples of 100 MHz.
-fn is_uniform(mode: &crate::mode::Mode) -> bool {
-    mode.spec.core.len() == 1
-}
 
 /// Levels as the driver has them: ratios of 100 MHz.
 struct Levels {
@@ -296,7 +291,7 @@ fn percentages(case: &Case<'_>) -> Vec<String> {
         } else {
             (value.max(floor).min(max), min)
         };
-        if now != wanted && is_uniform(case.mode) {
+        if now != wanted && case.mode.is_uniform() {
             out.push(format!("{name} reads {now} instead of {wanted} after {value}"));
         }
     }

@@ -26,7 +26,7 @@ pub const RULES: &[Rule] = &[
         id: "policy.limits-as-asked",
         about: "limits read as they were written, clamped to the range of the processor and to each other",
         source: "admin-guide/pm/cpufreq.rst, scaling_max_freq; ABI/testing/sysfs-devices-system-cpu, cpuX/cpufreq/*",
-        applies: |mode| mode.kind != Kind::AcpiCpufreq,
+        applies: |mode| mode.kind != Kind::AcpiCpufreq && mode.is_uniform(),
         check: limits_as_asked,
     },
     Rule {
@@ -86,6 +86,13 @@ pub const RULES: &[Rule] = &[
         check: offline_is_alone,
     },
     Rule {
+        id: "policy.event-changes-nothing",
+        about: "a test of suspend and a notification of the firmware leave settings and requests as they were",
+        source: "power/basic-pm-debugging.rst; ACPI 8.4.5.3 and 8.4.6: a notification makes the kernel read the limits again",
+        applies: |_| true,
+        check: event_changes_nothing,
+    },
+    Rule {
         id: "policy.online-as-written",
         about: "a CPU goes offline and comes online when that is written",
         source: "core-api/cpu_hotplug.rst, Using CPU hotplug",
@@ -116,8 +123,11 @@ fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
 fn is_steady_in(mode: &Mode, seen: &Observation, cpu: u32) -> bool {
     let governor = seen.policies().into_iter().find(|policy| seen.cpus(*policy).contains(&cpu));
     let governor = governor.and_then(|policy| seen.policy(policy, "scaling_governor"));
-    // intel_pstate without HWP chooses by load itself, under its own powersave.
-    mode.kind != Kind::IntelActiveNoHwp
+    // intel_pstate without HWP chooses by load itself, under its own powersave; sequences switch to active mode too.
+    let is_active = seen.get("intel_pstate/status") == Some("active");
+    let chooses_itself =
+        mode.kind == Kind::IntelActiveNoHwp || mode.kind == Kind::IntelPassiveNoHwp && is_active;
+    !chooses_itself
         && governor.is_some_and(|governor| matches!(governor, "performance" | "powersave" | "userspace"))
 }
 
@@ -147,7 +157,13 @@ fn has_no_effect(mode: &Mode, name: &str) -> bool {
 
 /// Registers and mailbox fields by which a driver asks for performance.
 pub fn is_request(name: &str) -> bool {
-    matches!(name, "0xc00102b3" | "0xc0010062" | "0x774" | "0x199" | "0x1b0") || name.starts_with("mailbox.")
+    matches!(name, "0xc00102b3" | "0xc0010062" | "0x774" | "0x199" | "0x1b0")
+        || name.starts_with("mailbox.") && !crate::speed_select::is_register(name)
+}
+
+/// Registers that switch CPPC (CPPC_ENABLE) and HWP (IA32_PM_ENABLE) on.
+pub fn is_switch(name: &str) -> bool {
+    matches!(name, "0xc00102b1" | "0x770")
 }
 
 fn show(value: Option<&str>) -> String {
@@ -198,18 +214,46 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
         let base = i64::from(case.mode.spec.core[0].base_mhz) * 1000;
         let no_turbo = case.after.get("intel_pstate/no_turbo") == Some("1");
         let high = if no_turbo { high.min(base) } else { high };
-        let Some(max) = case.asked.max.get(&policy) else { continue };
-        let max = (*max).clamp(low, high.max(low));
-        if let Some(now) = get("scaling_max_freq").filter(|now| *now != max) {
+        let within = |khz: i64| khz.clamp(low, high.max(low));
+        let (all_min, all_max) = limits_of_all(case);
+        let Some(asked) = case.asked.max.get(&policy) else { continue };
+        let max = within(*asked);
+        let mut maxima = vec![max, within(max.min(all_max))];
+        // Without HWP the turbo activation ratio makes the highest state without turbo the base ratio less one (intel_pstate.c,
+        // core_get_max_pstate), and a limit above it is taken as the highest frequency (intel_pstate_adjust_policy_max).
+        let below_base = base - 100_000;
+        if matches!(case.mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) && max > below_base {
+            maxima.push(if no_turbo { below_base } else { high });
+        }
+        if let Some(now) = get("scaling_max_freq").filter(|now| !maxima.contains(now)) {
             out.push(format!("policy{policy}: scaling_max_freq reads {now} instead of {max}"));
         }
-        let Some(min) = case.asked.min.get(&policy) else { continue };
-        let min = (*min).clamp(low, high.max(low)).min(max);
-        if let Some(now) = get("scaling_min_freq").filter(|now| *now != min) {
+        let Some(asked) = case.asked.min.get(&policy) else { continue };
+        let min = within(*asked).min(max);
+        let mut minima: Vec<i64> = maxima
+            .iter()
+            .flat_map(|max| [within(*asked), within((*asked).max(all_min))].map(|min| min.min(*max)))
+            .collect();
+        // Since 6.13, 0 stands for the lowest frequency that saves energy (amd-pstate.c, amd_pstate_verify).
+        minima
+            .extend(get("amd_pstate_lowest_nonlinear_freq").filter(|_| *asked == 0).map(|khz| khz.min(max)));
+        if let Some(now) = get("scaling_min_freq").filter(|now| !minima.contains(now)) {
             out.push(format!("policy{policy}: scaling_min_freq reads {now} instead of {min}"));
         }
     }
     out
+}
+
+/// In passive mode the percentages of all CPUs are limits of each policy too, and read there (intel_pstate.c, update_qos_request); the
+/// documentation leaves open which of them scaling_max_freq shows.
+fn limits_of_all(case: &Case<'_>) -> (i64, i64) {
+    if !matches!(case.mode.kind, Kind::IntelPassive | Kind::IntelPassiveNoHwp) {
+        return (0, i64::MAX);
+    }
+    let turbo = i64::from(case.mode.spec.core[0].max_mhz) * 1000;
+    let percent =
+        |name: &str, usual: i64| case.after.number(&format!("intel_pstate/{name}")).unwrap_or(usual);
+    ((turbo * percent("min_perf_pct", 0) + 99) / 100, turbo * percent("max_perf_pct", 100) / 100)
 }
 
 fn number_refused(case: &Case<'_>) -> Vec<String> {
@@ -274,9 +318,15 @@ fn switch_as_written(case: &Case<'_>) -> Vec<String> {
 }
 
 fn refused_changes_nothing(case: &Case<'_>) -> Vec<String> {
-    if !case.is_refused() {
-        return Vec::new();
-    }
+    if case.is_refused() { all_changes(case) } else { Vec::new() }
+}
+
+fn event_changes_nothing(case: &Case<'_>) -> Vec<String> {
+    if matches!(case.step, Some(Step::Run(_))) { all_changes(case) } else { Vec::new() }
+}
+
+/// The attributes and requests that a step has changed.
+fn all_changes(case: &Case<'_>) -> Vec<String> {
     let changed = case.changed().into_iter();
     let mut out: Vec<String> = changed
         .map(|(path, old, new)| format!("{path} changed from {} to {}", show(old), show(new)))

@@ -1,27 +1,30 @@
 //! What the silicon does under load, against what sysfs promises.
 
+use flyball_silicon::spec::ClockDomain;
+
 use super::{Case, Rule};
+use crate::mode::Mode;
 
 pub const RULES: &[Rule] = &[
     Rule {
         id: "silicon.maximum",
         about: "a busy CPU does not run above scaling_max_freq",
         source: "admin-guide/pm/cpufreq.rst, scaling_max_freq",
-        applies: |_| true,
+        applies: Mode::is_uniform,
         check: maximum,
     },
     Rule {
         id: "silicon.minimum",
         about: "a busy CPU does not run below scaling_min_freq, up to the base frequency",
         source: "admin-guide/pm/cpufreq.rst, scaling_min_freq",
-        applies: |_| true,
+        applies: Mode::is_uniform,
         check: minimum,
     },
     Rule {
         id: "silicon.performance",
         about: "under governor performance a busy CPU runs at scaling_max_freq, up to the base frequency",
         source: "admin-guide/pm/cpufreq.rst, performance",
-        applies: |_| true,
+        applies: Mode::is_uniform,
         check: performance,
     },
 ];
@@ -53,23 +56,23 @@ fn sure(case: &Case<'_>) -> i64 {
 
 fn maximum(case: &Case<'_>) -> Vec<String> {
     each(case, |policy, _, highest| {
-        let max = case.after.policy_number(policy, "scaling_max_freq")?;
+        // The threads of a core, and all cores of some processors, share a clock: the highest request counts.
+        let own = case.after.policy_number(policy, "scaling_max_freq")?;
+        let max = shared(case, policy, own, "scaling_max_freq");
         // acpi-cpufreq's highest state is the processor's licence to boost.
         let table = case.mode.kind == crate::mode::Kind::AcpiCpufreq;
         let top = case.after.policy_number(policy, "cpuinfo_max_freq") == Some(max) || max >= sure(case);
-        let boosts = table && top;
-        // The threads of a core share its frequency: the higher request counts.
-        let siblings = case.mode.spec.core[0].threads > 1;
-        let max = if siblings { shared(case, policy, max, "scaling_max_freq") } else { max };
-        (!boosts && highest > max + slack(case))
+        (!(table && top) && highest > max + slack(case))
             .then(|| format!("runs at {highest} kHz, and scaling_max_freq is {max}"))
     })
 }
 
-/// The highest of an attribute of the policies that share the core of one.
+/// The highest of an attribute of the policies that share the clock of one.
 fn shared(case: &Case<'_>, policy: u32, own: i64, name: &str) -> i64 {
     let threads = case.mode.spec.core[0].threads.max(1);
-    let others = case.after.policies().into_iter().filter(|other| other / threads == policy / threads);
+    let is_one_clock = case.mode.spec.firmware.clock_domain == ClockDomain::Package;
+    let is_shared = |other: &u32| is_one_clock || other / threads == policy / threads;
+    let others = case.after.policies().into_iter().filter(is_shared);
     others.filter_map(|other| case.after.policy_number(other, name)).fold(own, i64::max)
 }
 

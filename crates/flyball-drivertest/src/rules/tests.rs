@@ -50,7 +50,7 @@ fn set(seen: &mut Observation, path: &str, value: &str) {
 }
 
 fn answered(seen: &mut Observation, path: &str, value: &str, answer: &str) {
-    seen.answers.push(Answer { path: path.into(), answer: answer.into(), value: value.into() });
+    seen.answers.push(Answer { path: path.into(), answer: answer.into(), value: value.into(), returned: 0 });
 }
 
 #[test]
@@ -132,6 +132,103 @@ fn bugs_of_the_past_break_rules() {
         seen.load.insert(1, crate::record::Busy { lowest: 2_000_000, highest: 4_400_000 });
     });
     assert!(found.contains(&"policy.limits-as-asked".to_owned()), "{found:?}");
+}
+
+/// Whether policy.limits-as-asked fails where scaling_max_freq of sst-guide's policy1 reads `now` after `asked` was written.
+fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
+    let modes = Mode::all("sst-guide").unwrap();
+    let mode = modes.iter().find(|found| found.name == mode).unwrap();
+    let max = "cpufreq/policy1/scaling_max_freq";
+    let seen = |now: &str| {
+        let mut seen = Observation::default();
+        for (name, value) in [
+            ("affected_cpus", "1"),
+            ("cpuinfo_max_freq", "3200000"),
+            ("cpuinfo_min_freq", "800000"),
+            ("scaling_governor", mode.governor()),
+            ("scaling_max_freq", now),
+            ("scaling_min_freq", "800000"),
+        ] {
+            set(&mut seen, &format!("cpufreq/policy1/{name}"), value);
+        }
+        set(&mut seen, "intel_pstate/max_perf_pct", percent);
+        seen
+    };
+    let mut after = seen(now);
+    answered(&mut after, max, asked, "ok");
+    let sequence = Sequence { name: "a".into(), steps: vec![Step::write(max, asked)] };
+    let runs = [Run { name: "a".into(), observations: vec![seen("3200000"), after] }];
+    check(mode, &[sequence], &runs).iter().any(|violation| violation.rule == "policy.limits-as-asked")
+}
+
+/// What intel_pstate does with a limit besides clamping it.
+#[test]
+fn limits_of_intel_pstate() {
+    // Percentages are limits in passive mode only.
+    assert!(!maximum_fails("intel_pstate=passive", "3000000", "2656000", "83"));
+    assert!(!maximum_fails("intel_pstate=passive", "3000000", "3000000", "83"));
+    assert!(maximum_fails("intel_pstate=passive", "3000000", "2656000", "100"));
+    assert!(maximum_fails("intel_pstate=active", "3000000", "2656000", "83"));
+    // A limit in the range of turbo, without HWP.
+    assert!(!maximum_fails("intel_pstate=active,hwp-off", "2600000", "3200000", "100"));
+    assert!(maximum_fails("intel_pstate=active,hwp-off", "2500000", "3200000", "100"));
+    assert!(maximum_fails("intel_pstate=active", "2600000", "3200000", "100"));
+}
+
+/// 0 is the lowest frequency that saves energy, and no other limit is.
+#[test]
+fn the_lowest_limit_of_amd_pstate_may_be_the_lowest_non_linear() {
+    let min = "cpufreq/policy1/scaling_min_freq";
+    let breaks = |asked: &str| {
+        broken(Step::write(min, asked), |seen| {
+            answered(seen, min, asked, "ok");
+            set(seen, min, "1099000");
+            seen.registers.insert((1, "0xc00102b3".into()), 0x8000_27a6);
+        })
+    };
+    assert!(breaks("0").is_empty());
+    assert_eq!(breaks("1"), ["policy.limits-as-asked"]);
+}
+
+/// Without HWP, active mode asks by load, also where a sequence of passive mode switches to it.
+#[test]
+fn active_mode_without_hwp_asks_by_load() {
+    let modes = Mode::all("sst-guide").unwrap();
+    let mode = modes.iter().find(|mode| mode.name == "intel_pstate=passive,hwp-off").unwrap();
+    let is_steady = |status: &str| {
+        let mut seen = Observation::default();
+        set(&mut seen, "intel_pstate/status", status);
+        set(&mut seen, "cpufreq/policy1/affected_cpus", "1");
+        set(&mut seen, "cpufreq/policy1/scaling_governor", "powersave");
+        has_steady_request(mode, &seen, 1, "0x199")
+    };
+    assert!(is_steady("passive") && !is_steady("active"));
+}
+
+/// All cores of Sandy Bridge run at the highest request of one.
+#[test]
+fn cores_may_share_a_clock() {
+    let fails = |machine: &str| {
+        let modes = Mode::all(machine).unwrap();
+        let mode = modes.iter().find(|found| found.name == "acpi-cpufreq").unwrap();
+        let mut seen = Observation::default();
+        for (policy, max) in [(0, "3000000"), (2, "2000000")] {
+            for (name, value) in [
+                ("affected_cpus", policy.to_string()),
+                ("cpuinfo_max_freq", "3400000".to_owned()),
+                ("scaling_governor", "performance".to_owned()),
+                ("scaling_max_freq", max.to_owned()),
+            ] {
+                set(&mut seen, &format!("cpufreq/policy{policy}/{name}"), &value);
+            }
+        }
+        let mut after = seen.clone();
+        after.load.insert(2, crate::record::Busy { lowest: 3_000_000, highest: 3_000_000 });
+        let sequence = Sequence { name: "a".into(), steps: vec![Step::Load(5)] };
+        let runs = [Run { name: "a".into(), observations: vec![seen, after] }];
+        check(mode, &[sequence], &runs).iter().any(|violation| violation.rule == "silicon.maximum")
+    };
+    assert!(fails("ryzen-5750g") && !fails("i7-2600"));
 }
 
 #[test]

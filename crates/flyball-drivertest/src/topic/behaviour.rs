@@ -36,6 +36,10 @@ impl Topic for Behaviour {
         "behaviour"
     }
 
+    fn applies(&self, mode: &Mode) -> bool {
+        mode.shape.is_none()
+    }
+
     fn about(&self) -> &'static str {
         "time, energy, frequency and heat of the same work under each governor and preference"
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bench, Topic, driver_of_all, locate};
+use super::{Bench, Topic, driver_of_all, locate, of_baseline};
 use crate::{
     boots::CannotTell,
     generate,
@@ -14,10 +14,17 @@ use crate::{
     rules::{self, Violation},
     saved::ModeRecord,
     shrink::{self, Failure},
+    speed_select,
     step::{Sequence, Step},
 };
 
 pub struct Contract;
+
+/// The test that every guest has run all of its steps.
+const TO_THE_END: &str = "runs-to-the-end";
+
+/// Why a failure does not count.
+const KNOWN: &str = "the baseline shows it too";
 
 /// Lines of a violation that are shown.
 const DETAILS: usize = 6;
@@ -40,16 +47,22 @@ impl Topic for Contract {
             return Ok(tests);
         }
         if let Some(save) = bench.save {
-            save(ModeRecord::new(mode, bench.seed, &sequences, boot));
+            let mut record = ModeRecord::new(mode, bench.seed, &sequences, boot);
+            record.reports = reports(&seen, &sequences);
+            save(record);
         }
         let violations = rules::check(mode, &sequences, &boot.runs);
         let messages = &seen.messages;
-        let mut failures = failures(&sequences, &violations, messages);
-        let known = if failures.is_empty() { BTreeSet::new() } else { known(bench, mode, &sequences)? };
+        let is_clean =
+            violations.is_empty() && messages.is_empty() && seen.parts.iter().all(|part| part.complete);
+        let known = if is_clean { BTreeSet::new() } else { known(bench, mode, &sequences)? };
         let shows = |sequences: &[Sequence], seen: &Seen| shows(mode, sequences, seen);
         // What the baseline shows too is not worth boots.
-        let (mut new, _): (Vec<Failure>, Vec<Failure>) =
-            failures.drain(..).partition(|failure| !known.contains(&failure.id));
+        let (old, violations): (Vec<Violation>, Vec<Violation>) = violations
+            .into_iter()
+            .partition(|violation| violation.shapes().all(|shape| known.contains(&shape)));
+        let mut new = failures(&sequences, &violations, messages);
+        new.retain(|failure| !known.contains(&failure.id));
         if bench.shrinks {
             // A guest that did not finish may not finish again: then the failure stays as it was found.
             let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
@@ -58,8 +71,10 @@ impl Topic for Contract {
             let failure = new.iter().find(|failure| bench.shrinks && failure.id == id)?;
             Some(failure.steps.clone())
         };
-        for rule in rules::rules().filter(|rule| (rule.applies)(mode)) {
-            let mut of_rule = violations.iter().filter(|violation| violation.rule == rule.id);
+        for rule in rules::of(mode) {
+            // One that the baseline does not show comes first.
+            let mut of_rule = violations.iter().chain(&old).filter(|violation| violation.rule == rule.id);
+            let is_known = violations.iter().all(|violation| violation.rule != rule.id);
             let test = match of_rule.next() {
                 None => Test::pass(rule.id),
                 Some(first) => {
@@ -71,18 +86,15 @@ impl Topic for Contract {
                         lines.push(format!("and at {more} more steps"));
                     }
                     let test = Test::fail(rule.id, lines);
-                    if known.contains(rule.id) {
-                        test.known("the baseline shows it too")
-                    } else {
-                        test.with_steps(reproducer(rule.id))
-                    }
+                    if is_known { test.known(KNOWN) } else { test.with_steps(reproducer(rule.id)) }
                 }
             };
             tests.push(test);
         }
         tests.extend(message_tests(messages, &sequences, &known, &reproducer));
         if let Some(part) = seen.parts.iter().find(|part| !part.complete) {
-            tests.push(incomplete(part, boot.hang, &sequences));
+            let test = incomplete(part, boot.hang, &sequences);
+            tests.push(if known.contains(TO_THE_END) { test.known(KNOWN) } else { test });
         }
         Ok(tests)
     }
@@ -100,7 +112,7 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
     }
     for message in messages {
         if let Some(place) = locate(sequences, message.step) {
-            first.entry(message.kind.clone()).or_insert(place);
+            first.entry(identity(message, sequences)).or_insert(place);
         }
     }
     let steps = |(index, step): (usize, Option<usize>)| {
@@ -111,7 +123,23 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
             None => index.checked_sub(1).map(|before| sequences[before].steps.clone()).unwrap_or_default(),
         }
     };
-    first.into_iter().map(|(id, place)| Failure { id, steps: steps(place) }).collect()
+    let failure = |(id, place): (String, (usize, Option<usize>))| Failure {
+        id,
+        steps: steps(place),
+        is_after: place.1.is_none(),
+    };
+    first.into_iter().map(failure).collect()
+}
+
+/// Names the fault that a report is about: its kind, and the call of Speed Select's device in which it came.
+fn identity(message: &Message, sequences: &[Sequence]) -> String {
+    let step = locate(sequences, message.step).and_then(|(index, step)| Some(&sequences[index].steps[step?]));
+    match step {
+        Some(Step::Ioctl { number, argument }) => {
+            format!("{}.{}", message.kind, speed_select::kind(*number, argument))
+        }
+        _ => message.kind.clone(),
+    }
 }
 
 /// Which candidates show which rule or message.
@@ -125,28 +153,38 @@ fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String
     let mut found: Vec<(usize, String)> =
         violations.filter_map(|violation| Some((place(&violation)?, violation.rule))).collect();
     for message in &seen.messages {
-        found.extend(locate(sequences, message.step).map(|(index, _)| (index, message.kind.clone())));
+        found.extend(locate(sequences, message.step).map(|(index, _)| (index, identity(message, sequences))));
     }
     found
 }
 
-/// What the other kernel breaks too.
+/// What the other kernel shows too: shapes of violations, and kinds of messages.
 fn known(bench: &Bench<'_>, mode: &Mode, sequences: &[Sequence]) -> Result<BTreeSet<String>, CannotTell> {
     let broken = |runs: &[Run]| {
         rules::check(mode, sequences, runs)
             .into_iter()
-            .map(|violation| violation.rule)
+            .flat_map(|violation| violation.shapes().collect::<Vec<_>>())
             .collect::<BTreeSet<_>>()
     };
     if let Some(baseline) = bench.baseline.filter(|baseline| mode.exists_in(baseline.release())) {
-        let seen = guests::run(baseline, mode, sequences, bench.seed)?;
+        let seen = guests::run(baseline, mode, sequences, of_baseline(bench.seed))?;
         let mut known = broken(&seen.boot.runs);
-        known.extend(seen.messages.into_iter().map(|message| message.kind));
+        known.extend(reports(&seen, sequences));
         return Ok(known);
     }
-    // A record of other sequences says nothing of these, and it has no messages.
+    // A record of other sequences says nothing of these.
     let record = bench.against.and_then(|saved| saved.find(mode)).filter(|old| old.sequences == sequences);
-    Ok(record.map(|old| broken(&old.runs())).unwrap_or_default())
+    let known =
+        |old: &ModeRecord| broken(&old.runs()).into_iter().chain(old.reports.iter().cloned()).collect();
+    Ok(record.map(known).unwrap_or_default())
+}
+
+/// What the kernel reported itself, and whether it ended a guest.
+pub fn reports(seen: &Seen, sequences: &[Sequence]) -> BTreeSet<String> {
+    let mut all: BTreeSet<String> =
+        seen.messages.iter().map(|message| identity(message, sequences)).collect();
+    all.extend(seen.parts.iter().any(|part| !part.complete).then(|| TO_THE_END.to_owned()));
+    all
 }
 
 fn place(sequences: &[Sequence], violation: &Violation) -> String {
@@ -167,24 +205,25 @@ fn message_tests(
     if messages.is_empty() {
         return vec![Test::pass("kernel-messages")];
     }
-    let mut kinds: Vec<&str> = Vec::new();
+    let mut kinds: Vec<String> = Vec::new();
     let mut tests = Vec::new();
     for message in messages {
-        if kinds.contains(&&*message.kind) {
+        let kind = identity(message, sequences);
+        if kinds.contains(&kind) {
             continue;
         }
-        kinds.push(&message.kind);
         let mut lines = message.text.clone();
         if let Some((index, step)) = locate(sequences, message.step) {
             let step = step.map_or(0, |step| step + 1);
             lines.insert(0, format!("in {}, step {step}", sequences[index].name));
         }
-        let test = Test::fail(format!("kernel-messages.{}", message.kind.replace(' ', "-")), lines);
-        tests.push(if known.contains(&message.kind) {
-            test.known("the baseline shows it too")
+        let test = Test::fail(format!("kernel-messages.{}", kind.replace(' ', "-")), lines);
+        tests.push(if known.contains(&kind) {
+            test.known(KNOWN)
         } else {
-            test.with_steps(reproducer(&message.kind))
+            test.with_steps(reproducer(&kind))
         });
+        kinds.push(kind);
     }
     tests
 }
@@ -208,5 +247,5 @@ fn incomplete(part: &Part, hang: Option<u32>, sequences: &[Sequence]) -> Test {
     }
     lines.extend(ended.cut.clone());
     lines.push(ended.last_words());
-    Test::fail("runs-to-the-end", lines)
+    Test::fail(TO_THE_END, lines)
 }

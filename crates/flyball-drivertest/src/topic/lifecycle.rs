@@ -16,6 +16,7 @@ use crate::{
     rules,
     step::{Sequence, Step},
 };
+pub use events::harmless as harmless_events;
 use events::{Event, LACKS};
 
 pub struct Lifecycle;
@@ -32,6 +33,10 @@ const LOAD: u32 = 20;
 impl Topic for Lifecycle {
     fn name(&self) -> &'static str {
         "lifecycle"
+    }
+
+    fn applies(&self, mode: &Mode) -> bool {
+        mode.shape.is_none()
     }
 
     fn about(&self) -> &'static str {
@@ -302,7 +307,8 @@ fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &st
     for ((cpu, name), now) in &with.registers {
         let old = without.register(*cpu, name);
         let steady = |seen| rules::has_steady_request(mode, seen, *cpu, name);
-        if steady(without) && steady(with) && old != Some(*now) {
+        let is_compared = rules::is_switch(name) && old.is_some() || steady(without) && steady(with);
+        if is_compared && old != Some(*now) {
             let old = old.map_or_else(|| "unset".to_owned(), |old| format!("{old:#x}"));
             let subject = format!("cpu{cpu} {name}");
             let line = format!("{subject} holds {now:#x} {when}, and {old} without it");

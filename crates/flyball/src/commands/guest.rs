@@ -1,6 +1,7 @@
 //! `flyball guest`: real kernels on emulated processors.
 
 mod cost;
+mod fuzz;
 mod inside;
 mod test;
 
@@ -80,6 +81,8 @@ enum Action {
     /// Test a kernel's cpufreq drivers on emulated processors: sequences of settings, judged by rules and by another kernel
     /// (KTAP).
     Test(test::Args),
+    /// Look for faults of a kernel's cpufreq drivers with sequences that are drawn by what the driver does.
+    Fuzz(fuzz::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -249,6 +252,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         Action::List => list(output, &Cache::of_user()?),
         Action::Cost(args) => cost::run(kernel, output, args),
         Action::Test(args) => test::run(kernel, output, args),
+        Action::Fuzz(args) => fuzz::run(kernel, output, args),
         Action::Run(args) => {
             let request = args.guest.request(kernel, args.command.clone())?;
             let end = boot(&request, args.guest.verbose)?;

@@ -160,7 +160,8 @@ fn an_event_that_does_not_end_or_work_is_a_failure() {
         "{text}"
     );
     assert_eq!(seen(&event, |guest| guest.boot.runs.truncate(1)), Seen::NotReached);
-    let refused = record::Answer { path: "cpu1/online".into(), answer: "EBUSY".into(), value: "0".into() };
+    let refused =
+        record::Answer { path: "cpu1/online".into(), answer: "EBUSY".into(), value: "0".into(), returned: 0 };
     let online = self::event("hotplug.one");
     let found = seen(&online, |guest| {
         let first = 2;

@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "OLD")]
     baseline: Option<String>,
 
-    /// Topics: contract, lifecycle, difference, behaviour [default: all that the other options allow, without behaviour].
+    /// Topics: contract, lifecycle, selftests, difference, behaviour [default: all that the other options allow, without behaviour].
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -102,36 +102,30 @@ pub struct Args {
 /// Machines that together have every driver, interface and class of Speed Select: `all`.
 const ALL: &[&str] =
     &["ryzen-5750g", "ryzen-preferred", "sst-guide", "gold-6138", "i7-2600", "hybrid-laptop"];
+/// Machines of which `all` takes Speed Select alone: their cpufreq drivers are those of the others.
+const ALL_SPEED_SELECT: &[&str] = &["msr-mailbox", "tpmi-small"];
 
 /// The exit code where nothing can be said about the kernel.
-const CANNOT_TELL: Exit = Exit::Command(125);
+pub const CANNOT_TELL: Exit = Exit::Command(125);
 
 pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let topics = topics(args)?;
-    let modes = modes(args)?;
+    let modes = modes(&args.machines, &args.driver)?;
     let against = args.against.as_deref().map(read_saved).transpose()?;
     let thresholds = args.thresholds.as_deref().map(read_thresholds).transpose()?;
     if thresholds.is_some() && !args.only.iter().any(|word| word == "behaviour") {
         return Err(Failure::usage("--thresholds are those of the topic behaviour; add --only behaviour"));
     }
-    let cache = Cache::of_user().map_err(cannot_start)?;
-    // Found once here, for one message instead of one per mode.
-    Qemu::find(&cache).map_err(cannot_start)?;
-    guest::find_plugin().map_err(cannot_start)?;
-    let wanted = kernel.unwrap_or(GUEST_KERNEL);
-    let jobs = args.jobs.clamp(1, 64);
-    let slots = Arc::new(Slots::new(jobs));
-    let guests =
-        Guests::new(&slots, cache.clone(), wanted, args.modules_dir.as_deref()).map_err(cannot_start)?;
-    let baseline = args.baseline.as_deref().map(|old| Guests::new(&slots, cache.clone(), old, None));
-    let baseline = baseline.transpose().map_err(cannot_start)?;
+    let kernels = Kernels::find(kernel, args.baseline.as_deref(), args.modules_dir.as_deref(), args.jobs)?;
+    let (wanted, guests, baseline) = (kernels.wanted, &kernels.tested, kernels.baseline.as_ref());
+    let jobs = args.jobs.clamp(1, MOST_JOBS);
     let config = Config::of(&guests.kernel);
     report_configuration(config.as_ref());
 
     let started = Instant::now();
     let work = Work {
-        kernel: &guests,
-        baseline: baseline.as_ref(),
+        kernel: guests,
+        baseline,
         against: against.as_ref(),
         thresholds: thresholds.as_ref(),
         config: config.as_ref(),
@@ -173,6 +167,41 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
     })
 }
 
+/// The most guests at the same time.
+const MOST_JOBS: usize = 64;
+
+/// The kernels of a command.
+pub struct Kernels<'a> {
+    /// As `--kernel` names it.
+    pub wanted: &'a str,
+    pub tested: Guests,
+    pub baseline: Option<Guests>,
+}
+
+impl<'a> Kernels<'a> {
+    pub fn find(
+        wanted: Option<&'a str>,
+        baseline: Option<&str>,
+        modules_dir: Option<&Path>,
+        jobs: usize,
+    ) -> Result<Kernels<'a>, Failure> {
+        let cache = Cache::of_user().map_err(cannot_start)?;
+        // Found once here, for one message instead of one per mode.
+        Qemu::find(&cache).map_err(cannot_start)?;
+        guest::find_plugin().map_err(cannot_start)?;
+        let wanted = wanted.unwrap_or(GUEST_KERNEL);
+        let slots = Arc::new(Slots::new(jobs.clamp(1, MOST_JOBS)));
+        let guests = |name: &str, modules: Option<&Path>| {
+            Guests::new(&slots, cache.clone(), name, modules).map_err(cannot_start)
+        };
+        Ok(Kernels {
+            wanted,
+            tested: guests(wanted, modules_dir)?,
+            baseline: baseline.map(|old| guests(old, None)).transpose()?,
+        })
+    }
+}
+
 /// The kernel or the emulator cannot be used: nothing can be said, which is 125 for a bisection. A wrong word is 2.
 fn cannot_start(error: GuestError) -> Failure {
     let failure = Failure::from(error);
@@ -195,9 +224,10 @@ fn topics(args: &Args) -> Result<Vec<&'static dyn Topic>, Failure> {
     Ok(TOPICS.iter().filter(chosen).copied().collect())
 }
 
-fn modes(args: &Args) -> Result<Vec<Mode>, Failure> {
+/// The modes of machines that `--driver` names; all without one.
+pub fn modes(machines: &[String], drivers: &[String]) -> Result<Vec<Mode>, Failure> {
     let mut names: Vec<&str> = Vec::new();
-    for name in &args.machines {
+    for name in machines {
         if name == "all" {
             names.extend(ALL);
         } else {
@@ -208,8 +238,13 @@ fn modes(args: &Args) -> Result<Vec<Mode>, Failure> {
     for name in names {
         modes.extend(Mode::all(name)?);
     }
+    if machines.iter().any(|name| name == "all") {
+        for name in ALL_SPEED_SELECT.iter().filter(|name| !machines.iter().any(|given| given == *name)) {
+            modes.extend(Mode::all(name)?.into_iter().filter(|mode| mode.shape.is_some()));
+        }
+    }
     let known: Vec<String> = modes.iter().map(|mode| mode.name.clone()).collect();
-    for word in &args.driver {
+    for word in drivers {
         if !modes.iter().any(|mode| mode.is_named(word)) {
             return Err(Failure::usage(format!(
                 "no driver or mode '{word}' on these machines (they have {})",
@@ -217,7 +252,7 @@ fn modes(args: &Args) -> Result<Vec<Mode>, Failure> {
             )));
         }
     }
-    modes.retain(|mode| args.driver.is_empty() || args.driver.iter().any(|word| mode.is_named(word)));
+    modes.retain(|mode| drivers.is_empty() || drivers.iter().any(|word| mode.is_named(word)));
     if modes.is_empty() {
         let machines = MachineSpec::names().collect::<Vec<_>>().join(", ");
         return Err(Failure::usage(format!("nothing to test on these machines (flyball has {machines})")));
@@ -285,7 +320,7 @@ impl Work<'_> {
         let (send, receive) = mpsc::channel();
         let mut done: Vec<Option<Vec<Group>>> = modes.iter().map(|_| None).collect();
         let mut groups: Vec<Group> = Vec::new();
-        let planned: usize = modes.iter().map(|mode| self.planned(mode).count()).sum();
+        let planned: usize = modes.len() * self.planned().count();
         thread::scope(|scope| {
             for _ in 0..jobs.min(modes.len()) {
                 let (send, next) = (send.clone(), &next);
@@ -320,14 +355,10 @@ impl Work<'_> {
         Ok(groups)
     }
 
-    /// The topics that are run in a mode.
-    fn planned(&self, mode: &Mode) -> impl Iterator<Item = &'static dyn Topic> {
+    /// The topics that are run.
+    fn planned(&self) -> impl Iterator<Item = &'static dyn Topic> {
         let bench = self.bench(self.kernel, None, None);
-        let chosen = self
-            .topics
-            .iter()
-            .copied()
-            .filter(|topic| topic.applies(mode) && (self.named || topic.is_default(&bench)));
+        let chosen = self.topics.iter().copied().filter(|topic| self.named || topic.is_default(&bench));
         chosen.collect::<Vec<_>>().into_iter()
     }
 
@@ -365,10 +396,13 @@ impl Work<'_> {
                 tests,
             }
         };
-        self.planned(mode).map(group).collect()
+        self.planned().map(group).collect()
     }
 
     fn topic(&self, bench: &Bench<'_>, mode: &Mode, tested: &'static dyn Topic) -> Vec<Test> {
+        if !tested.applies(mode) {
+            return vec![Test::skip("mode", format!("{} is not about {}", tested.name(), mode.name))];
+        }
         let release = self.kernel.release();
         if !mode.exists_in(release) {
             return vec![Test::skip("mode", format!("{release} does not have {}", mode.name))];

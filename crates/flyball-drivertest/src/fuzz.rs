@@ -1,0 +1,381 @@
+//! Fuzzing: sequences that are drawn by what the driver did with earlier ones.
+//!
+//! Those of a round run in guests. One that shows something new is kept in the corpus, and the next round's are made from the corpus.
+//! After each step the rules of the contract must hold, and the kernel must not report a fault or stop. What fails is shortened
+//! and run again by itself.
+//!
+//! - `coverage`: what is new;
+//! - `corpus`: the kept sequences;
+//! - `mutate`: new sequences from kept ones;
+//! - `reproducer`: a finding as a shell script.
+
+mod corpus;
+mod coverage;
+mod mutate;
+mod reproducer;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use crate::{
+    boots::{Boots, CannotTell},
+    generate,
+    guests::{self, Seen},
+    messages::Message,
+    mode::Mode,
+    rules,
+    shrink::{self, Failure},
+    step::{Sequence, Step},
+    topic::{driver_of_all, locate},
+};
+use corpus::Corpus;
+use mutate::Mutator;
+
+/// Steps of a round. More make better use of a boot; fewer let the next round know earlier what is new.
+const ROUND: usize = 900;
+/// Rounds in a row that cannot be judged before it is given up.
+const PATIENCE: usize = 3;
+/// Lines of what was seen that are kept.
+const DETAILS: usize = 8;
+
+/// Something that fails.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What fails and on what, without numbers. The same id is reported once.
+    pub id: String,
+    /// The rule, and where it comes from.
+    pub about: Option<String>,
+    /// What was seen.
+    pub details: Vec<String>,
+    /// From the mode's base state; the shortest sequence found.
+    pub steps: Vec<Step>,
+    /// The round in which it was found.
+    pub round: u32,
+    /// It showed again in a boot with another seed.
+    pub repeats: bool,
+    /// The baseline shows it too.
+    pub known: bool,
+}
+
+impl Finding {
+    /// The shell script that shows it.
+    pub fn script(&self, mode: &Mode, release: &str) -> String {
+        reproducer::script(self, mode, release)
+    }
+
+    /// Its name as a file.
+    pub fn file_name(&self) -> String {
+        let word = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+        let name: String = self.id.chars().map(word).take(100).collect();
+        let mut parts: Vec<&str> = name.split('-').collect();
+        parts.retain(|part| !part.is_empty());
+        parts.join("-")
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Progress {
+    pub round: u32,
+    /// Host seconds.
+    pub seconds: f64,
+    pub sequences: usize,
+    pub steps: usize,
+    /// Different things that the driver was seen to do.
+    pub features: usize,
+    /// Kept sequences.
+    pub corpus: usize,
+    pub findings: usize,
+    /// Rounds that could not be judged.
+    pub lost: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    pub machine: String,
+    pub mode: String,
+    /// After each round.
+    pub progress: Vec<Progress>,
+    pub findings: Vec<Finding>,
+}
+
+/// What it works with.
+pub struct Fuzzer<'a> {
+    pub kernel: &'a dyn Boots,
+    pub baseline: Option<&'a dyn Boots>,
+    pub mode: &'a Mode,
+    pub seed: u64,
+    /// Where the corpus is kept.
+    pub corpus: Option<&'a Path>,
+    /// Is asked before each round.
+    pub goes_on: &'a dyn Fn(u32) -> bool,
+    /// Hears of each round and of each finding.
+    pub heard: &'a mut dyn FnMut(&Progress, &[Finding]) -> io::Result<()>,
+}
+
+/// Why it ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum FuzzError {
+    #[error(transparent)]
+    CannotTell(#[from] CannotTell),
+    #[error("the corpus: {0}")]
+    Corpus(io::Error),
+    #[error(transparent)]
+    Write(io::Error),
+}
+
+impl Fuzzer<'_> {
+    /// Fuzzes until it is to end.
+    ///
+    /// # Errors
+    /// No round can be judged, or a file cannot be written.
+    pub fn run(self) -> Result<Outcome, FuzzError> {
+        let started = Instant::now();
+        let (mut corpus, _) = match self.corpus {
+            Some(directory) => Corpus::open(directory).map_err(FuzzError::Corpus)?,
+            None => Default::default(),
+        };
+        let mut mutator = Mutator::new(self.mode, self.seed);
+        // Those of an earlier run show what is known already, and the contract's where to begin.
+        let mut waiting: Vec<Vec<Step>> =
+            generate::sequences(self.mode, self.seed).into_iter().map(|sequence| sequence.steps).collect();
+        waiting.extend(std::mem::take(&mut corpus.entries));
+        let mut features: BTreeSet<u64> = BTreeSet::new();
+        let mut reported: BTreeSet<String> = BTreeSet::new();
+        let mut now = Progress::default();
+        let mut out = Outcome {
+            machine: self.mode.machine.clone(),
+            mode: self.mode.name.clone(),
+            progress: Vec::new(),
+            findings: Vec::new(),
+        };
+        let mut lost_in_a_row = 0;
+        while now.round == 0 || (self.goes_on)(now.round) {
+            now.round += 1;
+            let round = round(&mut waiting, &mut mutator, &corpus.entries);
+            let seen = match guests::run(self.kernel, self.mode, &round, self.seed ^ u64::from(now.round)) {
+                Ok(seen) => seen,
+                Err(error) => {
+                    now.lost += 1;
+                    lost_in_a_row += 1;
+                    if now.round == 1 || lost_in_a_row == PATIENCE {
+                        return Err(error.into());
+                    }
+                    continue;
+                }
+            };
+            lost_in_a_row = 0;
+            if now.round == 1 && !driver_of_all(self.mode, &seen).is_good() {
+                let why = driver_of_all(self.mode, &seen).details.join("\n");
+                return Err(CannotTell::Driver(why).into());
+            }
+            for (sequence, run) in round.iter().zip(&seen.boot.runs) {
+                now.sequences += usize::from(!run.observations.is_empty());
+                now.steps += run.observations.len().saturating_sub(1);
+                let new: Vec<usize> = coverage::features(&sequence.steps, run)
+                    .into_iter()
+                    .filter(|(_, feature)| features.insert(*feature))
+                    .map(|(at, _)| at)
+                    .collect();
+                // What comes after the last new thing adds nothing.
+                if let Some(last) = new.into_iter().max() {
+                    let until = (last + 1).min(corpus::LONGEST);
+                    corpus.keep(sequence.steps[..until].to_vec()).map_err(FuzzError::Corpus)?;
+                }
+            }
+            let mut new = evidence(self.mode, &round, &seen);
+            new.retain(|id, _| !reported.contains(id));
+            reported.extend(new.keys().cloned());
+            let findings = self.findings(new, now.round);
+            now.features = features.len();
+            now.corpus = corpus.entries.len();
+            now.findings += findings.len();
+            now.seconds = started.elapsed().as_secs_f64();
+            (self.heard)(&now, &findings).map_err(FuzzError::Write)?;
+            out.progress.push(now.clone());
+            out.findings.extend(findings);
+        }
+        Ok(out)
+    }
+
+    /// Shortens what was found, runs it again by itself, and looks whether the baseline shows it too.
+    fn findings(&self, new: BTreeMap<String, Evidence>, round: u32) -> Vec<Finding> {
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let shows = |sequences: &[Sequence], seen: &Seen| shown(self.mode, sequences, seen);
+        let mut failures: Vec<Failure> = new
+            .iter()
+            .map(|(id, found)| Failure {
+                id: id.clone(),
+                steps: found.steps.clone(),
+                is_after: found.is_after,
+            })
+            .collect();
+        // A guest that does not survive leaves the failure as it was found.
+        let _ = shrink::shrink(self.kernel, self.mode, self.seed, &mut failures, &shows);
+        failures.into_iter().map(|failure| self.finding(&new[&failure.id], failure, round)).collect()
+    }
+
+    /// Runs a failure by itself, on the baseline too.
+    fn finding(&self, first: &Evidence, failure: Failure, round: u32) -> Finding {
+        let sequences = [("finding", failure.steps.clone()), ("end", Vec::new())];
+        let sequences = sequences.map(|(name, steps)| Sequence { name: name.to_owned(), steps });
+        let again = |boots: &dyn Boots| {
+            let seen = guests::run(boots, self.mode, &sequences, self.seed ^ 0x5eed).ok()?;
+            evidence(self.mode, &sequences, &seen).remove(&failure.id)
+        };
+        let repeated = again(self.kernel);
+        let old = self.baseline.filter(|baseline| self.mode.exists_in(baseline.release())).and_then(again);
+        Finding {
+            about: first.about.clone(),
+            repeats: repeated.is_some(),
+            details: repeated.map_or_else(|| first.details.clone(), |found| found.details),
+            round,
+            known: old.is_some(),
+            id: failure.id,
+            steps: failure.steps,
+        }
+    }
+}
+
+/// The sequences of a round.
+fn round(waiting: &mut Vec<Vec<Step>>, mutator: &mut Mutator<'_>, corpus: &[Vec<Step>]) -> Vec<Sequence> {
+    let mut all: Vec<Sequence> = Vec::new();
+    let mut steps = 0;
+    while steps < ROUND {
+        let next = if waiting.is_empty() { mutator.next(corpus) } else { waiting.remove(0) };
+        steps += next.len();
+        all.push(Sequence { name: format!("fuzz.{}", all.len()), steps: next });
+    }
+    all
+}
+
+/// Where something failed first.
+#[derive(Debug, Clone)]
+struct Evidence {
+    /// The steps until then.
+    steps: Vec<Step>,
+    /// It was in the base state after them.
+    is_after: bool,
+    about: Option<String>,
+    details: Vec<String>,
+}
+
+/// What fails, by id: the place with the fewest steps before it.
+fn evidence(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> BTreeMap<String, Evidence> {
+    let mut all: BTreeMap<String, Evidence> = BTreeMap::new();
+    for fault in faults(mode, sequences, seen) {
+        let steps = &sequences[fault.sequence].steps;
+        let steps = fault.step.map_or(&steps[..], |step| &steps[..=step]).to_vec();
+        let is_longer = |known: &Evidence| known.steps.len() <= steps.len();
+        if !all.get(&fault.id).is_some_and(is_longer) {
+            let Fault { id, step, about, details, .. } = fault;
+            all.insert(id, Evidence { steps, is_after: step.is_none(), about, details });
+        }
+    }
+    all
+}
+
+/// Which sequences show what.
+fn shown(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String)> {
+    faults(mode, sequences, seen).into_iter().map(|fault| (fault.sequence, fault.id)).collect()
+}
+
+/// One thing that fails at one step.
+struct Fault {
+    id: String,
+    sequence: usize,
+    /// `None`: the base state after all steps.
+    step: Option<usize>,
+    about: Option<String>,
+    details: Vec<String>,
+}
+
+fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
+    let mut all = Vec::new();
+    // Of the base state before, by rule: what stays spoilt is not the next sequence's doing.
+    let mut spoilt: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
+    for mut violation in rules::check(mode, sequences, &seen.boot.runs) {
+        // A base state that differs was spoilt by the sequence before.
+        let sequence = match violation.step {
+            Some(_) => violation.sequence,
+            None => {
+                let Some(before) = violation.sequence.checked_sub(1) else { continue };
+                let now = (violation.sequence, violation.details.clone());
+                if let Some((_, old)) =
+                    spoilt.insert(violation.rule.clone(), now).filter(|(at, _)| *at == before)
+                {
+                    violation.details.retain(|line| !old.contains(line));
+                }
+                before
+            }
+        };
+        let about =
+            rules::find(&violation.rule).map(|rule| format!("{}: {} ({})", rule.id, rule.about, rule.source));
+        let mut subjects: Vec<String> = violation.details.iter().map(|line| subject(line)).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        for subject in subjects {
+            let details = violation.details.iter().filter(|line| self::subject(line) == subject);
+            all.push(Fault {
+                id: format!("{}: {subject}", violation.rule),
+                sequence,
+                step: violation.step,
+                about: about.clone(),
+                details: details.take(DETAILS).cloned().collect(),
+            });
+        }
+    }
+    for message in &seen.messages {
+        let Some((sequence, step)) = locate(sequences, message.step) else { continue };
+        let details = message.text.clone();
+        all.push(Fault { id: message_id(message), sequence, step, about: None, details });
+    }
+    for part in seen.parts.iter().filter(|part| !part.complete) {
+        let reached =
+            part.ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse::<u32>().ok());
+        let number = seen.boot.hang.or(reached.map(|number| part.before + number)).unwrap_or(0);
+        let Some((sequence, step)) = locate(sequences, number) else { continue };
+        let what = if seen.boot.hang.is_some() { "does not return" } else { "ends the guest" };
+        let doing = step.and_then(|step| sequences[sequence].steps.get(step));
+        let doing = match doing {
+            Some(Step::Write { path, .. }) => coverage::kind(path),
+            Some(step) => step.to_string(),
+            None => "the return to the base state".to_owned(),
+        };
+        let mut details: Vec<String> = part.ended.cut.iter().cloned().collect();
+        details.extend(part.ended.last_words().lines().map(str::to_owned));
+        all.push(Fault { id: format!("{what}: {doing}"), sequence, step, about: None, details });
+    }
+    all
+}
+
+/// What a line of a violation is about: an attribute, or a register of a CPU.
+fn subject(line: &str) -> String {
+    let mut words = line.split([' ', ':']);
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let is_register = second.starts_with("0x") || second.starts_with("mailbox.");
+    if first.starts_with("cpu") && is_register { second.to_owned() } else { coverage::kind(first) }
+}
+
+/// The kind of a message and the function that it came from.
+fn message_id(message: &Message) -> String {
+    let place = message.text.iter().find_map(|line| {
+        let (_, place) = line.split_once("RIP: ")?;
+        let name = place.split_once(':').map_or(place, |(_, name)| name);
+        Some(name.split('+').next().unwrap_or(name).to_owned())
+    });
+    let place = place.or_else(|| Some(coverage::kind(message.text.first()?)));
+    format!("{}: {}", message.kind, place.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

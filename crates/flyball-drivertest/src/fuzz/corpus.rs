@@ -1,0 +1,89 @@
+//! The sequences that showed something new, in memory and as files: one step in a line, as `flyball guest test` shows them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::step::Step;
+
+/// The most steps of a sequence, and sequences of a corpus.
+pub const LONGEST: usize = 24;
+const MOST: usize = 4000;
+
+#[derive(Debug, Default)]
+pub struct Corpus {
+    pub entries: Vec<Vec<Step>>,
+    directory: Option<PathBuf>,
+}
+
+impl Corpus {
+    /// Reads the corpus of a directory, which is made if it is not there. Files that are not sequences are passed over; their count is
+    /// returned.
+    ///
+    /// # Errors
+    /// The directory cannot be made or read.
+    pub fn open(directory: &Path) -> io::Result<(Corpus, usize)> {
+        fs::create_dir_all(directory)?;
+        let mut files: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            files.push(entry?.path());
+        }
+        files.retain(|file| file.extension().is_some_and(|word| word == "steps"));
+        // The order of a directory differs from one to the next.
+        files.sort();
+        let read = |file: &PathBuf| parse(&fs::read_to_string(file).ok()?);
+        let entries: Vec<Vec<Step>> = files.iter().take(MOST).filter_map(read).collect();
+        let passed_over = files.len() - entries.len();
+        Ok((Corpus { entries, directory: Some(directory.to_owned()) }, passed_over))
+    }
+
+    /// Keeps a sequence.
+    ///
+    /// # Errors
+    /// Its file cannot be written.
+    pub fn keep(&mut self, steps: Vec<Step>) -> io::Result<()> {
+        if self.entries.len() >= MOST || self.entries.contains(&steps) {
+            return Ok(());
+        }
+        if let Some(directory) = &self.directory {
+            let text = text(&steps);
+            let mut sum = flate2::Crc::new();
+            sum.update(text.as_bytes());
+            let file = directory.join(format!("{:08x}.steps", sum.sum()));
+            let part = file.with_extension("part");
+            fs::write(&part, text)?;
+            fs::rename(&part, file)?;
+        }
+        self.entries.push(steps);
+        Ok(())
+    }
+}
+
+pub fn text(steps: &[Step]) -> String {
+    steps.iter().map(|step| format!("{step}\n")).collect()
+}
+
+fn parse(text: &str) -> Option<Vec<Step>> {
+    let steps: Option<Vec<Step>> = text.lines().take(LONGEST + 1).map(Step::parse).collect();
+    steps.filter(|steps| (1..=LONGEST).contains(&steps.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corpus_outlasts_its_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let steps = vec![Step::write("cpu1/online", "0"), Step::Load(20)];
+        let (mut corpus, _) = Corpus::open(directory.path()).unwrap();
+        corpus.keep(steps.clone()).unwrap();
+        corpus.keep(steps.clone()).unwrap();
+        fs::write(directory.path().join("junk.steps"), "not a step\n").unwrap();
+        fs::write(directory.path().join("long.steps"), "l 1\n".repeat(LONGEST + 1)).unwrap();
+        fs::write(directory.path().join("notes"), "text").unwrap();
+        let (corpus, passed_over) = Corpus::open(directory.path()).unwrap();
+        assert_eq!((corpus.entries, passed_over), (vec![steps], 2));
+    }
+}
