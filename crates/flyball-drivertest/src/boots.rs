@@ -98,6 +98,11 @@ impl Ended {
         messages::read(&self.console)
     }
 
+    /// The number of the last step that began.
+    pub fn last_step(&self) -> Option<u32> {
+        self.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse().ok())
+    }
+
     /// The last lines of the console.
     pub fn last_words(&self) -> String {
         let lines: Vec<&str> = self.console.lines().filter(|line| !line.trim().is_empty()).collect();

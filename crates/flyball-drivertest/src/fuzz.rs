@@ -172,9 +172,11 @@ impl Fuzzer<'_> {
                 }
             };
             lost_in_a_row = 0;
-            if now.round == 1 && !driver_of_all(self.mode, &seen).is_good() {
-                let why = driver_of_all(self.mode, &seen).details.join("\n");
-                return Err(CannotTell::Driver(why).into());
+            if now.round == 1 {
+                let driver = driver_of_all(self.mode, &seen);
+                if !driver.is_good() {
+                    return Err(CannotTell::Driver(driver.details.join("\n")).into());
+                }
             }
             for (sequence, run) in round.iter().zip(&seen.boot.runs) {
                 now.sequences += usize::from(!run.observations.is_empty());
@@ -304,20 +306,14 @@ fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
     // Of the base state before, by rule: what stays spoilt is not the next sequence's doing.
     let mut spoilt: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for mut violation in rules::check(mode, sequences, &seen.boot.runs) {
-        // A base state that differs was spoilt by the sequence before.
-        let sequence = match violation.step {
-            Some(_) => violation.sequence,
-            None => {
-                let Some(before) = violation.sequence.checked_sub(1) else { continue };
-                let now = (violation.sequence, violation.details.clone());
-                if let Some((_, old)) =
-                    spoilt.insert(violation.rule.clone(), now).filter(|(at, _)| *at == before)
-                {
-                    violation.details.retain(|line| !old.contains(line));
-                }
-                before
+        let Some(sequence) = violation.shown_by() else { continue };
+        if violation.step.is_none() {
+            let now = (violation.sequence, violation.details.clone());
+            let old = spoilt.insert(violation.rule.clone(), now).filter(|(at, _)| *at == sequence);
+            if let Some((_, old)) = old {
+                violation.details.retain(|line| !old.contains(line));
             }
-        };
+        }
         let about =
             rules::find(&violation.rule).map(|rule| format!("{}: {} ({})", rule.id, rule.about, rule.source));
         let mut subjects: Vec<String> = violation.details.iter().map(|line| subject(line)).collect();
@@ -340,10 +336,7 @@ fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
         all.push(Fault { id: message_id(message), sequence, step, about: None, details });
     }
     for part in seen.parts.iter().filter(|part| !part.complete) {
-        let reached =
-            part.ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse::<u32>().ok());
-        let number = seen.boot.hang.or(reached.map(|number| part.before + number)).unwrap_or(0);
-        let Some((sequence, step)) = locate(sequences, number) else { continue };
+        let Some((sequence, step)) = locate(sequences, seen.last_step(part)) else { continue };
         let what = if seen.boot.hang.is_some() { "does not return" } else { "ends the guest" };
         let doing = step.and_then(|step| sequences[sequence].steps.get(step));
         let doing = match doing {

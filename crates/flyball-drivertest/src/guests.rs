@@ -7,7 +7,7 @@ use crate::{
     boots::{Boots, CannotTell, Ended, Job},
     messages::Message,
     mode::Mode,
-    record::Boot,
+    record::{Boot, Run},
     step::Sequence,
 };
 
@@ -39,6 +39,14 @@ pub struct Seen {
     pub parts: Vec<Part>,
 }
 
+impl Seen {
+    /// The number of the step that a part did not get beyond: the one that does not return, or else the last that began.
+    pub fn last_step(&self, part: &Part) -> u32 {
+        let last = || part.ended.last_step().map(|number| part.before + number);
+        self.boot.hang.or_else(last).unwrap_or(0)
+    }
+}
+
 fn weight(sequence: &Sequence) -> usize {
     sequence.steps.len() + RETURN
 }
@@ -67,7 +75,7 @@ fn divide(sequences: &[Sequence]) -> Vec<&[Sequence]> {
 /// Runs sequences, each from the mode's base state.
 pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) -> Result<Seen, CannotTell> {
     let parts = divide(sequences);
-    let ended: Vec<Result<Vec<Ended>, CannotTell>> = thread::scope(|scope| {
+    let ended: Vec<Result<Vec<(Ended, Boot)>, CannotTell>> = thread::scope(|scope| {
         let boot = |part| boot_until_done(boots, mode, part, seed);
         let running: Vec<_> = parts.iter().map(|part| scope.spawn(move || boot(part))).collect();
         let end = |thread: thread::ScopedJoinHandle<'_, _>| {
@@ -82,8 +90,7 @@ pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) ->
     for (part, all) in parts.iter().zip(ended) {
         let mut left: &[Sequence] = part;
         let mut all = all?.into_iter().peekable();
-        while let Some(ended) = all.next() {
-            let boot = ended.record();
+        while let Some((ended, boot)) = all.next() {
             let reached = if all.peek().is_some() { boot.runs.len().min(left.len()) } else { left.len() };
             let (of_guest, rest) = left.split_at(reached);
             add(&mut seen, ended, boot, of_guest, before);
@@ -100,21 +107,22 @@ fn boot_until_done(
     mode: &Mode,
     sequences: &[Sequence],
     seed: u64,
-) -> Result<Vec<Ended>, CannotTell> {
-    let mut all: Vec<Ended> = Vec::new();
+) -> Result<Vec<(Ended, Boot)>, CannotTell> {
+    let mut all: Vec<(Ended, Boot)> = Vec::new();
     let mut left = sequences;
     loop {
-        match boots.boot(mode, &Job::sequences(mode, left, seed)) {
-            Ok(ended) => all.push(ended),
+        let ended = match boots.boot(mode, &Job::sequences(mode, left, seed)) {
+            Ok(ended) => ended,
             // The first guest got through: the rest is as if it had not been tried.
             Err(_) if !all.is_empty() => break,
             Err(why) => return Err(why),
-        }
-        let boot = all[all.len() - 1].record();
-        let reached = boot.runs.len().min(left.len());
+        };
+        let boot = ended.record();
+        let (complete, reached) = (boot.complete, boot.runs.len().min(left.len()));
+        all.push((ended, boot));
         left = &left[reached..];
         // A guest that did not begin a sequence will not begin it when it is booted again.
-        if boot.complete || left.is_empty() || reached == 0 || all.len() > FURTHER {
+        if complete || left.is_empty() || reached == 0 || all.len() > FURTHER {
             break;
         }
     }
@@ -130,10 +138,7 @@ fn add(seen: &mut Seen, ended: Ended, boot: Boot, part: &[Sequence], before: u32
     let mut runs = boot.runs;
     // Sequences that a guest did not reach have a place, so that those of the next part have theirs.
     let unreached = part.iter().skip(runs.len());
-    runs.extend(
-        unreached
-            .map(|sequence| crate::record::Run { name: sequence.name.clone(), observations: Vec::new() }),
-    );
+    runs.extend(unreached.map(|sequence| Run { name: sequence.name.clone(), observations: Vec::new() }));
     seen.boot.runs.extend(runs);
     seen.parts.push(Part { before, ended, complete: boot.complete });
 }

@@ -50,6 +50,11 @@ impl Test {
         Test { details: lines, ..Test::new(name, Outcome::Fail) }
     }
 
+    /// A failure for a kind of the kernel's own reports.
+    pub fn kernel_report(kind: &str, text: Vec<String>) -> Test {
+        Test::fail(format!("kernel-messages.{}", kind.replace(' ', "-")), text)
+    }
+
     pub fn skip(name: impl Into<String>, reason: impl Into<String>) -> Test {
         Test { reason: Some(reason.into()), ..Test::new(name, Outcome::Skip) }
     }

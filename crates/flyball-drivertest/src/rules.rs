@@ -11,7 +11,7 @@ mod policy;
 mod silicon;
 mod speed_select;
 
-pub use policy::{has_steady_request, is_request, is_switch};
+pub use policy::{has_steady_request, is_fixed, is_request, is_switch};
 
 use std::collections::BTreeMap;
 
@@ -186,6 +186,14 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// The sequence that shows it. A base state that differs was spoilt by the sequence before.
+    pub fn shown_by(&self) -> Option<usize> {
+        match self.step {
+            Some(_) => Some(self.sequence),
+            None => self.sequence.checked_sub(1),
+        }
+    }
+
     /// What went wrong, each with the rule and without numbers: the same for another CPU or another frequency, not for another
     /// attribute.
     pub fn shapes(&self) -> impl Iterator<Item = String> {

@@ -51,9 +51,7 @@ impl Corpus {
             let mut sum = flate2::Crc::new();
             sum.update(text.as_bytes());
             let file = directory.join(format!("{:08x}.steps", sum.sum()));
-            let part = file.with_extension("part");
-            fs::write(&part, text)?;
-            fs::rename(&part, file)?;
+            flyball_files::replace(&file, text.as_bytes())?;
         }
         self.entries.push(steps);
         Ok(())

@@ -127,8 +127,12 @@ fn is_steady_in(mode: &Mode, seen: &Observation, cpu: u32) -> bool {
     let is_active = seen.get("intel_pstate/status") == Some("active");
     let chooses_itself =
         mode.kind == Kind::IntelActiveNoHwp || mode.kind == Kind::IntelPassiveNoHwp && is_active;
-    !chooses_itself
-        && governor.is_some_and(|governor| matches!(governor, "performance" | "powersave" | "userspace"))
+    !chooses_itself && governor.is_some_and(is_fixed)
+}
+
+/// Whether a governor asks for the same whatever the load is.
+pub fn is_fixed(governor: &str) -> bool {
+    matches!(governor, "performance" | "powersave" | "userspace")
 }
 
 /// Whether a CPU's register is a request that has an effect and follows from the settings.

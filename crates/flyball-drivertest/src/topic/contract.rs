@@ -93,7 +93,7 @@ impl Topic for Contract {
         }
         tests.extend(message_tests(messages, &sequences, &known, &reproducer));
         if let Some(part) = seen.parts.iter().find(|part| !part.complete) {
-            let test = incomplete(part, boot.hang, &sequences);
+            let test = incomplete(part, &seen, &sequences);
             tests.push(if known.contains(TO_THE_END) { test.known(KNOWN) } else { test });
         }
         Ok(tests)
@@ -145,13 +145,8 @@ fn identity(message: &Message, sequences: &[Sequence]) -> String {
 /// Which candidates show which rule or message.
 fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String)> {
     let violations = rules::check(mode, sequences, &seen.boot.runs).into_iter();
-    // A base state that differs is shown by the sequence before it.
-    let place = |violation: &Violation| match violation.step {
-        Some(_) => Some(violation.sequence),
-        None => violation.sequence.checked_sub(1),
-    };
     let mut found: Vec<(usize, String)> =
-        violations.filter_map(|violation| Some((place(&violation)?, violation.rule))).collect();
+        violations.filter_map(|violation| Some((violation.shown_by()?, violation.rule))).collect();
     for message in &seen.messages {
         found.extend(locate(sequences, message.step).map(|(index, _)| (index, identity(message, sequences))));
     }
@@ -217,7 +212,7 @@ fn message_tests(
             let step = step.map_or(0, |step| step + 1);
             lines.insert(0, format!("in {}, step {step}", sequences[index].name));
         }
-        let test = Test::fail(format!("kernel-messages.{}", kind.replace(' ', "-")), lines);
+        let test = Test::kernel_report(&kind, lines);
         tests.push(if known.contains(&kind) {
             test.known(KNOWN)
         } else {
@@ -229,13 +224,11 @@ fn message_tests(
 }
 
 /// The guest did not get to the end of the steps.
-fn incomplete(part: &Part, hang: Option<u32>, sequences: &[Sequence]) -> Test {
+fn incomplete(part: &Part, seen: &Seen, sequences: &[Sequence]) -> Test {
     let mut lines = Vec::new();
     let ended = &part.ended;
-    let reached = ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse::<u32>().ok());
-    let number = hang.or(reached.map(|number| part.before + number)).unwrap_or(0);
-    let what = if hang.is_some() { "did not return within 20 s" } else { "was the last" };
-    match locate(sequences, number) {
+    let what = if seen.boot.hang.is_some() { "did not return within 20 s" } else { "was the last" };
+    match locate(sequences, seen.last_step(part)) {
         Some((index, Some(step))) => {
             let sequence = &sequences[index];
             lines.push(format!("in {}, step {} {what}: {}", sequence.name, step + 1, sequence.steps[step]));

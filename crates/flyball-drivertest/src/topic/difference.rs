@@ -606,7 +606,7 @@ fn goes_by_load(o: &Observation, cpu: u32, governor: &str) -> bool {
     let chooses_itself = governor == "powersave"
         && o.get("intel_pstate/status") == Some("active")
         && o.register(cpu, "0x770").is_none_or(|on| on & 1 == 0);
-    chooses_itself || !matches!(governor, "performance" | "powersave" | "userspace")
+    chooses_itself || !crate::rules::is_fixed(governor)
 }
 
 /// A step without its value, except of switches, whose directions have causes of their own.

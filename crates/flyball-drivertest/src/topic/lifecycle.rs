@@ -199,12 +199,11 @@ struct Guest {
 impl Guest {
     fn new(ended: &Ended) -> Guest {
         let boot = ended.record();
-        let reached = ended.output.lines().rev().find_map(|line| line.strip_prefix("s ")?.parse().ok());
         let last_words = ended.last_words();
         let end = ended.cut.iter().map(String::as_str).chain(last_words.lines());
         Guest {
             messages: ended.messages(),
-            reached: boot.hang.or(reached),
+            reached: boot.hang.or_else(|| ended.last_step()),
             end: end.map(str::to_owned).collect(),
             boot,
         }

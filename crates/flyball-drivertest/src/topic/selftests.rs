@@ -38,10 +38,7 @@ impl Topic for SelfTests {
             tests.push(Test::skip("selftests", "the kernel has no amd_pstate_ut (X86_AMD_PSTATE_UT)"));
         }
         for message in ended.messages() {
-            tests.push(Test::fail(
-                format!("kernel-messages.{}", message.kind.replace(' ', "-")),
-                message.text,
-            ));
+            tests.push(Test::kernel_report(&message.kind, message.text));
         }
         Ok(tests)
     }

@@ -2,7 +2,7 @@
 //! `flyball-drivertest`; here are the command line, and the files of the corpus and the findings.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -121,7 +121,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
             report(progress);
             found.iter().try_for_each(|finding| {
                 let file = findings.join(format!("{}.sh", finding.file_name()));
-                replace(&file, &finding.script(mode, release))
+                flyball_files::replace(&file, finding.script(mode, release).as_bytes())
             })
         },
     };
@@ -166,13 +166,6 @@ fn mode(args: &Args) -> Result<Mode, Failure> {
 /// A machine's name, or that of its file.
 fn short_name(machine: &str) -> &str {
     Path::new(machine).file_stem().and_then(|stem| stem.to_str()).unwrap_or(machine)
-}
-
-/// A file that is whole at any time.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let part = file.with_extension("part");
-    fs::write(&part, text)?;
-    fs::rename(&part, file)
 }
 
 fn report(now: &Progress) {
