@@ -176,11 +176,11 @@ impl Chip {
         msr::turbo_ratio_of_four(self.silicon.spec().identity.model, read)
     }
 
-    /// WRMSR. `false`: the register is QEMU's.
-    pub fn write_msr(&mut self, cpu: usize, register: u32, value: u64, now_ns: u64) -> bool {
+    /// WRMSR, as far as the silicon has the register.
+    pub fn write_msr(&mut self, cpu: usize, register: u32, value: u64, now_ns: u64) {
         use flyball_silicon::Fault;
         if TIME.contains(&register) {
-            return false;
+            return;
         }
         if self.breakable && register == FAULTS {
             for package in 0..self.silicon.topology().packages() {
@@ -189,12 +189,12 @@ impl Chip {
             self.silicon.refuse_changes(value & 2 != 0);
             let locked = self.silicon.spec().sst.as_ref().is_some_and(|sst| sst.locked);
             self.silicon.lock_levels(locked || value & 4 != 0);
-            return true;
+            return;
         }
         let result = self.silicon.write_msr(cpu, register, value);
         // Registers that only QEMU has, the APIC's for example.
         if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {
-            return false;
+            return;
         }
         // Counted and logged: a plug-in cannot raise #GP, so the guest does not see the refusal.
         self.refused += u64::from(result.is_err());
@@ -207,7 +207,6 @@ impl Chip {
                 now_ns % 1_000_000_000
             );
         }
-        true
     }
 
     /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they are malformed.
@@ -519,12 +518,13 @@ mod tests {
     fn what_is_not_ours_is_qemus() {
         let (mut chip, _) = chip("sst-guide", None);
         assert_eq!(chip.read_msr(0, 0xc000_0080, 0), None);
-        assert!(!chip.write_msr(0, 0xc000_0080, 1, 0));
+        chip.write_msr(0, 0xc000_0080, 1, 0);
+        assert_eq!(chip.refused, 0);
         assert_eq!(chip.read_msr(0, msr::TSC, 0), None);
         assert_eq!(chip.cpuid(0, 0x15, 0), None);
         assert_eq!(chip.cpuid(0, 1, 0), None);
         assert!(chip.cpuid(0, 6, 0).is_some());
-        assert!(chip.write_msr(1, msr::HWP_CAPABILITIES, 1, 0));
+        chip.write_msr(1, msr::HWP_CAPABILITIES, 1, 0);
         assert_eq!(chip.refused, 1);
     }
 

@@ -27,13 +27,16 @@ answered! {
     on_rdtsc: |plugin, cpu, at| plugin.rdtsc(cpu, at, false);
     on_rdtscp: |plugin, cpu, at| plugin.rdtsc(cpu, at, true);
     on_rdmsr: |plugin, cpu, at| plugin.rdmsr(cpu, at);
-    on_wrmsr: |plugin, cpu, at| plugin.wrmsr(cpu, at);
     on_cpuid: |plugin, cpu, at| plugin.cpuid(cpu, at);
     on_in: |plugin, cpu, at| plugin.port(cpu, at, false);
     on_out: |plugin, cpu, at| plugin.port(cpu, at, true);
     on_out_word: |plugin, cpu, _at| plugin.out_word(cpu);
     on_limit: |plugin, cpu, at| plugin.limit(cpu, at);
     on_limit_in_string: |plugin, cpu, at| plugin.limit_in_string(cpu, at);
+}
+
+pub(super) extern "C" fn on_wrmsr(cpu: c_uint, _: *mut c_void) {
+    Plugin::get().wrmsr(cpu as usize);
 }
 
 pub(super) extern "C" fn on_pause(cpu: c_uint, _: *mut c_void) {

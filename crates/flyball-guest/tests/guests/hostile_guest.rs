@@ -43,7 +43,7 @@ fn a_hostile_guest_harms_itself_alone() {
                 continue;
             }
             let script = format!(
-                "./hostile {index} 20000 ours && echo survived; {}echo end",
+                "./hostile {index} 60000 ours && echo survived; {}echo end",
                 if all { "./hostile 77 3000 any; " } else { "" }
             );
             let mut request = Request::new(machine, kernel, &[&script]);
@@ -63,7 +63,7 @@ fn a_hostile_guest_harms_itself_alone() {
                 let before = ended.out.split(word).next()?;
                 before.split_whitespace().last()?.parse::<u64>().ok()
             };
-            assert!(counted(" writes taken").is_some_and(|count| count > 10_000), "{what}");
+            assert!(counted(" writes taken").is_some_and(|count| count > 40_000), "{what}");
             if *functions {
                 assert!(counted(" of configuration").is_some_and(|count| count >= 2_500), "{what}");
                 assert!(*machine != "tpmi-small" || counted(" accesses of memory") >= Some(20_000), "{what}");
