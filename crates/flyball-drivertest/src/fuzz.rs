@@ -31,6 +31,7 @@ use crate::{
     mode::Mode,
     rules,
     shrink::{self, Failure},
+    speed_select,
     step::{Sequence, Step},
     topic::{driver_of_all, locate},
 };
@@ -336,11 +337,18 @@ fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
         all.push(Fault { id: message_id(message), sequence, step, about: None, details });
     }
     for part in seen.parts.iter().filter(|part| !part.complete) {
-        let Some((sequence, step)) = locate(sequences, seen.last_step(part)) else { continue };
+        let last = seen.last_step(part);
+        // An oops leaves its locks held, and what then waits for them ends the guest.
+        let is_faults_end = |m: &Message| m.kind == "oops" && (part.before..=last).contains(&m.step);
+        if seen.messages.iter().any(is_faults_end) {
+            continue;
+        }
+        let Some((sequence, step)) = locate(sequences, last) else { continue };
         let what = if seen.boot.hang.is_some() { "does not return" } else { "ends the guest" };
         let doing = step.and_then(|step| sequences[sequence].steps.get(step));
         let doing = match doing {
             Some(Step::Write { path, .. }) => coverage::kind(path),
+            Some(Step::Ioctl { number, argument }) => speed_select::kind(*number, argument),
             Some(step) => step.to_string(),
             None => "the return to the base state".to_owned(),
         };

@@ -135,9 +135,12 @@ fn bugs_of_the_past_break_rules() {
 }
 
 /// Whether policy.limits-as-asked fails where scaling_max_freq of sst-guide's policy1 reads `now` after `asked` was written.
+/// `mode` is NAME, or NAME:STATUS where a sequence has changed the driver's status.
 fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
     let modes = Mode::all("sst-guide").unwrap();
-    let mode = modes.iter().find(|found| found.name == mode).unwrap();
+    let own = if mode.contains("passive") { "passive" } else { "active" };
+    let (name, status) = mode.split_once(':').unwrap_or((mode, own));
+    let mode = modes.iter().find(|found| found.name == name).unwrap();
     let max = "cpufreq/policy1/scaling_max_freq";
     let seen = |now: &str| {
         let mut seen = Observation::default();
@@ -152,6 +155,7 @@ fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
             set(&mut seen, &format!("cpufreq/policy1/{name}"), value);
         }
         set(&mut seen, "intel_pstate/max_perf_pct", percent);
+        set(&mut seen, "intel_pstate/status", status);
         seen
     };
     let mut after = seen(now);
@@ -169,6 +173,8 @@ fn limits_of_intel_pstate() {
     assert!(!maximum_fails("intel_pstate=passive", "3000000", "3000000", "83"));
     assert!(maximum_fails("intel_pstate=passive", "3000000", "2656000", "100"));
     assert!(maximum_fails("intel_pstate=active", "3000000", "2656000", "83"));
+    assert!(!maximum_fails("intel_pstate=active:passive", "3000000", "2656000", "83"));
+    assert!(maximum_fails("intel_pstate=passive:active", "3000000", "2656000", "83"));
     // A limit in the range of turbo, without HWP.
     assert!(!maximum_fails("intel_pstate=active,hwp-off", "2600000", "3200000", "100"));
     assert!(maximum_fails("intel_pstate=active,hwp-off", "2500000", "3200000", "100"));
