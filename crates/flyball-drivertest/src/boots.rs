@@ -28,6 +28,8 @@ use crate::{
 pub struct Job {
     /// Files of the job directory.
     pub files: Vec<(String, Vec<u8>)>,
+    /// Files and directories of this host that are copied to it; programs with their libraries.
+    pub copies: Vec<PathBuf>,
     /// A line for the shell.
     pub command: String,
     pub seed: u64,
@@ -64,6 +66,7 @@ impl Job {
                 ("steps".to_owned(), steps.into()),
                 ("marks".to_owned(), marks),
             ],
+            copies: Vec::new(),
             command: "sh ./agent.sh".to_owned(),
             seed,
             append: Vec::new(),
@@ -134,6 +137,11 @@ pub trait Boots: Sync {
 
     /// What `uname -r` prints, if the image shows it.
     fn release(&self) -> &str;
+
+    /// The directory tools/testing/selftests of the kernel's source, if the kernel lies in a tree.
+    fn selftests(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// Boots that keep the results of the first guests, for topics that run the same sequences.
@@ -172,6 +180,10 @@ impl Boots for Remembering<'_> {
 
     fn release(&self) -> &str {
         self.boots.release()
+    }
+
+    fn selftests(&self) -> Option<&Path> {
+        self.boots.selftests()
     }
 }
 
@@ -217,6 +229,17 @@ pub struct Guests {
     pub wanted: String,
     pub modules_dir: Option<PathBuf>,
     pub kernel: Kernel,
+    selftests: Option<PathBuf>,
+}
+
+/// The tests in the source of a kernel that lies in a tree: in the tree itself, or in the `source` of a build directory.
+fn selftests(kernel: &Path) -> Option<PathBuf> {
+    /// arch/x86/boot/bzImage below a build directory that is in a tree.
+    const DEPTH: usize = 6;
+    let kernel = kernel.canonicalize().ok()?;
+    let places = kernel.ancestors().take(DEPTH);
+    let mut all = places.flat_map(|place| [place.to_owned(), place.join("source")]);
+    all.find_map(|place| Some(place.join("tools/testing/selftests")).filter(|tests| tests.is_dir()))
 }
 
 impl Guests {
@@ -233,6 +256,7 @@ impl Guests {
             wanted: wanted.to_owned(),
             modules_dir: modules_dir.map(Path::to_owned),
             kernel,
+            selftests: selftests(Path::new(wanted)),
         })
     }
 
@@ -263,6 +287,10 @@ impl Guests {
             fs::write(&source, content).map_err(|e| GuestError::file("write", &source, e))?;
             request.files.push(JobFile { source, name: name.clone() });
         }
+        for source in &job.copies {
+            let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            request.files.push(JobFile { source: source.clone(), name });
+        }
         request.out = Some(dir.join("out"));
         Ok(request)
     }
@@ -280,6 +308,10 @@ const GOVERNORS: &[&str] = &[
 impl Boots for Guests {
     fn release(&self) -> &str {
         &self.kernel.release
+    }
+
+    fn selftests(&self) -> Option<&Path> {
+        self.selftests.as_deref()
     }
 
     fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {

@@ -1,5 +1,10 @@
-//! `selftests`: the kernel's own unit tests of amd-pstate (drivers/cpufreq/amd-pstate-ut.c), where the kernel has them built in or
-//! as a module.
+//! `selftests`: the kernel's own tests. Of amd-pstate the unit tests (drivers/cpufreq/amd-pstate-ut.c), where the kernel has them built in
+//! or as a module; of cpufreq the scripts of tools/testing/selftests/cpufreq, where the kernel lies in its tree.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use super::{Bench, Topic};
 use crate::{
@@ -12,8 +17,12 @@ pub struct SelfTests;
 
 /// The prefix of the module's messages.
 const PREFIX: &str = "amd_pstate_ut: ";
-/// Lines before a failed test that are shown.
+/// Lines of a failed test that are shown.
 const LINES: usize = 5;
+/// What the scripts are run with: all that they can do but sleep, modules, and two that take hours here.
+const SCRIPTS: &[&str] = &["basic", "sptest1", "sptest2"];
+/// The shell of the scripts.
+const BASH: &str = "/bin/bash";
 
 impl Topic for SelfTests {
     fn name(&self) -> &'static str {
@@ -21,31 +30,93 @@ impl Topic for SelfTests {
     }
 
     fn about(&self) -> &'static str {
-        "the kernel's own unit tests of amd-pstate"
+        "the kernel's own tests: amd-pstate-ut, and the cpufreq scripts of its tree"
     }
 
     fn applies(&self, mode: &Mode) -> bool {
-        mode.is_amd_pstate()
+        mode.shape.is_none()
     }
 
     fn run(&self, bench: &Bench<'_>, mode: &Mode) -> Result<Vec<Test>, CannotTell> {
-        // Built in, they have run already.
-        let command = "modprobe amd_pstate_ut 2>/dev/null; dmesg".to_owned();
-        let job = Job { files: Vec::new(), command, ..Job::agent(String::new(), bench.seed) };
-        let ended = bench.kernel.boot(mode, &job)?;
-        let mut tests = read(&ended.output);
-        if tests.is_empty() {
-            tests.push(Test::skip("selftests", "the kernel has no amd_pstate_ut (X86_AMD_PSTATE_UT)"));
+        let mut command = String::new();
+        let copies = match scripts(bench.kernel.selftests()) {
+            Ok(copies) => {
+                let all = SCRIPTS.join(" ");
+                let _ = write!(
+                    command,
+                    "cd cpufreq; for t in {all}; do ../bash ./main.sh -t $t > /tmp/$t 2>&1; r=$?; \
+                     tail -n {LINES} /tmp/$t | sed s/^/cpufreq./; echo cpufreq.$t $r; done; "
+                );
+                Ok(copies)
+            }
+            Err(why) => Err(why),
+        };
+        if mode.is_amd_pstate() {
+            // Built in, they have run already.
+            command.push_str("modprobe amd_pstate_ut 2>/dev/null; dmesg");
         }
-        for message in ended.messages() {
-            tests.push(Test::kernel_report(&message.kind, message.text));
+        let mut tests = Vec::new();
+        if !command.is_empty() {
+            let copies = copies.as_ref().cloned().unwrap_or_default();
+            let job = Job { files: Vec::new(), copies, command, ..Job::agent(String::new(), bench.seed) };
+            let ended = bench.kernel.boot(mode, &job)?;
+            tests = of_amd_pstate(&ended.output);
+            if tests.is_empty() && mode.is_amd_pstate() {
+                tests
+                    .push(Test::skip("amd-pstate-ut", "the kernel has no amd_pstate_ut (X86_AMD_PSTATE_UT)"));
+            }
+            tests.extend(of_scripts(&ended.output));
+            if let Some(cut) = &ended.cut {
+                tests.push(Test::fail("runs-to-the-end", vec![cut.clone(), ended.last_words()]));
+            }
+            for message in ended.messages() {
+                tests.push(Test::kernel_report(&message.kind, message.text));
+            }
         }
+        tests.extend(copies.err().map(|why| Test::skip("cpufreq", why)));
         Ok(tests)
     }
 }
 
+/// What the scripts need in the guest, or why they cannot be run.
+fn scripts(selftests: Option<&Path>) -> Result<Vec<PathBuf>, &'static str> {
+    let selftests = selftests.ok_or("the kernel does not lie in its source tree")?;
+    let directories = ["cpufreq", "kselftest"].map(|name| selftests.join(name));
+    if !directories[0].join("main.sh").exists() {
+        return Err("the kernel's tree has no tools/testing/selftests/cpufreq/main.sh");
+    }
+    if !Path::new(BASH).exists() {
+        return Err("this host has no /bin/bash, which the scripts need");
+    }
+    let there = directories.into_iter().filter(|directory| directory.is_dir());
+    Ok(there.chain([PathBuf::from(BASH)]).collect())
+}
+
+/// The ends of the scripts: `cpufreq.basic 0`, after the last lines that each printed.
+fn of_scripts(output: &str) -> Vec<Test> {
+    // tools/testing/selftests/kselftest/ktap_helpers.sh
+    const SKIP: &str = "4";
+    let mut tests = Vec::new();
+    let mut said: Vec<String> = Vec::new();
+    for line in output.lines().filter_map(|line| line.strip_prefix("cpufreq.")) {
+        let end = line.split_once(' ').filter(|(name, _)| SCRIPTS.contains(name));
+        let Some((name, code)) = end else {
+            said.push(line.to_owned());
+            continue;
+        };
+        let name = format!("cpufreq.{name}");
+        let said = std::mem::take(&mut said);
+        tests.push(match code {
+            "0" => Test::pass(name),
+            SKIP => Test::skip(name, said.join(" ")),
+            code => Test::fail(name, [said, vec![format!("it ended with code {code}")]].concat()),
+        });
+    }
+    tests
+}
+
 /// The tests of a log: `amd_pstate_ut: 4    amd_pstate_ut_check_freq    success!`, after what a failed one has to say.
-fn read(log: &str) -> Vec<Test> {
+fn of_amd_pstate(log: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut said: Vec<String> = Vec::new();
     for line in log.lines() {
@@ -84,8 +155,10 @@ mod tests {
             [    0.9] amd_pstate_ut: amd_pstate_ut_check_freq cpu0 max=1 >= nominal=2\n\
             [    0.9] amd_pstate_ut: 2    amd_pstate_ut_check_freq\t failed!\n\
             [    1.0] amd_pstate_ut: 3    amd_pstate_ut_epp\t skipped\n";
-        let found: Vec<(String, Outcome, usize)> =
-            read(log).into_iter().map(|test| (test.name, test.outcome, test.details.len())).collect();
+        let found: Vec<(String, Outcome, usize)> = of_amd_pstate(log)
+            .into_iter()
+            .map(|test| (test.name, test.outcome, test.details.len()))
+            .collect();
         assert_eq!(
             found,
             [
@@ -94,6 +167,37 @@ mod tests {
                 ("epp".to_owned(), Outcome::Skip, 0)
             ]
         );
-        assert!(read("no such lines").is_empty());
+        assert!(of_amd_pstate("no such lines").is_empty());
+    }
+
+    #[test]
+    fn ends_of_scripts_are_read() {
+        let output = "cpufreq.ok 1 Completed successfully\ncpufreq.basic 0\n\
+            cpufreq.skip all tests: must be run as root\ncpufreq.sptest1 4\n\
+            cpufreq.No cpu is managed\ncpufreq.sptest2 1\ncpufreq/policy0 x\n";
+        let found: Vec<(String, Outcome, usize)> = of_scripts(output)
+            .into_iter()
+            .map(|test| (test.name, test.outcome, test.details.len()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("cpufreq.basic".to_owned(), Outcome::Pass, 0),
+                ("cpufreq.sptest1".to_owned(), Outcome::Skip, 0),
+                ("cpufreq.sptest2".to_owned(), Outcome::Fail, 2),
+            ]
+        );
+    }
+
+    #[test]
+    fn scripts_need_a_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        assert!(scripts(None).unwrap_err().contains("source tree"));
+        assert!(scripts(Some(tree.path())).unwrap_err().contains("main.sh"));
+        std::fs::create_dir(tree.path().join("cpufreq")).unwrap();
+        std::fs::write(tree.path().join("cpufreq/main.sh"), "").unwrap();
+        if Path::new(BASH).exists() {
+            assert_eq!(scripts(Some(tree.path())).unwrap().len(), 2);
+        }
     }
 }
