@@ -381,12 +381,10 @@ fn busy(lines: &[silicon::Line], from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
     let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
     let mut streak: Vec<usize> = Vec::new();
-    let first = lines.partition_point(|line| line.ms <= from);
-    for line in lines[first..].iter().take_while(|line| line.ms <= to) {
+    for line in silicon::between(lines, from, to) {
         streak.resize(line.cpus.len(), 0);
         for (cpu, (khz, ns)) in line.cpus.iter().copied().enumerate() {
-            // A slice may end a little after the millisecond.
-            streak[cpu] = if ns >= 940_000 { streak[cpu] + 1 } else { 0 };
+            streak[cpu] = if ns >= silicon::BUSY_NS { streak[cpu] + 1 } else { 0 };
             if streak[cpu] > SETTLES {
                 let seen = found.entry(cpu as u32).or_insert(Busy { lowest: khz, highest: khz });
                 *seen = Busy { lowest: seen.lowest.min(khz), highest: seen.highest.max(khz) };

@@ -34,6 +34,16 @@ impl Line {
     }
 }
 
+/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may end a little after it.
+pub const BUSY_NS: u64 = 940_000;
+
+/// The lines of the time between two moments, ms.
+pub fn between(lines: &[Line], from: f64, to: f64) -> &[Line] {
+    let first = lines.partition_point(|line| line.ms <= from);
+    let last = lines.partition_point(|line| line.ms <= to);
+    &lines[first.min(last)..last]
+}
+
 /// The lines that can be read.
 pub fn lines(log: &str) -> impl Iterator<Item = Line> {
     log.lines().filter_map(Line::read)

@@ -176,7 +176,7 @@ impl Chip {
         msr::turbo_ratio_of_four(self.silicon.spec().identity.model, read)
     }
 
-    /// WRMSR, as far as the silicon has the register.
+    /// WRMSR; nothing where the register is not one of the silicon's.
     pub fn write_msr(&mut self, cpu: usize, register: u32, value: u64, now_ns: u64) {
         use flyball_silicon::Fault;
         if TIME.contains(&register) {

@@ -613,7 +613,7 @@ fn goes_by_load(o: &Observation, cpu: u32, governor: &str) -> bool {
 fn doing(step: Option<&Step>) -> String {
     match step {
         None => "base-state".to_owned(),
-        Some(Step::Write { path, value }) if matches!(value.as_str(), "0" | "1") && is_switch(path) => {
+        Some(Step::Write { path, value }) if matches!(value.as_str(), "0" | "1") && is_switch_file(path) => {
             format!("{}={value}", plain(path))
         }
         Some(Step::Write { path, .. }) => plain(path),
@@ -630,7 +630,7 @@ fn is_compared(register: &str) -> bool {
     crate::rules::is_request(register) || speed_select::is_register(register)
 }
 
-fn is_switch(path: &str) -> bool {
+fn is_switch_file(path: &str) -> bool {
     ["boost", "online", "no_turbo", "hwp_dynamic_boost"].iter().any(|name| path.ends_with(name))
 }
 

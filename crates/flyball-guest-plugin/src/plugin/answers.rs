@@ -49,10 +49,10 @@ impl Plugin {
     /// The silicon gets the value, and then QEMU runs the instruction, which does nothing for a register that it does not
     /// know. Of the silicon's it knows IA32_MISC_ENABLE only, and keeps its value.
     ///
-    /// The instruction must not be passed over: `qemu_plugin_set_pc` leaves a block without restoring how the flags of its last
-    /// arithmetic are to be computed. In Linux that is the shift of the value into EDX, whose bits would be taken for EFLAGS: a guest
-    /// that writes random values died of a trap flag. For the instructions that give a value, what comes before them in their block
-    /// is rarely arithmetic, and a flag in error is gone with the next one.
+    /// The instruction must not be skipped. `qemu_plugin_set_pc` leaves a block in its middle without restoring `cc_op`, by which
+    /// QEMU computes EFLAGS from the block's last arithmetic. In Linux that is the shift of the value into EDX, and bits of
+    /// the value were then taken for EFLAGS, the trap flag among them. The other instructions are skipped: there wrong flags are
+    /// overwritten by the next arithmetic, unless an interrupt comes first; that has not been seen.
     pub(super) fn wrmsr(&self, cpu: usize) {
         let Some(handles) = self.handles(cpu) else { return };
         let register = self.read(handles, handles.cx) as u32;

@@ -1,6 +1,6 @@
 //! What a load took, from the silicon's log: time, energy, frequency, heat.
 
-use crate::silicon::Line;
+use crate::silicon::{self, Line};
 
 /// A quantity, with the word of threshold files and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,15 +94,10 @@ impl Figures {
     }
 }
 
-/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may end a little after it.
-const BUSY_NS: u64 = 940_000;
-
 /// The figures of the time between two marks, ns.
 pub fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
-    let first = lines.partition_point(|line| line.ms <= from);
-    let last = lines.partition_point(|line| line.ms <= to);
-    let window = &lines[first.min(last)..last];
+    let window = silicon::between(lines, from, to);
     let mut figures = Figures { time: (to - from) / 1e3, ..Figures::default() };
     let mut before = from;
     let (mut weighted, mut busy) = (0.0, 0.0);
@@ -115,7 +110,7 @@ pub fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
         for (khz, ns) in &line.cpus {
             weighted += f64::from(*khz) * *ns as f64;
             busy += *ns as f64;
-            if *ns >= BUSY_NS {
+            if *ns >= silicon::BUSY_NS {
                 full.push((line.ms - from, f64::from(*khz)));
             }
         }
