@@ -15,7 +15,7 @@ mod mutate;
 mod reproducer;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     path::Path,
     time::Instant,
@@ -145,7 +145,7 @@ impl Fuzzer<'_> {
         };
         let mut mutator = Mutator::new(self.mode, self.seed);
         // Those of an earlier run show what is known already, and the contract's where to begin.
-        let mut waiting: Vec<Vec<Step>> =
+        let mut waiting: VecDeque<Vec<Step>> =
             generate::sequences(self.mode, self.seed).into_iter().map(|sequence| sequence.steps).collect();
         waiting.extend(std::mem::take(&mut corpus.entries));
         let mut features: BTreeSet<u64> = BTreeSet::new();
@@ -250,11 +250,15 @@ impl Fuzzer<'_> {
 }
 
 /// The sequences of a round.
-fn round(waiting: &mut Vec<Vec<Step>>, mutator: &mut Mutator<'_>, corpus: &[Vec<Step>]) -> Vec<Sequence> {
+fn round(
+    waiting: &mut VecDeque<Vec<Step>>,
+    mutator: &mut Mutator<'_>,
+    corpus: &[Vec<Step>],
+) -> Vec<Sequence> {
     let mut all: Vec<Sequence> = Vec::new();
     let mut steps = 0;
     while steps < ROUND {
-        let next = if waiting.is_empty() { mutator.next(corpus) } else { waiting.remove(0) };
+        let next = waiting.pop_front().unwrap_or_else(|| mutator.next(corpus));
         steps += next.len();
         all.push(Sequence { name: format!("fuzz.{}", all.len()), steps: next });
     }
@@ -278,8 +282,8 @@ fn evidence(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> BTreeMap<String
     for fault in faults(mode, sequences, seen) {
         let steps = &sequences[fault.sequence].steps;
         let steps = fault.step.map_or(&steps[..], |step| &steps[..=step]).to_vec();
-        let is_longer = |known: &Evidence| known.steps.len() <= steps.len();
-        if !all.get(&fault.id).is_some_and(is_longer) {
+        let is_shorter = all.get(&fault.id).is_none_or(|known| steps.len() < known.steps.len());
+        if is_shorter {
             let Fault { id, step, about, details, .. } = fault;
             all.insert(id, Evidence { steps, is_after: step.is_none(), about, details });
         }

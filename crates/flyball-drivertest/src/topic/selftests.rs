@@ -39,18 +39,15 @@ impl Topic for SelfTests {
 
     fn run(&self, bench: &Bench<'_>, mode: &Mode) -> Result<Vec<Test>, CannotTell> {
         let mut command = String::new();
-        let copies = match scripts(bench.kernel.selftests()) {
-            Ok(copies) => {
-                let all = SCRIPTS.join(" ");
-                let _ = write!(
-                    command,
-                    "cd cpufreq; for t in {all}; do ../bash ./main.sh -t $t > /tmp/$t 2>&1; r=$?; \
-                     tail -n {LINES} /tmp/$t | sed s/^/cpufreq./; echo cpufreq.$t $r; done; "
-                );
-                Ok(copies)
-            }
-            Err(why) => Err(why),
-        };
+        let copies = scripts(bench.kernel.selftests());
+        if copies.is_ok() {
+            let all = SCRIPTS.join(" ");
+            let _ = write!(
+                command,
+                "cd cpufreq; for t in {all}; do ../bash ./main.sh -t $t > /tmp/$t 2>&1; r=$?; \
+                 tail -n {LINES} /tmp/$t | sed s/^/cpufreq./; echo cpufreq.$t $r; done; "
+            );
+        }
         if mode.is_amd_pstate() {
             // Built in, they have run already.
             command.push_str("modprobe amd_pstate_ut 2>/dev/null; dmesg");
@@ -148,6 +145,11 @@ mod tests {
     use super::*;
     use crate::report::Outcome;
 
+    /// Name, outcome and count of lines of each.
+    fn ends(tests: Vec<Test>) -> Vec<(String, Outcome, usize)> {
+        tests.into_iter().map(|test| (test.name, test.outcome, test.details.len())).collect()
+    }
+
     #[test]
     fn a_log_is_read() {
         let log = "[    0.9] amd_pstate_ut: 1    amd_pstate_ut_acpi_cpc_valid\t success!\n\
@@ -155,10 +157,7 @@ mod tests {
             [    0.9] amd_pstate_ut: amd_pstate_ut_check_freq cpu0 max=1 >= nominal=2\n\
             [    0.9] amd_pstate_ut: 2    amd_pstate_ut_check_freq\t failed!\n\
             [    1.0] amd_pstate_ut: 3    amd_pstate_ut_epp\t skipped\n";
-        let found: Vec<(String, Outcome, usize)> = of_amd_pstate(log)
-            .into_iter()
-            .map(|test| (test.name, test.outcome, test.details.len()))
-            .collect();
+        let found = ends(of_amd_pstate(log));
         assert_eq!(
             found,
             [
@@ -175,10 +174,7 @@ mod tests {
         let output = "cpufreq.ok 1 Completed successfully\ncpufreq.basic 0\n\
             cpufreq.skip all tests: must be run as root\ncpufreq.sptest1 4\n\
             cpufreq.No cpu is managed\ncpufreq.sptest2 1\ncpufreq/policy0 x\n";
-        let found: Vec<(String, Outcome, usize)> = of_scripts(output)
-            .into_iter()
-            .map(|test| (test.name, test.outcome, test.details.len()))
-            .collect();
+        let found = ends(of_scripts(output));
         assert_eq!(
             found,
             [
