@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of an input.
 const LONGEST: usize = 256 * 1024;
 /// Inputs of a new outcome that are kept.
-const MOST_SEEDS: usize = 4096;
+const MAX_SEEDS: usize = 4096;
 
 struct Options {
     seconds: f64,
@@ -194,7 +194,7 @@ fn run(target: &Target, seconds: f64, seed: u64, crashes: &Path, corpus: &Path) 
         work.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
         match done {
             Ok(outcome) => {
-                if outcomes.insert(outcome) && seeds.len() < MOST_SEEDS {
+                if outcomes.insert(outcome) && seeds.len() < MAX_SEEDS {
                     seeds.push(input);
                 }
             }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bytes of a profile.
-const MOST_PROFILE: usize = 256 << 10;
+const MAX_PROFILE: usize = 256 << 10;
 
 /// Reads a profile's text; the answer is its settings, as the service reads them.
 pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Value, String>;
@@ -30,8 +30,8 @@ pub(crate) struct Control {
 
 impl Control {
     fn settings(&self, profile: &str) -> std::result::Result<Value, Refusal> {
-        if profile.len() > MOST_PROFILE {
-            return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MOST_PROFILE} bytes")));
+        if profile.len() > MAX_PROFILE {
+            return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
         (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))
     }

@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// Holds of one caller.
-const MOST_OF_CALLER: usize = 16;
+const MAX_PER_CALLER: usize = 16;
 
 /// Holds of all callers: the store takes 64, and half of them are left to others.
-const MOST_HELD: usize = 32;
+const MAX_HELD: usize = 32;
 
 /// Bytes of a reason or of an application's name.
-const MOST_TEXT: usize = 1024;
+const MAX_TEXT: usize = 1024;
 
 /// Which of the two names a call used: signals go back the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Desktop {
         if profile == Profile::Balanced {
             return Err(invalid("only power-saver and performance can be held"));
         }
-        if reason.len() > MOST_TEXT || application.len() > MOST_TEXT {
+        if reason.len() > MAX_TEXT || application.len() > MAX_TEXT {
             return Err(invalid("the reason or the application's name is too long"));
         }
         check(connection, header, Action::HoldProfile).await?;
@@ -171,7 +171,7 @@ impl Desktop {
         let cookie = {
             let mut inner = self.inner();
             let own = inner.held.values().filter(|held| held.sender == sender).count();
-            if own >= MOST_OF_CALLER || inner.held.len() >= MOST_HELD {
+            if own >= MAX_PER_CALLER || inner.held.len() >= MAX_HELD {
                 return Err(Refusal::new(Why::TooMany, "there are too many holds; release one first"));
             }
             loop {

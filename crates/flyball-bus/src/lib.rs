@@ -3,7 +3,7 @@
 //!
 //! [`serve`] runs in a process of its own that can write nothing: it reads messages of any program on the bus, asks polkit whether the
 //! caller may, and sends what is asked as one line of [`Request`] to the service, which decides. The service answers with lines of
-//! [`Tell`]. Neither side parses more than [`MOST_ASKED`] or [`MOST_TOLD`] bytes of a line.
+//! [`Tell`]. Neither side parses more than [`MAX_REQUESTED`] or [`MAX_REPORTED`] bytes of a line.
 
 mod access;
 mod control;
@@ -15,8 +15,8 @@ mod server;
 
 pub use self::{
     message::{
-        Answer, Ask, Degraded, Drifted, HeldName, MOST_ASKED, MOST_TOLD, Offered, Profile, Refusal, Request,
-        State, Tell, Why, read_line, write_line,
+        Answer, Ask, Degraded, Drifted, HeldName, MAX_REPORTED, MAX_REQUESTED, Offered, Profile, Refusal,
+        Request, State, Tell, Why, read_line, write_line,
     },
     server::{Options, serve},
 };

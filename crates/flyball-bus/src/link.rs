@@ -9,11 +9,11 @@ use std::{
 
 use crate::{
     mailbox::Mailbox,
-    message::{Answer, Ask, MOST_TOLD, Refusal, Request, Tell, Why, read_line, write_line},
+    message::{Answer, Ask, MAX_REPORTED, Refusal, Request, Tell, Why, read_line, write_line},
 };
 
 /// Questions that wait for an answer. A client that asks without end is refused before the service hears of it.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// What the main task waits for.
 pub(crate) enum News {
@@ -56,7 +56,7 @@ impl Link {
 
     fn read(&self, from: UnixStream) {
         let mut from = BufReader::new(from);
-        while let Ok(Some(tell)) = read_line::<Tell>(&mut from, MOST_TOLD) {
+        while let Ok(Some(tell)) = read_line::<Tell>(&mut from, MAX_REPORTED) {
             match tell {
                 Tell::Answer { id, answer } => {
                     if let Some(mailbox) = lock(&self.waiting).answers.remove(&id) {
@@ -74,7 +74,7 @@ impl Link {
         let mailbox = Arc::new(Mailbox::default());
         let id = {
             let mut waiting = lock(&self.waiting);
-            if waiting.answers.len() >= MOST_WAITING {
+            if waiting.answers.len() >= MAX_WAITING {
                 return Err(Refusal::new(Why::TooMany, "too many calls wait for an answer"));
             }
             waiting.last += 1;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Bytes of a line to the service: a profile of the largest size that a client may send, as JSON.
-pub const MOST_ASKED: u64 = 1 << 20;
+pub const MAX_REQUESTED: u64 = 1 << 20;
 
 /// Bytes of a line from the service: the plan of a machine with thousands of CPUs.
-pub const MOST_TOLD: u64 = 16 << 20;
+pub const MAX_REPORTED: u64 = 16 << 20;
 
 /// The three names that desktops know. There is no fourth: a desktop that reads another name shows nothing or fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

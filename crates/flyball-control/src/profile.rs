@@ -30,7 +30,7 @@ const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
 
 /// Settings of a profile. One for each CPU of 512 and each of its 19 knobs would be fewer; the planner judges each setting
 /// against the others, so that the time grows with the square.
-pub const MOST_SETTINGS: usize = 10_000;
+pub const MAX_SETTINGS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
@@ -180,9 +180,10 @@ impl Reader<'_> {
         };
         let texts = texts.ok_or_else(must_be)?;
         let Some((first, others)) = texts.split_first() else { return Err(must_be()) };
-        if self.profile.intent.settings.len() + others.len() >= MOST_SETTINGS {
-            return Err(self
-                .bad(at, format!("more than {MOST_SETTINGS} settings; a setting for several CPUs is one")));
+        if self.profile.intent.settings.len() + others.len() >= MAX_SETTINGS {
+            return Err(
+                self.bad(at, format!("more than {MAX_SETTINGS} settings; a setting for several CPUs is one"))
+            );
         }
         let from = format!("{} line {}", self.file, self.line_of(at));
         let setting = Setting::new(name, first, on, from)
@@ -274,8 +275,8 @@ min-freq = "base"
         assert!(error("max-freq = 2.6").contains("must be"));
         assert!(Profile::parse(b"x = \"\xff\"", "p").unwrap_err().what.contains("UTF-8"));
         assert_eq!(Profile::parse(b"", "p").unwrap(), Profile::default());
-        let many: String = (0..=MOST_SETTINGS).map(|cpu| format!("[cpus.\"{cpu}\"]\nepb = 1\n")).collect();
-        assert_eq!(Profile::parse(many.as_bytes(), "p").unwrap_err().line, 2 * MOST_SETTINGS + 2);
+        let many: String = (0..=MAX_SETTINGS).map(|cpu| format!("[cpus.\"{cpu}\"]\nepb = 1\n")).collect();
+        assert_eq!(Profile::parse(many.as_bytes(), "p").unwrap_err().line, 2 * MAX_SETTINGS + 2);
     }
 
     proptest! {

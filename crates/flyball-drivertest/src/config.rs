@@ -24,7 +24,7 @@ const GUEST: &[&str] = &[
 const USEFUL: &[&str] = &["DEVPORT", "HOTPLUG_CPU", "PRINTK"];
 
 /// The most bytes of a configuration.
-const MOST: u64 = 8 << 20;
+const MAX: u64 = 8 << 20;
 
 /// A kernel's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Config {
         if let Some(path) = &kernel.config {
             let mut text = String::new();
             let file = fs::File::open(path).ok()?;
-            file.take(MOST).read_to_string(&mut text).ok()?;
+            file.take(MAX).read_to_string(&mut text).ok()?;
             return Some(Config::parse(&text));
         }
         Config::in_image(&fs::read(&kernel.boot).ok()?)
@@ -55,7 +55,7 @@ impl Config {
         const MARK: &[u8] = b"IKCFG_ST";
         let at = image.windows(MARK.len()).position(|bytes| bytes == MARK)? + MARK.len();
         let mut text = String::new();
-        flate2::read::GzDecoder::new(&image[at..]).take(MOST).read_to_string(&mut text).ok()?;
+        flate2::read::GzDecoder::new(&image[at..]).take(MAX).read_to_string(&mut text).ok()?;
         Some(Config::parse(&text))
     }
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{silicon, speed_select};
 
 /// The most steps of one boot that are read.
-const MOST_STEPS: usize = 20_000;
+const MAX_STEPS: usize = 20_000;
 /// The most attributes and registers of a step.
-const MOST_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// The answer to one write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                     attributes.remove(&path);
                 }
             } else if let Some((path, value)) = attribute(line)
-                && attributes.len() < MOST_ENTRIES
+                && attributes.len() < MAX_ENTRIES
             {
                 attributes.insert(path, value);
             }
@@ -177,7 +177,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
         let (op, rest) = line.split_once(' ').unwrap_or((line, ""));
         match op {
             "seq" => boot.runs.push(Run { name: rest.to_owned(), observations: Vec::new() }),
-            "s" if steps < MOST_STEPS => {
+            "s" if steps < MAX_STEPS => {
                 steps += 1;
                 number = rest.parse().unwrap_or(0);
                 open = Some(Observation::default());
@@ -185,7 +185,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
             "w" => {
                 let mut words = rest.splitn(3, ' ');
                 if let (Some(open), Some(path), Some(answer)) = (&mut open, words.next(), words.next())
-                    && open.answers.len() < MOST_ENTRIES
+                    && open.answers.len() < MAX_ENTRIES
                 {
                     let value = words.next().unwrap_or_default().to_owned();
                     open.answers.push(Answer {
@@ -207,7 +207,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                 }
             }
             "i" => {
-                if let Some(open) = open.as_mut().filter(|open| open.answers.len() < MOST_ENTRIES) {
+                if let Some(open) = open.as_mut().filter(|open| open.answers.len() < MAX_ENTRIES) {
                     open.answers.push(of_call(rest));
                 }
             }
@@ -236,7 +236,7 @@ const LOADED: i32 = -2;
 
 fn apply(state: &mut BTreeMap<(u32, String), u64>, writes: &[Written]) {
     for write in writes.iter().filter(|write| !write.refused) {
-        if state.len() < MOST_ENTRIES {
+        if state.len() < MAX_ENTRIES {
             state.insert((write.cpu, write.register.clone()), write.value);
         }
     }

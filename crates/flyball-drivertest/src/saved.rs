@@ -20,7 +20,7 @@ use crate::{
 pub const FORMAT: &str = "flyball-drivertest/1";
 
 /// The most bytes of an unpacked file.
-const MOST: u64 = 512 << 20;
+const MAX: u64 = 512 << 20;
 
 /// A file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,7 +155,7 @@ impl Saved {
     /// Reads the file's bytes.
     pub fn read(bytes: &[u8]) -> Result<Saved, String> {
         let mut text = String::new();
-        let unpacked = flate2::read::GzDecoder::new(bytes).take(MOST).read_to_string(&mut text);
+        let unpacked = flate2::read::GzDecoder::new(bytes).take(MAX).read_to_string(&mut text);
         unpacked.map_err(|e| format!("it is not a gzip file of text: {e}"))?;
         let saved: Saved = serde_json::from_str(&text).map_err(|e| e.to_string())?;
         if saved.format != FORMAT {

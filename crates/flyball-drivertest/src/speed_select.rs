@@ -20,7 +20,7 @@ pub const DEVICE: &str = "/dev/isst_interface";
 const PROGRAM: &str = "\"$isst\"";
 
 /// Commands that one call may carry (ISST_IF_CMD_LIMIT).
-pub const MOST_COMMANDS: u64 = 64;
+pub const MAX_COMMANDS: u64 = 64;
 
 /// Numbers of calls.
 pub mod nr {
@@ -376,7 +376,7 @@ impl Call {
     /// Commands that the caller announces, 0 if that is more than the kernel takes.
     pub fn count(&self, argument: &[u8]) -> usize {
         let count = self.get(argument, "cmd_count");
-        if count > MOST_COMMANDS { 0 } else { count as usize }
+        if count > MAX_COMMANDS { 0 } else { count as usize }
     }
 
     /// An argument with these fields; the others are 0.

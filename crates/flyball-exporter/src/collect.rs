@@ -41,7 +41,7 @@ impl Default for Options {
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Clients whose last scrape is remembered. A pair of Prometheus servers is usual.
-const MOST_CLIENTS: usize = 8;
+const MAX_CLIENTS: usize = 8;
 
 /// The two samples that a client's last answer was about.
 struct Client {
@@ -187,7 +187,7 @@ impl<'h> Collector<'h> {
         }
         // The one that has been away for longest: behind an address that changes with each scrape (a container that is started
         // again) no client comes back.
-        if self.clients.len() >= MOST_CLIENTS
+        if self.clients.len() >= MAX_CLIENTS
             && let Some(oldest) = (0..self.clients.len()).min_by_key(|&index| self.clients[index].to.at)
         {
             self.clients.swap_remove(oldest);

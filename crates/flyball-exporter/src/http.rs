@@ -6,9 +6,9 @@
 use crate::Format;
 
 /// Bytes of a request's head.
-pub const MOST_HEAD: usize = 8 << 10;
+pub const MAX_HEAD: usize = 8 << 10;
 /// Lines of it; browsers send about twenty.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +40,12 @@ pub enum Head {
 
 /// Reads the head of a request.
 pub fn parse(bytes: &[u8]) -> Head {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     // Cut first: httparse has no limit of its own on the length of a line.
-    let length = match request.parse(&bytes[..bytes.len().min(MOST_HEAD)]) {
+    let length = match request.parse(&bytes[..bytes.len().min(MAX_HEAD)]) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= MOST_HEAD => return Head::Refused(431),
+        Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => return Head::Refused(431),
         Ok(httparse::Status::Partial) => return Head::Partial,
         Err(httparse::Error::TooManyHeaders) => return Head::Refused(431),
         Err(_) => return Head::Refused(400),
@@ -222,7 +222,7 @@ mod tests {
             ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", Head::Refused(400)),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Head::Refused(400)),
             ("GET / HT", Head::Partial),
-            (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(MOST_HEAD)), Head::Refused(431)),
+            (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(MAX_HEAD)), Head::Refused(431)),
             (&format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65)), Head::Refused(431)),
         ] {
             assert_eq!(parse(head.as_bytes()), expected, "{head}");

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Connections at one time.
-pub const MOST_CONNECTIONS: usize = 8;
+pub const MAX_CONNECTIONS: usize = 8;
 /// For a request's head, from its first byte or the connection's begin.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// For taking the answer.
@@ -123,13 +123,13 @@ impl Server {
 
     fn accept(&mut self, index: usize, now: Instant, handler: &mut dyn Handler) {
         // A few at a time: clients that are here must have their turn in between.
-        for _ in 0..MOST_CONNECTIONS / 2 {
+        for _ in 0..MAX_CONNECTIONS / 2 {
             let Ok(Some((socket, client))) = self.listeners[index].accept() else { return };
             // A client whose connection cannot be set up has none.
             let Ok(mut connection) = Connection::new(socket, client, self.acceptor.as_ref(), now) else {
                 continue;
             };
-            if self.connections.len() >= MOST_CONNECTIONS {
+            if self.connections.len() >= MAX_CONNECTIONS {
                 match (0..self.connections.len())
                     .filter_map(|at| Some((self.connections[at].rank()?, at)))
                     .min()

@@ -10,9 +10,9 @@ use saphyr_parser::{Event, Parser};
 use sha2::{Digest as _, Sha256};
 
 /// Bytes of the file.
-pub const MOST_BYTES: u64 = 64 << 10;
+pub const MAX_BYTES: u64 = 64 << 10;
 /// Passwords that were found right and need not be hashed again: a hash takes tens of milliseconds, on purpose.
-const MOST_KNOWN: usize = 100;
+const MAX_KNOWN: usize = 100;
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl Guard {
         let is_right = bcrypt::verify(password, hash).unwrap_or(false) && self.users.contains_key(user);
         if is_right {
             // More right passwords than that are only those of before a change of users, which is a restart.
-            if self.known.len() >= MOST_KNOWN {
+            if self.known.len() >= MAX_KNOWN {
                 self.known.clear();
             }
             self.known.insert(digest);

@@ -14,7 +14,7 @@ use std::{
 
 use tar::EntryType;
 
-use crate::{MOST_PATH, PathError, plain};
+use crate::{MAX_PATH, PathError, plain};
 
 /// How much of an archive is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +75,9 @@ pub enum TarError {
 
 /// A path for a message: as text of bounded length, with control characters visible.
 pub(crate) fn shown(path: &[u8]) -> String {
-    const MOST: usize = 80;
-    let text = String::from_utf8_lossy(&path[..path.len().min(MOST)]).escape_debug().to_string();
-    if path.len() > MOST { text + "..." } else { text }
+    const MAX: usize = 80;
+    let text = String::from_utf8_lossy(&path[..path.len().min(MAX)]).escape_debug().to_string();
+    if path.len() > MAX { text + "..." } else { text }
 }
 
 /// Which bound was met while reading.
@@ -118,7 +118,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 }
 
 /// Bytes of a pax header: a few keys, two of them paths.
-const MOST_PAX: u64 = 16 << 10;
+const MAX_PAX: u64 = 16 << 10;
 
 /// What headers in front of an entry say of it.
 #[derive(Default)]
@@ -156,7 +156,7 @@ pub fn read<E: From<TarError>>(
         let name = pax_header.path.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
         match kind {
             EntryType::GNULongName | EntryType::GNULongLink => {
-                let mut text = contents(&mut entry, size, MOST_PATH as u64 + 1, &name, broken)?;
+                let mut text = contents(&mut entry, size, MAX_PATH as u64 + 1, &name, broken)?;
                 while text.last() == Some(&0) {
                     text.pop();
                 }
@@ -169,7 +169,7 @@ pub fn read<E: From<TarError>>(
                 continue;
             }
             EntryType::XHeader => {
-                let bytes = contents(&mut entry, size, MOST_PAX, &name, broken)?;
+                let bytes = contents(&mut entry, size, MAX_PAX, &name, broken)?;
                 pax(&bytes, &mut pax_header).ok_or_else(|| TarError::Header(shown(&name)))?;
                 continue;
             }

@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{MOST_LINKS, MOST_PARTS};
+use crate::{MAX_LINKS, MAX_PARTS};
 
 /// How often a call is made again that the kernel gave up because something was renamed meanwhile. A process that renames in a
 /// loop must not keep us here.
@@ -65,7 +65,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
                 return if flags.contains(OFlags::PATH) { Ok(found) } else { Err(Errno::LOOP) };
             }
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(Errno::LOOP);
             }
             // An empty path reads the link that the descriptor is (readlinkat(2)).
@@ -87,7 +87,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
             return Ok(found);
         }
         // Each part holds a descriptor.
-        if entered.len() >= MOST_PARTS {
+        if entered.len() >= MAX_PARTS {
             return Err(Errno::NAMETOOLONG);
         }
         entered.push(found);

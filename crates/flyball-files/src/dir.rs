@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{MOST_LISTED, PathError, beneath, plain};
+use crate::{MAX_LISTED, PathError, beneath, plain};
 
 /// An open directory. All paths are relative to it and stay inside.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Dir {
     /// The names in the directory at `path`, in no particular order. Names that are not text are left out.
     ///
     /// # Errors
-    /// `EFBIG` for more than [`MOST_LISTED`]; otherwise as [`Dir::dir`].
+    /// `EFBIG` for more than [`MAX_LISTED`]; otherwise as [`Dir::dir`].
     pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<String>> {
         let fd = self.beneath(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut names = Vec::new();
@@ -159,7 +159,7 @@ impl Dir {
             if name != "." && name != ".." {
                 names.push(name.to_owned());
             }
-            if names.len() > MOST_LISTED {
+            if names.len() > MAX_LISTED {
                 return Err(Errno::FBIG.into());
             }
         }

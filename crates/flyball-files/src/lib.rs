@@ -32,12 +32,12 @@ pub use zstd::{ZstdReader, ZstdWriter};
 
 /// Bytes of a path below a [`Dir`], and of a link's target. The longest of a Debian kernel package has 140, the longest of
 /// sysfs some 300.
-pub const MOST_PATH: usize = 1024;
+pub const MAX_PATH: usize = 1024;
 /// Parts of a path, and of a link's target. sysfs has some 20 behind several PCI bridges.
-pub const MOST_PARTS: usize = 64;
+pub const MAX_PARTS: usize = 64;
 /// Bytes of one name, as in Linux (`NAME_MAX`).
-pub const MOST_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 /// Links that are followed on the way to one file, as in Linux (`MAXSYMLINKS`, include/linux/namei.h).
-pub const MOST_LINKS: usize = 40;
+pub const MAX_LINKS: usize = 40;
 /// Names that are listed of one directory: six times the files of a recorded machine of 512 CPUs, which has 61,500 in all.
-pub const MOST_LISTED: usize = 400_000;
+pub const MAX_LISTED: usize = 400_000;

@@ -6,18 +6,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{MOST_NAME, MOST_PARTS, MOST_PATH};
+use crate::{MAX_NAME, MAX_PARTS, MAX_PATH};
 
 /// Why a path is not one below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     #[error("leads outside")]
     Outside,
-    #[error("is longer than {MOST_PATH} bytes")]
+    #[error("is longer than {MAX_PATH} bytes")]
     Long,
-    #[error("has more than {MOST_PARTS} parts")]
+    #[error("has more than {MAX_PARTS} parts")]
     Deep,
-    #[error("has a name of more than {MOST_NAME} bytes")]
+    #[error("has a name of more than {MAX_NAME} bytes")]
     Name,
     #[error("has a zero byte")]
     Zero,
@@ -29,7 +29,7 @@ pub enum PathError {
 /// What is wrong with it. The length is checked first, so that a path of megabytes costs nothing.
 pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.len() > MOST_PATH {
+    if bytes.len() > MAX_PATH {
         return Err(PathError::Long);
     }
     if bytes.first() == Some(&b'/') {
@@ -46,7 +46,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
             // They change nothing, and leaving them out gives each file one name: an archive cannot have it twice unnoticed.
             b"" | b"." => continue,
             b".." => return Err(PathError::Outside),
-            name if name.len() > MOST_NAME => return Err(PathError::Name),
+            name if name.len() > MAX_NAME => return Err(PathError::Name),
             name => {
                 if !out.is_empty() {
                     out.push(b'/');
@@ -55,7 +55,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
             }
         }
         parts += 1;
-        if parts > MOST_PARTS {
+        if parts > MAX_PARTS {
             return Err(PathError::Deep);
         }
     }
@@ -69,7 +69,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
 /// so chains of them do too.
 pub(crate) fn stays_inside(target: &Path, depth: usize) -> bool {
     let bytes = target.as_os_str().as_bytes();
-    if bytes.is_empty() || bytes.len() > MOST_PATH || bytes[0] == b'/' || bytes.contains(&0) {
+    if bytes.is_empty() || bytes.len() > MAX_PATH || bytes[0] == b'/' || bytes.contains(&0) {
         return false;
     }
     let (mut climbed, mut named, mut parts) = (0, false, 0);
@@ -78,12 +78,12 @@ pub(crate) fn stays_inside(target: &Path, depth: usize) -> bool {
             b"" | b"." => continue,
             b".." if named => return false,
             b".." => climbed += 1,
-            name if name.len() > MOST_NAME => return false,
+            name if name.len() > MAX_NAME => return false,
             _ => named = true,
         }
         parts += 1;
     }
-    climbed <= depth && parts <= MOST_PARTS
+    climbed <= depth && parts <= MAX_PARTS
 }
 
 #[cfg(test)]
@@ -97,10 +97,10 @@ mod tests {
         assert_eq!(plain(Path::new("/etc/passwd")), Err(PathError::Outside));
         assert_eq!(plain(Path::new("a/../b")), Err(PathError::Outside));
         assert_eq!(plain(Path::new(&"a/".repeat(60_000))), Err(PathError::Long));
-        assert_eq!(plain(Path::new(&"a/".repeat(MOST_PARTS + 1))), Err(PathError::Deep));
-        assert_eq!(plain(Path::new(&"a".repeat(MOST_NAME + 1))), Err(PathError::Name));
+        assert_eq!(plain(Path::new(&"a/".repeat(MAX_PARTS + 1))), Err(PathError::Deep));
+        assert_eq!(plain(Path::new(&"a".repeat(MAX_NAME + 1))), Err(PathError::Name));
         assert_eq!(plain(Path::new("a\0b")), Err(PathError::Zero));
-        assert!(plain(Path::new(&"a/".repeat(MOST_PARTS))).is_ok());
+        assert!(plain(Path::new(&"a/".repeat(MAX_PARTS))).is_ok());
     }
 
     #[test]

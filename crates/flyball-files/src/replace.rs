@@ -10,7 +10,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use crate::MOST_LINKS;
+use crate::MAX_LINKS;
 
 /// A file that is being written in place of another.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub fn is_stream(path: &Path) -> bool {
     let mut path = path.to_owned();
     // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are links that only the kernel
     // can follow: `pipe:[1234]`, or the path of a file that may be another by now.
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(parent) = folder_of(&path).canonicalize() else { return false };
         if parent.starts_with("/proc") {
             return true;

@@ -12,7 +12,7 @@ use ruzstd::{
 };
 
 /// How much history a frame may ask to keep in memory: as much as `zstd -d` allows without `--long`.
-const MOST_WINDOW: u64 = 128 << 20;
+const MAX_WINDOW: u64 = 128 << 20;
 /// Bytes of content per frame that [`ZstdWriter`] writes.
 const FRAME: usize = 4 << 20;
 
@@ -36,7 +36,7 @@ impl<R: Read> ZstdReader<R> {
     /// Reads all frames of `source`, to its end.
     pub fn new(source: R) -> ZstdReader<R> {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(MOST_WINDOW);
+        decoder.set_max_window_size(MAX_WINDOW);
         ZstdReader { source, decoder, single: false, state: State::BetweenFrames }
     }
 

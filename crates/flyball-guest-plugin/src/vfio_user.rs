@@ -26,7 +26,7 @@ const HEADER: usize = 16;
 /// The longest message: an access is 8 bytes, the longest one lists the other side's abilities.
 const LONGEST: usize = 64 * 1024;
 /// The most that one access may move.
-const MOST: u32 = 4096;
+const MAX: u32 = 4096;
 
 /// Flags: bits 3:0 kind (0 command), 4 no reply wanted, 5 error.
 const REPLY: u32 = 1;
@@ -120,7 +120,7 @@ fn answer(command: u32, body: &[u8], function: &mut impl Function) -> Result<Vec
             let (region, count) = (at(8)?, at(12)?);
             // The bounds are checked here, so that a function only ever sees accesses inside its regions.
             let end = offset.checked_add(u64::from(count)).ok_or(EINVAL)?;
-            if count > MOST || end > function.size(region) {
+            if count > MAX || end > function.size(region) {
                 return Err(EINVAL);
             }
             let mut reply = body[..16].to_vec();

@@ -15,11 +15,11 @@ use flyball_files::{Dir, Item, Kind, Limits, TarError, archive};
 
 use crate::error::GuestError;
 
-/// How much a guest can leave. The archive is in memory already, which `run::MOST_OUT` bounds.
+/// How much a guest can leave. The archive is in memory already, which `run::MAX_OUTPUTS` bounds.
 const LIMITS: Limits =
     Limits { entries: 100_000, file: 1 << 30, total: 1 << 30, time: Duration::from_secs(300) };
 /// How many notes are kept of what was left out.
-const MOST_NOTES: usize = 20;
+const MAX_NOTES: usize = 20;
 
 /// What may come back into a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Notes {
 
 impl Notes {
     fn add(&mut self, path: &Path, why: &str) {
-        if self.texts.len() < MOST_NOTES {
+        if self.texts.len() < MAX_NOTES {
             self.texts.push(format!("{}: {why}", path.to_string_lossy().escape_debug()));
         } else {
             self.more += 1;
@@ -241,7 +241,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let rule = Rule::Work { replaced: Vec::new() };
         let notes = copy(&tar(&entries), root.path(), &rule).unwrap().into_texts();
-        assert_eq!(notes.len(), MOST_NOTES + 1);
+        assert_eq!(notes.len(), MAX_NOTES + 1);
         assert!(copy(&[7; 1000], root.path(), &rule).is_err());
     }
 }

@@ -14,7 +14,7 @@ use flyball_files::{Dir, Limits, UnpackError};
 use crate::{decompress, error::GuestError};
 
 /// Bytes of a package. The kernel with the most drivers has 110 MB.
-const MOST_PACKAGE: u64 = 512 << 20;
+const MAX_PACKAGE: u64 = 512 << 20;
 /// How much of a package is unpacked, and for how long. An unpacked kernel has 6,000 entries and 600 MB.
 const LIMITS: Limits =
     Limits { entries: 200_000, file: 1 << 30, total: 4 << 30, time: Duration::from_secs(600) };
@@ -57,7 +57,7 @@ impl Package {
         };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         // The user's own link to a package is followed; what it leads to must be a regular file.
-        let bytes = match Dir::open(folder).and_then(|dir| dir.read(name, MOST_PACKAGE)) {
+        let bytes = match Dir::open(folder).and_then(|dir| dir.read(name, MAX_PACKAGE)) {
             Err(e) if e.kind() == std::io::ErrorKind::CrossesDevices => {
                 let real = fs::canonicalize(path).map_err(error)?;
                 return Package::read(&real);

@@ -30,10 +30,10 @@ impl Compression {
 
 /// Memory that an xz stream may ask for. What `xz -9` packs takes 65 MiB to unpack (xz(1)), four times of which leaves room for
 /// larger dictionaries; the format allows 4 GiB.
-const MOST_XZ: u64 = 256 << 20;
+const MAX_XZ: u64 = 256 << 20;
 
 fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
-    let stream = liblzma::stream::Stream::new_stream_decoder(MOST_XZ, 0).map_err(io::Error::from)?;
+    let stream = liblzma::stream::Stream::new_stream_decoder(MAX_XZ, 0).map_err(io::Error::from)?;
     Ok(liblzma::read::XzDecoder::new_stream(bytes, stream))
 }
 

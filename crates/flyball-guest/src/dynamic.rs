@@ -16,15 +16,15 @@ use std::{
 use flyball_files::Dir;
 
 /// Program headers that are looked at. Linkers make a dozen.
-const MOST_HEADERS: u64 = 64;
+const MAX_HEADERS: u64 = 64;
 /// Entries of the dynamic section. Linkers make some forty.
-const MOST_ENTRIES: u64 = 4096;
+const MAX_ENTRIES: u64 = 4096;
 /// Bytes of a name or a list of directories in a program.
-const MOST_TEXT: usize = 4096;
+const MAX_TEXT: usize = 4096;
 /// Libraries of one request. QEMU, with its 150, has the most that have been seen.
-const MOST_LIBRARIES: usize = 1000;
+const MAX_LIBRARIES: usize = 1000;
 /// Bytes of the loader's cache. One with 2,000 libraries has 130 kB.
-const MOST_CACHE: u64 = 16 << 20;
+const MAX_CACHE: u64 = 16 << 20;
 
 /// Directories that the loader knows by itself: Debian's, then those of other distributions.
 const DEFAULT_DIRECTORIES: [&str; 6] =
@@ -53,7 +53,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// The text at `at`, up to a zero byte.
 fn text(file: &File, at: u64) -> Option<String> {
-    let mut buffer = vec![0; MOST_TEXT];
+    let mut buffer = vec![0; MAX_TEXT];
     let count = file.read_at(&mut buffer, at).ok()?;
     let end = buffer[..count].iter().position(|byte| *byte == 0)?;
     buffer.truncate(end);
@@ -74,7 +74,7 @@ impl Needs {
         let table = word(&head, 0x20)?;
         let size = u64::from(u16::from_le_bytes([head[0x36], head[0x37]]));
         // e_phoff, e_phentsize, e_phnum (elf(5)).
-        let count = u64::from(u16::from_le_bytes([head[0x38], head[0x39]])).min(MOST_HEADERS);
+        let count = u64::from(u16::from_le_bytes([head[0x38], head[0x39]])).min(MAX_HEADERS);
         let mut needs = Needs::default();
         let mut dynamic = None;
         // Segments by address in memory, with their place in the file: the dynamic section speaks of addresses.
@@ -102,7 +102,7 @@ impl Needs {
         const DT_RPATH: u64 = 15;
         const DT_RUNPATH: u64 = 29;
         let mut entries = Vec::new();
-        for index in 0..(length / 16).min(MOST_ENTRIES) {
+        for index in 0..(length / 16).min(MAX_ENTRIES) {
             let entry: [u8; 16] = bytes(file, offset.checked_add(index * 16)?)?;
             let (tag, value) = (word(&entry, 0)?, word(&entry, 8)?);
             if tag == DT_NULL {
@@ -147,7 +147,7 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     let long = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let string = |at: u32| {
         let rest = bytes.get(at as usize..)?;
-        std::str::from_utf8(&rest[..rest.iter().take(MOST_TEXT).position(|byte| *byte == 0)?]).ok()
+        std::str::from_utf8(&rest[..rest.iter().take(MAX_TEXT).position(|byte| *byte == 0)?]).ok()
     };
     for index in 0..long(20).unwrap_or(0) as usize {
         let at = HEAD + index * ENTRY;
@@ -192,7 +192,7 @@ pub struct Search {
 impl Search {
     /// As the loader of this machine searches for this user.
     pub fn of_this_machine() -> Search {
-        let cache = Dir::open("/etc").and_then(|etc| etc.read("ld.so.cache", MOST_CACHE)).unwrap_or_default();
+        let cache = Dir::open("/etc").and_then(|etc| etc.read("ld.so.cache", MAX_CACHE)).unwrap_or_default();
         let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         // An empty entry means the current directory for ld.so, and the guest has another one.
         let first = env::split_paths(&first).filter(|dir| dir.is_absolute()).collect();
@@ -224,7 +224,7 @@ impl Search {
             for name in needs.libraries {
                 if let Some(library) = self.find(&name, &passed_on, &own)
                     && !found.contains(&library)
-                    && found.len() < MOST_LIBRARIES
+                    && found.len() < MAX_LIBRARIES
                 {
                     queue.push((library.clone().into(), passed_on.clone()));
                     found.push(library);

@@ -116,17 +116,17 @@ impl End {
 }
 
 /// Bytes of the tar that a guest may send; more than its memory can hold is sent by no honest init.
-const MOST_OUT: u64 = 1 << 30;
+const MAX_OUTPUTS: u64 = 1 << 30;
 /// Bytes that are kept of the console, of the emulator's standard error, and of output that is kept: the last of them.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 /// Notes of init that are kept. An honest one makes one for each module.
-const MOST_NOTES: usize = 1000;
+const MAX_NOTES: usize = 1000;
 
 /// Adds to what is kept. A guest can print without end, so at twice the bound the older half goes.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.extend_from_slice(bytes);
-    if kept.len() > 2 * MOST_KEPT {
-        kept.drain(..kept.len() - MOST_KEPT);
+    if kept.len() > 2 * MAX_KEPT {
+        kept.drain(..kept.len() - MAX_KEPT);
     }
 }
 
@@ -180,7 +180,7 @@ impl Control {
                 self.end.uptimes[2] = words.next().and_then(|w| w.parse().ok());
             }
             Some("out") => return words.next().and_then(|w| w.parse().ok()),
-            Some("note") if self.end.notes.len() < MOST_NOTES => {
+            Some("note") if self.end.notes.len() < MAX_NOTES => {
                 self.end.notes.push(line[4..].trim().to_owned());
             }
             _ => {}
@@ -201,7 +201,9 @@ impl Control {
                 Ok(_) => {}
             }
             let text = String::from_utf8_lossy(&line);
-            if let Some(size) = self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MOST_OUT) {
+            if let Some(size) =
+                self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MAX_OUTPUTS)
+            {
                 let mut out = Vec::new();
                 // A tar that is cut short is not copied at all: what is missing of it would look like files that the
                 // command did not write.
@@ -433,11 +435,11 @@ mod tests {
         let block = vec![1; 1 << 20];
         for _ in 0..200 {
             keep(&mut kept, &block);
-            assert!(kept.len() <= 2 * MOST_KEPT);
+            assert!(kept.len() <= 2 * MAX_KEPT);
         }
-        assert!(kept.len() >= MOST_KEPT);
+        assert!(kept.len() >= MAX_KEPT);
         let end = control(&"note x\n".repeat(5000));
-        assert_eq!(end.notes.len(), MOST_NOTES);
+        assert_eq!(end.notes.len(), MAX_NOTES);
     }
 
     #[test]

@@ -32,10 +32,10 @@ pub struct Active {
 }
 
 /// As many as there may be holds.
-const MOST_LINES: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// Bytes of the file: many times those of the most lines.
-const MOST_BYTES: u64 = 1 << 16;
+const MAX_BYTES: u64 = 1 << 16;
 
 /// Where the file is, below the machine's root.
 pub const ACTIVE: &str = "var/lib/flyball/active";
@@ -73,8 +73,8 @@ impl Active {
             if found.iter().any(|known| known.name == name) {
                 return Err(wrong(&format!("there is a second hold {name}")));
             }
-            if found.len() >= MOST_LINES {
-                return Err(wrong(&format!("there are more than {MOST_LINES} holds")));
+            if found.len() >= MAX_LINES {
+                return Err(wrong(&format!("there are more than {MAX_LINES} holds")));
             }
             found.push(Active { name, priority, profile: profile.to_owned() });
         }
@@ -89,7 +89,7 @@ impl Active {
         let path = root.join(ACTIVE);
         let file = path.display().to_string();
         let bytes = match flyball_files::open_regular(std::fs::File::options().read(true), &path)
-            .and_then(|open| flyball_files::read_bounded(open, MOST_BYTES))
+            .and_then(|open| flyball_files::read_bounded(open, MAX_BYTES))
         {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

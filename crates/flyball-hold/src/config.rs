@@ -49,7 +49,7 @@ pub struct Desktop {
 const FIRST_PRIORITY: u32 = 10;
 
 /// Entries of a file, as many as there may be holds.
-const MOST_ENTRIES: usize = 64;
+const MAX_ENTRIES: usize = 64;
 
 impl Config {
     /// Reads the file's text; `file` is its name in messages.
@@ -81,8 +81,8 @@ impl Config {
                 }
             };
             // Each change of a condition plans all of them.
-            if entries.len() > MOST_ENTRIES {
-                return Err(wrong(key.span().start, &format!("more than {MOST_ENTRIES} entries")));
+            if entries.len() > MAX_ENTRIES {
+                return Err(wrong(key.span().start, &format!("more than {MAX_ENTRIES} entries")));
             }
             for entry in entries {
                 let DeValue::Table(entry_table) = entry.get_ref() else {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::HoldName;
 
 /// Corrections of one place in a minute. Two services that correct each other would otherwise never end.
-pub const MOST_CORRECTIONS: usize = 5;
+pub const MAX_CORRECTIONS: usize = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -66,7 +66,7 @@ impl fmt::Display for Action {
             Action::Corrected => f.write_str("corrected"),
             Action::Reported => f.write_str("reported"),
             Action::Yielded => f.write_str("yielded"),
-            Action::GaveWay => write!(f, "left after {MOST_CORRECTIONS} corrections in a minute"),
+            Action::GaveWay => write!(f, "left after {MAX_CORRECTIONS} corrections in a minute"),
             Action::Failed(error) => write!(f, "not corrected: {error}"),
         }
     }
@@ -178,7 +178,7 @@ impl Corrections {
         // The last minute, not the minute of the clock: bursts before and after its turn would be corrected twice as often.
         let times = self.0.entry(location.clone()).or_default();
         times.retain(|time| now.saturating_sub(*time) < MINUTE);
-        let allowed = times.len() < MOST_CORRECTIONS;
+        let allowed = times.len() < MAX_CORRECTIONS;
         if allowed {
             times.push(now);
         }
@@ -196,7 +196,7 @@ mod tests {
         let (a, b) = (Location::file("/sys/a"), Location::file("/sys/b"));
         let at = Duration::from_secs;
         let count = (0..60).filter(|second| corrections.allow(&a, at(*second))).count();
-        assert_eq!(count, MOST_CORRECTIONS);
+        assert_eq!(count, MAX_CORRECTIONS);
         assert!(corrections.allow(&b, at(59)));
         assert!(corrections.allow(&a, at(60)), "the first one was a minute ago");
         assert!(corrections.allow(&a, at(500)));

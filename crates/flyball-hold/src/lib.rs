@@ -25,7 +25,7 @@ pub use self::{
     change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
     config::{Config, Desktop},
-    drift::{Action, Cause, Drift, Left, LeftBecause, MOST_CORRECTIONS},
+    drift::{Action, Cause, Drift, Left, LeftBecause, MAX_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, ProcessId},
     overlay::Effective,
     rehearse::{Done, Played, Rehearsal, events},

@@ -64,7 +64,7 @@ pub struct Played {
 }
 
 /// Events of a file. Each may make the service plan everything again.
-const MOST_EVENTS: usize = 100_000;
+const MAX_EVENTS: usize = 100_000;
 
 /// The events that a message names.
 const KNOWN: &str = "power ac|battery, starts|ends PATH|unit NAME|cgroup PATH|user NAME, pressure TEXT, temperature 90C, \
@@ -89,8 +89,8 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
         if found.last().is_some_and(|last| last.at > at) {
             return Err(wrong("the time is before that of the line above".to_owned()));
         }
-        if found.len() >= MOST_EVENTS {
-            return Err(wrong(format!("there are more than {MOST_EVENTS} events")));
+        if found.len() >= MAX_EVENTS {
+            return Err(wrong(format!("there are more than {MAX_EVENTS} events")));
         }
         let text = event.trim().to_owned();
         let act = act(&text).ok_or_else(|| wrong(format!("'{text}' is not an event; there are {KNOWN}")))?;

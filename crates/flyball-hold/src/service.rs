@@ -35,7 +35,7 @@ pub const VERIFY_EVERY: Duration = Duration::from_secs(60);
 const RETRIES: [u64; 4] = [20, 100, 300, 1000];
 
 /// Writes of others that are remembered while another flyball has the machine.
-const MOST_WRITES: usize = 1000;
+const MAX_WRITES: usize = 1000;
 
 /// A moment, as a service needs it.
 #[derive(Debug, Clone, Copy)]
@@ -290,7 +290,7 @@ impl<'h> Service<'h> {
                 Event::Written { path, by } => {
                     if concerns_processors(&path) {
                         batch.compare = true;
-                        if self.writes.len() < MOST_WRITES {
+                        if self.writes.len() < MAX_WRITES {
                             self.writes.push((path, by));
                         }
                     }

@@ -13,13 +13,13 @@ use crate::{Drift, Facts, Hold, HoldName, Left};
 const FORMAT: u32 = 1;
 
 /// Holds at one time. Each change plans all of them.
-pub const MOST_HOLDS: usize = 64;
+pub const MAX_HOLDS: usize = 64;
 
 /// Drifts that are kept.
-const MOST_DRIFTS: usize = 100;
+const MAX_DRIFTS: usize = 100;
 
 /// Bytes of the file: many times those of the most holds with the largest profiles.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The service, as its commands see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub enum StoreError {
     Io { path: PathBuf, error: io::Error },
     #[error("{} is not a list of holds ({what}); 'flyball restore' restores what they set, then remove the file", path.display())]
     Content { path: PathBuf, what: String },
-    #[error("there are {MOST_HOLDS} holds already; release one first")]
+    #[error("there are {MAX_HOLDS} holds already; release one first")]
     TooMany,
     #[error("there is no hold '{0}'")]
     Unknown(HoldName),
@@ -109,7 +109,7 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Store::empty(host)),
             Err(error) => return Err(io(error)),
         };
-        let bytes = flyball_files::read_bounded(file, MOST_BYTES).map_err(io)?;
+        let bytes = flyball_files::read_bounded(file, MAX_BYTES).map_err(io)?;
         let store = Store::parse(&bytes).map_err(|what| StoreError::Content { path: path.clone(), what })?;
         if store.machine != host.name() {
             let what = format!("it belongs to the machine '{}'", store.machine);
@@ -137,7 +137,7 @@ impl Store {
     /// The file system refused; then the old file is there.
     pub fn save(&mut self, state: &StateDir) -> Result<(), StoreError> {
         // Here and not where they are added: every way to the file bounds it.
-        let excess = self.drifts.len().saturating_sub(MOST_DRIFTS);
+        let excess = self.drifts.len().saturating_sub(MAX_DRIFTS);
         self.drifts.drain(..excess);
         let path = Store::path(state);
         // It is plain data, which can always be written. An empty file would be refused by the next load, not taken for one without holds.
@@ -156,7 +156,7 @@ impl Store {
         if known.is_some_and(|known| known.owner == Hold::CONFIG && hold.owner != Hold::CONFIG) {
             return Err(StoreError::OfConfig(hold.name));
         }
-        if known.is_none() && self.holds.len() >= MOST_HOLDS {
+        if known.is_none() && self.holds.len() >= MAX_HOLDS {
             return Err(StoreError::TooMany);
         }
         // At the end, also if it replaces one: of equal priorities the later one counts.
@@ -213,7 +213,7 @@ impl Store {
 
     /// Whether no further hold fits.
     pub(crate) fn is_full(&self) -> bool {
-        self.holds.len() >= MOST_HOLDS
+        self.holds.len() >= MAX_HOLDS
     }
 
     /// The service, if it runs.

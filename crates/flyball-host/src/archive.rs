@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_files::{MOST_LINKS, MOST_PATH, TarError};
+use flyball_files::{MAX_LINKS, MAX_PATH, TarError};
 
 pub(crate) use self::writer::Writer;
 use crate::{
@@ -28,11 +28,11 @@ use crate::{
 /// The number of the format that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
 /// Bytes that a machine may take in memory: contents, names, and [`ENTRY`] for each of either.
-const MOST_KEPT: usize = 384 << 20;
+const MAX_KEPT: usize = 384 << 20;
 /// What a name or a file costs next to its bytes: its place in the maps, and the allocations.
 const ENTRY: usize = 160;
 /// Parts of a path and of all links on the way to what it means.
-const MOST_STEPS: usize = 256;
+const MAX_STEPS: usize = 256;
 
 /// What `flyball.json` says.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -62,7 +62,7 @@ pub struct Archive {
     folders: BTreeMap<String, BTreeSet<String>>,
     msrs: Option<MsrFile>,
     log: Option<String>,
-    /// Bytes that are kept, as [`MOST_KEPT`] counts them.
+    /// Bytes that are kept, as [`MAX_KEPT`] counts them.
     kept: usize,
     started: Instant,
 }
@@ -146,15 +146,15 @@ impl Archive {
     fn keep(&mut self, bytes: usize) -> Result<(), Refused> {
         // Counted before it is kept: an archive of a few kilobytes can unpack to more names than fit into memory.
         self.kept += bytes + ENTRY;
-        if self.kept > MOST_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
+        if self.kept > MAX_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
     }
 
     fn add(&mut self, path: String, node: Node) -> Result<(), Refused> {
         let size = match &node {
             Node::File { bytes, .. } => bytes.len(),
-            Node::Link(target) if target.len() > MOST_PATH => {
+            Node::Link(target) if target.len() > MAX_PATH => {
                 return Err(Refused(format!(
-                    "the target of the link {path} is longer than {MOST_PATH} bytes"
+                    "the target of the link {path} is longer than {MAX_PATH} bytes"
                 )));
             }
             Node::Link(target) => target.len(),
@@ -201,7 +201,7 @@ impl Archive {
         while let Some(part) = todo.pop() {
             // Links bound the number of targets, this bounds their length: 40 long ones in each of 100,000 reads take minutes.
             steps += 1;
-            if steps > MOST_STEPS {
+            if steps > MAX_STEPS {
                 return Err(fail(Errno::LOOP));
             }
             match part {
@@ -218,7 +218,7 @@ impl Archive {
                 here.push('/');
             }
             here.push_str(part);
-            if here.len() > MOST_PATH {
+            if here.len() > MAX_PATH {
                 return Err(fail(Errno::NAMETOOLONG));
             }
             if let Some(Node::Link(target)) = self.nodes.get(&here) {
@@ -226,7 +226,7 @@ impl Archive {
                     break;
                 }
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(fail(Errno::LOOP));
                 }
                 here.truncate(if target.starts_with('/') { 0 } else { above });

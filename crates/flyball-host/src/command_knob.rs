@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// Bytes of output that are read: a value is a word.
-const MOST_OUTPUT: u64 = 4096;
+const MAX_OUTPUT: u64 = 4096;
 
 /// Bytes of a command. The journal has it in each line about the knob.
-const MOST_COMMAND: usize = 4096;
+const MAX_COMMAND: usize = 4096;
 
 /// A setting with its commands, each a line for /bin/sh. The journal holds them, so that it can be restored when the file that
 /// they came from has changed or gone.
@@ -68,7 +68,7 @@ impl CommandKnob {
             Some("'read' contains {value}")
         } else if commands.into_iter().flatten().any(|command| {
             command.trim().is_empty()
-                || command.len() > MOST_COMMAND
+                || command.len() > MAX_COMMAND
                 // A line end separates commands in a shell. Other control characters would not show in messages.
                 || command.contains(|c: char| c.is_control() && c != '\n' && c != '\t')
         }) {
@@ -174,7 +174,7 @@ fn head(file: &mut File) -> String {
     let mut bytes = Vec::new();
     // The offset is shared with the command's descriptor. What cannot be read is missing from a message, or not a value.
     if file.seek(SeekFrom::Start(0)).is_ok() {
-        let _ = file.take(MOST_OUTPUT).read_to_end(&mut bytes);
+        let _ = file.take(MAX_OUTPUT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

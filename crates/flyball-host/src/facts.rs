@@ -55,7 +55,7 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use flyball_files::{Dir, Type};
 
-use crate::{Errno, msrfile::MsrFile, recorded::MOST_FILE};
+use crate::{Errno, msrfile::MsrFile, recorded::MAX_FILE};
 
 /// The first line of a text of facts, before the format's number.
 pub(crate) const MAGIC: &str = "flyball facts";
@@ -118,12 +118,12 @@ impl Facts {
             }
         }
         // Neither this nor the log needs to be there: registers and the log are root's.
-        if let Ok(bytes) = dir.read("msr.txt", MOST_FILE) {
+        if let Ok(bytes) = dir.read("msr.txt", MAX_FILE) {
             let file =
                 MsrFile::parse(&bytes).map_err(|line| io::Error::other(format!("msr.txt, line {line}")))?;
             found.registers = file.into_values();
         }
-        if let Ok(bytes) = dir.read("kernel.log", MOST_FILE) {
+        if let Ok(bytes) = dir.read("kernel.log", MAX_FILE) {
             found.log = Some(String::from_utf8_lossy(&bytes).into_owned());
         }
         Ok(found)
@@ -145,7 +145,7 @@ impl Facts {
                 }
                 Type::Link => Fact::Link(dir.link(&path)?),
                 // A device or FIFO is refused by `dir`: its error is what is kept.
-                Type::File | Type::Special => match dir.read(&path, MOST_FILE) {
+                Type::File | Type::Special => match dir.read(&path, MAX_FILE) {
                     Ok(bytes) => Fact::File { bytes, writable: status.mode & 0o222 != 0 },
                     // The errno is a fact too: the copy answers as the machine did.
                     Err(error) => Fact::Fails(Errno::from(&error)),

@@ -25,7 +25,7 @@ pub const REMEDY: &str = "sudo sh -c 'groupadd -rf flyball && usermod -aG flybal
 /// The first line, with the number of the format.
 const TITLE: &str = "flyball-readings 1 ";
 /// Bytes of an answer: 512 CPUs with ten values each are a twentieth of it.
-pub const MOST_BYTES: u64 = 4 << 20;
+pub const MAX_BYTES: u64 = 4 << 20;
 /// The service takes a few milliseconds; after this time it is taken for gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,7 @@ impl Readings {
         let socket = UnixStream::connect(socket)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut text = String::new();
-        socket.take(MOST_BYTES).read_to_string(&mut text)?;
+        socket.take(MAX_BYTES).read_to_string(&mut text)?;
         if text.is_empty() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }

@@ -14,7 +14,7 @@ use flyball_files::{Dir, Type};
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
 /// Bytes of one file of a recorded machine. The largest is /proc/cpuinfo: 1 MB for 512 CPUs.
-pub(crate) const MOST_FILE: u64 = 16 << 20;
+pub(crate) const MAX_FILE: u64 = 16 << 20;
 
 /// Attribute files below a directory of unknown origin.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Folder {
     }
 
     pub(crate) fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        let read = self.dir.read_into(below(path), MOST_FILE, buffer);
+        let read = self.dir.read_into(below(path), MAX_FILE, buffer);
         read.map_err(|error| HostError::new(Op::Read, path, Errno::from(&error)))
     }
 
@@ -74,7 +74,7 @@ impl Folder {
         let fail = |error: std::io::Error| {
             HostError::new(op, self.root.join(name).display().to_string(), Errno::from(&error))
         };
-        self.dir.read(name, MOST_FILE).map_err(fail)
+        self.dir.read(name, MAX_FILE).map_err(fail)
     }
 }
 

@@ -35,7 +35,7 @@ const ALIGNMENT: usize = 4096;
 /// Bytes in front of the first stretch, for what is written last.
 const FRONT: u64 = 1 << 30;
 /// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
-const MOST: u64 = 15 << 40;
+const MAX: u64 = 15 << 40;
 
 #[derive(Debug)]
 pub struct Spool {
@@ -68,7 +68,7 @@ impl Spool {
         let file = options.open(directory).ok()?;
         let count = stretches.max(1) as u64;
         // Whole mebibytes: places must be multiples of the file system's blocks, whatever their size.
-        let stretch = ((MOST - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
+        let stretch = ((MAX - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
         let block = ALIGNMENT as u64;
         // Tried out on the empty file: nothing else says whether a file system can do it, and after a recording it is too late.
         file.set_len(3 * block).ok()?;

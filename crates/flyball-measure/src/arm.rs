@@ -46,7 +46,7 @@ pub enum ArmError {
     #[error("'{0}' has no values; write --matrix governor=performance,powersave")]
     Row(String),
     /// The cross product is too large.
-    #[error("the matrix makes {0} arms; the limit is {most}: use fewer values", most = Arm::MOST)]
+    #[error("the matrix makes {0} arms; the limit is {most}: use fewer values", most = Arm::MAX)]
     Many(usize),
     /// One arm or none.
     #[error("a comparison needs two arms at least; add --arm now to compare with the machine as it is")]
@@ -55,7 +55,7 @@ pub enum ArmError {
 
 impl Arm {
     /// The most arms of one comparison.
-    pub const MOST: usize = 64;
+    pub const MAX: usize = 64;
 
     /// The machine as it is.
     pub fn now() -> Arm {
@@ -100,7 +100,7 @@ impl Arm {
             }
             // Before the product is made: it grows exponentially with the rows.
             let size = product.len().saturating_mul(values.len());
-            if size > Arm::MOST {
+            if size > Arm::MAX {
                 return Err(ArmError::Many(size));
             }
             product = product
@@ -123,7 +123,7 @@ impl Arm {
                 if settings.is_empty() { Arm::now() } else { Arm { name: join(&settings), settings } }
             }));
         }
-        if all.len() > Arm::MOST {
+        if all.len() > Arm::MAX {
             return Err(ArmError::Many(all.len()));
         }
         for (index, arm) in all.iter().enumerate() {

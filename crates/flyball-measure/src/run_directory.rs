@@ -34,11 +34,11 @@ pub const FORMAT: &str = "flyball-comparison";
 pub const VERSION: u32 = 1;
 
 /// Bytes of a manifest, and of the rounds: a hundred thousand rounds of ten kilobytes.
-const MOST_MANIFEST: u64 = 16 << 20;
-const MOST_ROUNDS: u64 = 1 << 30;
+const MAX_MANIFEST: u64 = 16 << 20;
+const MAX_ROUNDS: u64 = 1 << 30;
 
 /// Comparisons that start in one second in one directory.
-const MOST_AT_ONCE: u32 = 1000;
+const MAX_AT_ONCE: u32 = 1000;
 
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -383,7 +383,7 @@ impl RunDirectory {
         let mut number = 1;
         // Making the directory decides who has it: looking first would leave time for the other one.
         while let Err(cause) = fs::create_dir(numbered(number)) {
-            if cause.kind() != io::ErrorKind::AlreadyExists || number >= MOST_AT_ONCE {
+            if cause.kind() != io::ErrorKind::AlreadyExists || number >= MAX_AT_ONCE {
                 return Err(RecordError::Io { what: "make", path: numbered(number), cause });
             }
             number += 1;
@@ -403,7 +403,7 @@ impl RunDirectory {
             cause,
         })?;
         let file = path.join("manifest.json");
-        let bytes = dir.read("manifest.json", MOST_MANIFEST).map_err(|cause| RecordError::Io {
+        let bytes = dir.read("manifest.json", MAX_MANIFEST).map_err(|cause| RecordError::Io {
             what: "read",
             path: file.clone(),
             cause,
@@ -414,7 +414,7 @@ impl RunDirectory {
             cause,
         })?;
         let file = path.join("rounds.jsonl");
-        let bytes = match dir.read("rounds.jsonl", MOST_ROUNDS) {
+        let bytes = match dir.read("rounds.jsonl", MAX_ROUNDS) {
             Ok(bytes) => bytes,
             // The manifest is written first: a crash right after it leaves a directory without rounds, which can be resumed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -36,14 +36,14 @@ pub const VERSION: u32 = 1;
 const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
 
 /// Bytes of the header as it is stored and unpacked. That of 576 CPUs has 5 and 90 kB.
-const MOST_HEADER: u64 = 4 << 20;
-const MOST_LAYOUT: u64 = 32 << 20;
+const MAX_HEADER: u64 = 4 << 20;
+const MAX_LAYOUT: u64 = 32 << 20;
 /// Values of a sample: 8192 CPUs (the kernel's largest NR_CPUS) with 60 fields.
-pub const MOST_VALUES: usize = 500_000;
+pub const MAX_VALUES: usize = 500_000;
 /// Chunks of a recording, over all its files: two years at a sample per second.
-pub const MOST_CHUNKS: usize = 4_000_000;
+pub const MAX_CHUNKS: usize = 4_000_000;
 /// How far a damaged place is searched for the next chunk: past the longest chunk that a real machine has.
-const MOST_SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED: u64 = 64 << 20;
 
 /// What a file begins with: the layout, and next to its keys the machine's limits by its settings.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -109,7 +109,7 @@ pub(crate) fn pack(samples: &[Sample], values: usize) -> Vec<u8> {
 
 /// The samples of a chunk's content; `None` if it is not that of `count` samples.
 pub(crate) fn unpack(content: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
-    let most = (values as u64 + codec::LEADING as u64) * CHUNK as u64 * codec::MOST_NUMBER;
+    let most = (values as u64 + codec::LEADING as u64) * CHUNK as u64 * codec::MAX_NUMBER;
     let bytes = read_bounded(ZstdReader::new(content), most).ok()?;
     codec::decode(&bytes, count, values)
 }
@@ -132,12 +132,12 @@ fn check(layout: &Layout) -> bool {
     let mut values = 0usize;
     for field in &layout.fields {
         values = values.saturating_add(instances(field.scope));
-        if values > MOST_VALUES || field.wraps_after > 64 {
+        if values > MAX_VALUES || field.wraps_after > 64 {
             return false;
         }
     }
     let ordered = layout.cpus.windows(2).all(|pair| pair[0].number < pair[1].number);
-    ordered && layout.cpus.len() <= MOST_VALUES && layout.packages.len() <= layout.cpus.len().max(1)
+    ordered && layout.cpus.len() <= MAX_VALUES && layout.packages.len() <= layout.cpus.len().max(1)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Default for Options {
 }
 
 /// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that CPU.
-const MOST_ASKED: usize = 16;
+const MAX_REQUESTED: usize = 16;
 /// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large machine these files are most of
 /// what a sample costs, and few of them change.
 const RATE: f64 = 64.0;
@@ -546,7 +546,7 @@ impl<'h> Sampler<'h> {
         }
         // From where the last sample ended, so that each has its turn.
         let start = below.partition_point(|&index| index < self.next_asked);
-        for &index in below.iter().cycle().skip(start).take(below.len().min(MOST_ASKED)) {
+        for &index in below.iter().cycle().skip(start).take(below.len().min(MAX_REQUESTED)) {
             self.next_asked = index + 1;
             // Its limit may have been lowered since its turn, which would look like one of the firmware. No CPU is interrupted for it.
             let policy = self.policies.iter_mut().find(|policy| policy.cpus.contains(&index));

@@ -30,7 +30,7 @@ const LOCK: &str = ".lock";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Cells of inputs that are written at a time: a hundred megabytes in memory.
-const MOST_CELLS: usize = 2 << 20;
+const MAX_CELLS: usize = 2 << 20;
 
 /// What is wrong with a dataset.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +134,7 @@ impl Dataset {
     pub fn add(&mut self, input: Input) -> Result<Added, DatasetError> {
         self.cells += input.rows.iter().map(Vec::len).sum::<usize>();
         self.waiting.push(input);
-        if self.cells >= MOST_CELLS { self.flush() } else { Ok(Added::default()) }
+        if self.cells >= MAX_CELLS { self.flush() } else { Ok(Added::default()) }
     }
 
     /// Writes the inputs that are waiting and are not there yet: one file per kind and month.

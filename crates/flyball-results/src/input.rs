@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::schema::Kind;
 
 /// Bytes of a file that is added. A million runs of a benchmark are 20 MB of JSON.
-const MOST_FILE: u64 = 64 << 20;
+const MAX_FILE: u64 = 64 << 20;
 
 /// Folders between a directory that is given and what is in it: engines collect as SITE/HOST/RUN.
 const DEPTH: usize = 3;
@@ -166,7 +166,7 @@ impl Input {
             return run::read(path)?.into_input(place, given, None);
         }
         let io = |error: io::Error| InputError::of(flyball_host::words_of(&error));
-        let bytes = read_input(path, MOST_FILE).map_err(io)?;
+        let bytes = read_input(path, MAX_FILE).map_err(io)?;
         let changed = fs::metadata(path).and_then(|status| status.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let changed = changed.map(|time| time.as_millis() as u64);

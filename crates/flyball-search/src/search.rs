@@ -105,7 +105,7 @@ const CANDIDATES: usize = 256;
 /// The number of the first block of an earlier search: beyond any of this one.
 const EARLIER_BLOCKS: usize = 1 << 32;
 /// Rounds of an earlier search that are used. A fit takes the cube of their number.
-const MOST_EARLIER: usize = 150;
+const MAX_EARLIER: usize = 150;
 /// How certain the rounds of this search alone must be of what they and an earlier search agree on.
 const CERTAINTY_ALONE: f64 = 0.6;
 /// An arm that has failed so often is not run again.
@@ -149,7 +149,7 @@ impl Search {
             // Numbered apart from the blocks of this search, which share no drift with them.
             rounds.iter().map(move |round| (EARLIER_BLOCKS + block, *round))
         });
-        self.earlier = rounds.take(MOST_EARLIER).collect();
+        self.earlier = rounds.take(MAX_EARLIER).collect();
         if !self.earlier.is_empty() {
             self.alone = Some(Box::new(Search::new(self.space.clone(), self.goal, self.seed)));
         }

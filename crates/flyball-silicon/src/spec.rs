@@ -5,7 +5,7 @@ mod bounds;
 mod check;
 mod sst;
 
-pub use bounds::{MOST_CPUS, MOST_TEXT};
+pub use bounds::{MAX_CPUS, MAX_TEXT};
 pub use sst::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 
 use serde::{Deserialize, Serialize};
@@ -598,8 +598,8 @@ impl MachineSpec {
     /// # Errors
     /// Not TOML, unknown or missing keys, or values that no machine has; the message names the key.
     pub fn from_toml(text: &str) -> Result<MachineSpec, SpecError> {
-        if text.len() > MOST_TEXT {
-            let what = format!("longer than {MOST_TEXT} bytes");
+        if text.len() > MAX_TEXT {
+            let what = format!("longer than {MAX_TEXT} bytes");
             return Err(SpecError { machine: String::new(), what });
         }
         let spec: MachineSpec = toml::from_str(text)

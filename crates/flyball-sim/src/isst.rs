@@ -23,7 +23,7 @@ pub(crate) const NODE: &str = "/dev/isst_interface";
 const MAGIC: u32 = 0xfe;
 
 /// Commands that one call may carry.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// A caller of ioctl(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Caller {
 /// call that does not exist, and for a count of commands that is refused.
 pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     let many = |count: usize, header: usize, each: usize| {
-        if count == 0 || count > MOST { header } else { header + count * each }
+        if count == 0 || count > MAX { header } else { header + count * each }
     };
     // The calls of several commands begin with their count, of 32 bits, or of 16 for association.
     let word = u32::from_le_bytes(head) as usize;
@@ -112,11 +112,7 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
             // Version 1 of the interface, or 3 with TPMI; version 1 of the driver; the two flags.
             let mailbox = matches!(backend, Backend::MailboxMsr | Backend::MailboxPci(_));
             let mmio = matches!(backend, Backend::MailboxPci(_));
-            put(
-                argument,
-                0,
-                &[if tpmi { 3 } else { 1 }, 0, 1, 0, MOST as u8, 0, mailbox.into(), mmio.into()],
-            );
+            put(argument, 0, &[if tpmi { 3 } else { 1 }, 0, 1, 0, MAX as u8, 0, mailbox.into(), mmio.into()]);
             Ok(0)
         }
         1 => each(argument, 4, 8, |element| {
@@ -163,7 +159,7 @@ fn each(
     mut one: impl FnMut(&mut [u8]) -> Answer,
 ) -> Answer<i32> {
     let count = u32_at(argument, 0) as usize;
-    if count == 0 || count > MOST {
+    if count == 0 || count > MAX {
         return Err(Errno::INVAL);
     }
     for index in 0..count {

@@ -15,7 +15,7 @@ use flyball_sim::{
     Boot, Fault, Kernel, Recording, RuleError, SimMachine, UnknownKernel,
     silicon::{
         Interface, MachineSpec,
-        spec::{MOST_TEXT, Vendor},
+        spec::{MAX_TEXT, Vendor},
     },
     workload::Workload,
 };
@@ -284,7 +284,7 @@ impl SimSetup {
     }
 }
 
-/// Reads a machine or workload file: a regular one, of at most [`MOST_TEXT`] bytes.
+/// Reads a machine or workload file: a regular one, of at most [`MAX_TEXT`] bytes.
 ///
 /// # Errors
 /// It cannot be read, is not a regular file, or is longer.
@@ -297,8 +297,8 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
     }
     let mut text = String::new();
     // One byte more than allowed, to see that it is longer; the length that the file system states may be 0 (/proc).
-    file.take(MOST_TEXT as u64 + 1).read_to_string(&mut text)?;
-    if text.len() > MOST_TEXT {
+    file.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > MAX_TEXT {
         return Err(refuse("longer than 1 MiB"));
     }
     Ok(text)

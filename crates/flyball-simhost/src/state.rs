@@ -22,10 +22,10 @@ const FORMAT: &str = "flyball-sim ";
 const VERSION: &str = "flyball-sim 1 ";
 
 /// Bytes and lines of a state file that are read, the longest time that one may lead to, and how long replaying it may take.
-const MOST_BYTES: u64 = 64 << 20;
-const MOST_LINES: usize = 1_000_000;
-const MOST_TIME: Duration = Duration::from_secs(24 * 3600);
-const MOST_REPLAY: Duration = Duration::from_secs(300);
+const MAX_BYTES: u64 = 64 << 20;
+const MAX_LINES: usize = 1_000_000;
+const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+const MAX_REPLAY: Duration = Duration::from_secs(300);
 
 /// Reads a state file and replays it on the machine; opens it for what follows. A file that is not this machine's is left
 /// as it is.
@@ -48,9 +48,9 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
     // Before reading: what is read must be what the machine continues from.
     hold(&file, path)?;
     let mut bytes = Vec::new();
-    (&file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(not_its(format!("longer than {} MiB; give another file", MOST_BYTES >> 20)));
+    (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(not_its(format!("longer than {} MiB; give another file", MAX_BYTES >> 20)));
     }
     let heading = format!("{}\n", setup.heading());
     if bytes.is_empty() || heading.as_bytes().starts_with(&bytes) && heading.len() > bytes.len() {
@@ -64,7 +64,7 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
         file.set_len(whole as u64).map_err(fail)?;
     }
     // The lock is held meanwhile, so that another command does not lead the machine on from the same state.
-    replay(machine, &calls, MOST_REPLAY).map_err(not_its)?;
+    replay(machine, &calls, MAX_REPLAY).map_err(not_its)?;
     Ok(file)
 }
 
@@ -94,15 +94,15 @@ fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usiz
         if line.is_empty() {
             continue;
         }
-        if number >= MOST_LINES {
-            return Err(format!("more than {MOST_LINES} lines; give another file"));
+        if number >= MAX_LINES {
+            return Err(format!("more than {MAX_LINES} lines; give another file"));
         }
         let Some(call) = std::str::from_utf8(line).ok().and_then(Call::parse) else {
             let line = String::from_utf8_lossy(&line[..line.len().min(80)]);
             return Err(format!("line {} ('{line}') cannot be read; remove the file", number + 2));
         };
-        if Duration::from_nanos(call.at) > MOST_TIME {
-            let hours = MOST_TIME.as_secs() / 3600;
+        if Duration::from_nanos(call.at) > MAX_TIME {
+            let hours = MAX_TIME.as_secs() / 3600;
             return Err(format!("line {} is later than {hours} h after boot; give another file", number + 2));
         }
         calls.push(call);
@@ -304,10 +304,10 @@ mod tests {
         let heading = "flyball-sim 1 epyc-512 kernel=6.12 seed=0 boot=\n";
         let late = format!("{heading}until 80000000000000\nwrite 80000000000001 /x zz\n");
         let began = Instant::now();
-        let error = try_state_file(&mut machine, late.as_bytes(), MOST_REPLAY).unwrap_err();
+        let error = try_state_file(&mut machine, late.as_bytes(), MAX_REPLAY).unwrap_err();
         assert!(error.contains("line 3"), "{error}");
         let later = format!("{heading}until 99000000000000\n");
-        assert!(try_state_file(&mut machine, later.as_bytes(), MOST_REPLAY).unwrap_err().contains("24 h"));
+        assert!(try_state_file(&mut machine, later.as_bytes(), MAX_REPLAY).unwrap_err().contains("24 h"));
         assert!(machine.now() < Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
         // A file that is in order but takes too long.
         let long = format!("{heading}until 80000000000000\n");

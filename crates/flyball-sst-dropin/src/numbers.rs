@@ -3,7 +3,7 @@
 use crate::session::{Ended, Session};
 
 /// Most CPUs that one command line may name.
-const MOST_TARGETS: usize = 512;
+const MAX_TARGETS: usize = 512;
 
 /// The number that a text starts with, as strtol(3) reads it and the tool's `int` keeps it: the lower 32 bits.
 pub(super) fn leading_number(text: &str) -> i32 {
@@ -31,9 +31,9 @@ pub(super) fn add_targets(session: &mut Session<'_>, text: &str) -> Result<(), E
     match targets(text) {
         Some(cpus) => {
             // Numbers are counted, not CPUs: the tool keeps a row of them.
-            if cpus.len() > MOST_TARGETS {
+            if cpus.len() > MAX_TARGETS {
                 session.display.start();
-                session.error(&format!("Too many CPUs in one request: max is {}", MOST_TARGETS - 1));
+                session.error(&format!("Too many CPUs in one request: max is {}", MAX_TARGETS - 1));
                 session.display.finish();
                 return Err(Ended(255));
             }
@@ -78,7 +78,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
             return None;
         }
         // `0-4294967295` must not take memory for all of them before it is refused.
-        cpus.extend((first..=last).skip(1).take(MOST_TARGETS + 1));
+        cpus.extend((first..=last).skip(1).take(MAX_TARGETS + 1));
         rest = match after.strip_prefix(',') {
             Some(next) => next,
             None if after.is_empty() => after,
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(targets("2-4294967300"), Some(vec![2, 3, 4]));
         assert_eq!(leading_number("4294967296 s"), 0);
         assert_eq!(leading_number("-4294967295"), 1);
-        assert!(targets("0-4294967295").is_some_and(|cpus| cpus.len() > MOST_TARGETS));
+        assert!(targets("0-4294967295").is_some_and(|cpus| cpus.len() > MAX_TARGETS));
     }
 
     proptest! {

@@ -27,7 +27,7 @@ use crate::cell::{Cell, Kind};
 const GROUP: usize = 2 << 20;
 
 /// Rows of a file that is read.
-const MOST_ROWS: i64 = 64 << 20;
+const MAX_ROWS: i64 = 64 << 20;
 
 /// Rows that are read at a time.
 const BATCH: usize = 8192;
@@ -251,8 +251,8 @@ fn read_columns<R: ChunkReader + 'static>(
     let metadata = reader.metadata();
     let schema = metadata.file_metadata().schema_descr();
     let claimed = metadata.row_groups().iter().map(|group| group.num_rows().max(0));
-    if claimed.fold(0, i64::saturating_add) > MOST_ROWS {
-        return Err(ParquetError::General(format!("more than {MOST_ROWS} rows")));
+    if claimed.fold(0, i64::saturating_add) > MAX_ROWS {
+        return Err(ParquetError::General(format!("more than {MAX_ROWS} rows")));
     }
     let mut columns = vec![Column::None; wanted.len()];
     let mut rows = 0;

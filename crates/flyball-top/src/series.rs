@@ -41,7 +41,7 @@ pub struct Series {
 }
 
 /// Points that are kept: as many as the widest terminal has columns.
-const MOST: usize = 600;
+const MAX: usize = 600;
 
 impl Series {
     /// Adds the point behind the last. One that does not follow it begins the series again.
@@ -50,7 +50,7 @@ impl Series {
         if self.points.back().is_some_and(|last| last.number + 1 != point.number) {
             self.points.clear();
         }
-        if self.points.len() == MOST {
+        if self.points.len() == MAX {
             self.points.pop_front();
         }
         self.points.push_back(point);

@@ -181,7 +181,7 @@ impl Default for State {
 }
 
 /// Longest line of a prompt.
-const MOST_TYPED: usize = 60;
+const MAX_TYPED: usize = 60;
 
 impl State {
     /// What a key does.
@@ -362,7 +362,7 @@ impl State {
             Key::Ctrl('u') => prompt.text.clear(),
             // As in less, erasing what is not there ends the prompt.
             Key::Backspace if prompt.text.pop().is_none() => return Effect::None,
-            Key::Char(char) if prompt.text.len() < MOST_TYPED && !char.is_control() => prompt.text.push(char),
+            Key::Char(char) if prompt.text.len() < MAX_TYPED && !char.is_control() => prompt.text.push(char),
             _ => {}
         }
         self.prompt = Some(prompt);

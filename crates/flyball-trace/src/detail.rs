@@ -53,10 +53,10 @@ impl fmt::Display for Detail<'_> {
                 f.write_str("]")?;
             // Structures, addresses of network devices, masks of CPUs.
             } else if let Some(bytes) = field.bytes(payload) {
-                for byte in bytes.iter().take(MOST_BYTES) {
+                for byte in bytes.iter().take(MAX_BYTES) {
                     write!(f, "{byte:02x}")?;
                 }
-                if bytes.len() > MOST_BYTES {
+                if bytes.len() > MAX_BYTES {
                     f.write_str("...")?;
                 }
             } else {
@@ -72,7 +72,7 @@ fn elements<'a>(field: &'a Field, payload: &'a [u8]) -> Option<impl Iterator<Ite
     let Shape::Array(size @ (2 | 4 | 8)) = field.shape else { return None };
     let size = size as usize;
     let length = field.size / size;
-    if length == 0 || length > MOST_BYTES || length * size != field.size {
+    if length == 0 || length > MAX_BYTES || length * size != field.size {
         return None;
     }
     let element = move |at: usize| Field {
@@ -87,7 +87,7 @@ fn elements<'a>(field: &'a Field, payload: &'a [u8]) -> Option<impl Iterator<Ite
 }
 
 /// Bytes of an array that are shown.
-const MOST_BYTES: usize = 64;
+const MAX_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {

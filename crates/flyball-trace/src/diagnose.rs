@@ -215,7 +215,7 @@ impl Diagnoser {
     }
 
     fn cpu(&mut self, cpu: u32) -> Option<&mut CpuState> {
-        if cpu >= crate::record::MOST_CPUS {
+        if cpu >= crate::record::MAX_CPUS {
             return None;
         }
         let cpu = cpu as usize;

@@ -27,7 +27,7 @@ use crate::{
 
 /// Bytes of a trace.dat that comes through a pipe: what cannot be read in the order in which it comes is stored first, and an
 /// endless stream must not fill the disk. In `$TMPDIR`, which is often memory, half of what is free stays free.
-const MOST_SPOOLED: u64 = 16 << 30;
+const MAX_SPOOLED: u64 = 16 << 30;
 
 /// What raw pages lack: a trace.dat file carries all of this itself.
 #[derive(Debug, Clone, Default)]
@@ -152,7 +152,7 @@ impl Trace {
                 let mut file = tempfile::tempfile().map_err(failed)?;
                 // Half: other programs, and what this one writes, need room too.
                 let most = flyball_files::free_bytes(&file).map_err(failed)? / 2;
-                spool(whole, &mut file, most.min(MOST_SPOOLED), path)?;
+                spool(whole, &mut file, most.min(MAX_SPOOLED), path)?;
                 file.rewind().map_err(failed)?;
                 Trace::from_file(file, path)
             }

@@ -52,7 +52,7 @@ pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use page::{Entries, Entry, Missed, Page, PageCursor};
 pub use print::Line;
-pub use record::{MOST_CPUS, Record};
+pub use record::{MAX_CPUS, Record};
 pub use stats::CpuStats;
 pub use tasks::Tasks;
 pub use text::{LineParser, TextBatch, TextOptions, TextSummary, read_text};

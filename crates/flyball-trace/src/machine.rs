@@ -73,7 +73,7 @@ impl Machine {
             return None;
         }
         let last = LastCpu::of(self.possible.as_deref(), self.online.as_deref())
-            .unwrap_or(LastCpu { cpu: crate::record::MOST_CPUS - 1, is_exact: false });
+            .unwrap_or(LastCpu { cpu: crate::record::MAX_CPUS - 1, is_exact: false });
         let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
             Some(list) => isolation.with_tickless(list),

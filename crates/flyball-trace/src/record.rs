@@ -3,7 +3,7 @@
 use crate::{comm::Comm, events::Event};
 
 /// CPU numbers from here on are taken for damage: no x86 kernel is built for more (`NR_CPUS` of arch/x86/Kconfig).
-pub const MOST_CPUS: u32 = 8192;
+pub const MAX_CPUS: u32 = 8192;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {

@@ -6,7 +6,7 @@
 
 use crate::{
     events::Event,
-    record::{MOST_CPUS, Record},
+    record::{MAX_CPUS, Record},
 };
 
 /// Least and most of a value in one stretch; both NaN without a sample.
@@ -103,9 +103,9 @@ struct CpuSeries {
 }
 
 /// Buckets of all CPUs and metrics together, eight bytes each.
-const MOST: usize = 4 << 20;
+const MAX: usize = 4 << 20;
 /// Buckets of one CPU and metric: more than any screen has columns.
-const MOST_EACH: usize = 8192;
+const MAX_EACH: usize = 8192;
 
 impl Default for SeriesSet {
     fn default() -> SeriesSet {
@@ -177,7 +177,7 @@ impl SeriesSet {
         self.samples += 1;
         let x = if self.by_sample { self.samples } else { time };
         // A trace has the metrics of its first sample; another driver's samples would be other columns.
-        if cpu >= MOST_CPUS || self.metrics.len() != N {
+        if cpu >= MAX_CPUS || self.metrics.len() != N {
             return;
         }
         let cpu = cpu as usize;
@@ -195,7 +195,7 @@ impl SeriesSet {
             // A CPU's buckets are filled up to the place, so a first record late in the trace costs as many as
             // all before.
             let more = at.saturating_add(1).saturating_sub(have).saturating_mul(N);
-            if at < MOST_EACH && self.used.saturating_add(more) <= MOST {
+            if at < MAX_EACH && self.used.saturating_add(more) <= MAX {
                 self.used += more;
                 break;
             }
@@ -295,7 +295,7 @@ mod tests {
                 set.add(&record(5_000_000_000 + step * 1_000_000, 1, 1));
             }
         }
-        assert!(set.len() <= MOST_EACH && set.len() > MOST_EACH / 4, "{}", set.len());
+        assert!(set.len() <= MAX_EACH && set.len() > MAX_EACH / 4, "{}", set.len());
         set.thin(3 * 5 * 500);
         assert!(set.len() <= 500);
         assert_eq!(set.range(1), Some((1.0, 255.0)));
@@ -352,6 +352,6 @@ mod tests {
         }
         set.add(&record(u64::MAX, 3, 7));
         let held: usize = set.cpus.iter().flatten().flat_map(|series| &series.buckets).map(Vec::len).sum();
-        assert!(held <= MOST, "{held}");
+        assert!(held <= MAX, "{held}");
     }
 }

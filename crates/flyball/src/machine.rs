@@ -146,17 +146,17 @@ impl MachineArg {
 }
 
 /// Memory of a command that looks at a recorded machine: 64 times what `show` takes for 512 CPUs (32 MiB).
-const MOST_MEMORY: u64 = 2 << 30;
+const MAX_MEMORY: u64 = 2 << 30;
 /// Seconds of processor time of such a command. `doctor` takes a third of one for 512 CPUs.
-const MOST_SECONDS: u64 = 300;
+const MAX_SECONDS: u64 = 300;
 
 /// Bounds this process before it reads a machine or a series that may come from anybody. What the readers bound each by itself can still
 /// add up: a file of 16 MiB that 8192 CPUs have links to.
 pub fn bound() -> Option<bounds::Before> {
     // A process that may not even lower its limits goes on as it is.
     bounds::bound(bounds::Bounds {
-        memory: MOST_MEMORY,
-        seconds: MOST_SECONDS,
+        memory: MAX_MEMORY,
+        seconds: MAX_SECONDS,
         out_of_memory: "flyball: the files take more than 2 GiB of memory, which no real machine or series does; \
                         docs/limits.md has the bounds\n",
         out_of_time: "flyball: the files take more than 300 s of processor time, which no real machine or series does; \

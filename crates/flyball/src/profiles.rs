@@ -29,7 +29,7 @@ const BUILT_IN: [(&str, &str); 9] = [
 ];
 
 /// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
-const MOST_PROFILE: u64 = 64 << 20;
+const MAX_PROFILE: u64 = 64 << 20;
 
 /// Where a profile with a name is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,10 +94,10 @@ pub fn read(argument: &str) -> Result<Named, Failure> {
     // Messages name a built-in profile by its name and any other by its file.
     let (file, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
-        Some(Source::File(path)) => (Some(path.clone()), read_input(&path, MOST_PROFILE)),
-        None if argument == "-" => (None, read_bounded(io::stdin().lock(), MOST_PROFILE)),
+        Some(Source::File(path)) => (Some(path.clone()), read_input(&path, MAX_PROFILE)),
+        None if argument == "-" => (None, read_bounded(io::stdin().lock(), MAX_PROFILE)),
         None if is_name(argument) => return Err(Failure::usage(unknown(argument))),
-        None => (Some(PathBuf::from(argument)), read_input(Path::new(argument), MOST_PROFILE)),
+        None => (Some(PathBuf::from(argument)), read_input(Path::new(argument), MAX_PROFILE)),
     };
     let bytes =
         text.map_err(|error| Failure::usage(format!("cannot read the profile '{argument}': {error}")))?;

@@ -14,7 +14,7 @@ use flyball_host::{CommandKnob, Host};
 use crate::{exit::Failure, run_as};
 
 /// Bytes of a file: a thousand knobs.
-const MOST: u64 = 1 << 20;
+const MAX: u64 = 1 << 20;
 
 /// A knob of the user with its values.
 #[derive(Debug, Clone)]
@@ -132,7 +132,7 @@ pub fn open(path: &Path) -> io::Result<String> {
             );
         }
     }
-    let bytes = read_bounded(file, MOST)?;
+    let bytes = read_bounded(file, MAX)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 

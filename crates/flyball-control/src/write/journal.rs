@@ -131,11 +131,11 @@ pub struct Announced {
 }
 
 /// A journal of more bytes than this was not written by flyball: one is rewritten far below it.
-const MOST: u64 = 256 << 20;
+const MAX: u64 = 256 << 20;
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if regular(File::options().read(true), path)?.take(MOST + 1).read_to_end(&mut bytes)? as u64 > MOST {
+    if regular(File::options().read(true), path)?.take(MAX + 1).read_to_end(&mut bytes)? as u64 > MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is larger than any journal"));
     }
     Ok(bytes)

@@ -136,7 +136,7 @@ impl StateDir {
         if !flyball_host::process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
             // The holder may be writing its name just now; then the name is missing from the message, no more.
-            let _ = Read::by_ref(&mut file).take(MOST_OF_HOLDER).read_to_string(&mut text);
+            let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
             return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
@@ -147,7 +147,7 @@ impl StateDir {
 }
 
 /// A lock file has one line.
-const MOST_OF_HOLDER: u64 = 64 << 10;
+const MAX_PER_HOLDER: u64 = 64 << 10;
 
 fn check(path: &Path) -> io::Result<()> {
     flyball_files::check_private(path).map_err(|why| match why {

@@ -9,7 +9,7 @@ use crate::step::Step;
 
 /// The most steps of a sequence, and sequences of a corpus.
 pub const LONGEST: usize = 24;
-const MOST: usize = 4000;
+const MAX: usize = 4000;
 
 #[derive(Debug, Default)]
 pub struct Corpus {
@@ -33,7 +33,7 @@ impl Corpus {
         // The order of a directory differs from one to the next.
         files.sort();
         let read = |file: &PathBuf| parse(&fs::read_to_string(file).ok()?);
-        let entries: Vec<Vec<Step>> = files.iter().take(MOST).filter_map(read).collect();
+        let entries: Vec<Vec<Step>> = files.iter().take(MAX).filter_map(read).collect();
         let passed_over = files.len() - entries.len();
         Ok((Corpus { entries, directory: Some(directory.to_owned()) }, passed_over))
     }
@@ -43,7 +43,7 @@ impl Corpus {
     /// # Errors
     /// Its file cannot be written.
     pub fn keep(&mut self, steps: Vec<Step>) -> io::Result<()> {
-        if self.entries.len() >= MOST || self.entries.contains(&steps) {
+        if self.entries.len() >= MAX || self.entries.contains(&steps) {
             return Ok(());
         }
         if let Some(directory) = &self.directory {

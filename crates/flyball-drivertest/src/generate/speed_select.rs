@@ -4,7 +4,7 @@ use rand::Rng as _;
 
 use super::Source;
 use crate::{
-    speed_select::{self, Domain, MOST_COMMANDS, Shape, WRITE, by_nr, mailbox, nr},
+    speed_select::{self, Domain, MAX_COMMANDS, Shape, WRITE, by_nr, mailbox, nr},
     step::{Sequence, Step},
 };
 
@@ -133,7 +133,7 @@ fn no_cpus(shape: &Shape) -> [u64; 3] {
 }
 
 /// Counts of commands that are refused.
-const NO_COUNTS: [u64; 3] = [0, MOST_COMMANDS + 1, u32::MAX as u64];
+const NO_COUNTS: [u64; 3] = [0, MAX_COMMANDS + 1, u32::MAX as u64];
 
 type Named = (&'static str, Vec<Step>);
 
@@ -245,7 +245,7 @@ fn of_association(make: &Maker<'_>) -> Vec<Named> {
     // Cores of no CPU.
     steps.push(assoc(&set, &[&one(63, 1)]));
     steps.push(assoc(&[], &[&one(63, 0)]));
-    let many: Vec<[(&str, u64); 4]> = (0..MOST_COMMANDS).map(|core| one(core, 1)).collect();
+    let many: Vec<[(&str, u64); 4]> = (0..MAX_COMMANDS).map(|core| one(core, 1)).collect();
     steps.push(assoc(&set, &many.iter().map(|one| &one[..]).collect::<Vec<_>>()));
     all.push(("association", steps));
 
@@ -383,7 +383,7 @@ fn of_mailbox(make: &Maker<'_>) -> Vec<Named> {
     // The second of three; the longest call.
     let bad = [("logical_cpu", 4096), ("command", 0x7f)];
     steps.push(commands(nr::MBOX_COMMAND, &[], &[&good, &bad, &good]));
-    steps.push(commands(nr::MBOX_COMMAND, &[], &[&good[..]; MOST_COMMANDS as usize]));
+    steps.push(commands(nr::MBOX_COMMAND, &[], &[&good[..]; MAX_COMMANDS as usize]));
     all.push(("mailbox-refused", steps));
     all.push(("memory", of_memory(make)));
     all

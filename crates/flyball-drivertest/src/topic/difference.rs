@@ -19,7 +19,7 @@ use crate::{
 pub struct Difference;
 
 /// Causes that are shown.
-const MOST: usize = 60;
+const MAX: usize = 60;
 
 /// Further pairs of values that are shown of each cause.
 const EXAMPLES: usize = 5;
@@ -105,8 +105,8 @@ fn compare(
     if causes.is_empty() {
         tests.push(Test::pass("difference"));
     }
-    let more = causes.len().saturating_sub(MOST);
-    tests.extend(causes.iter().take(MOST).filter_map(|(cause, places)| test(cause, places, sequences)));
+    let more = causes.len().saturating_sub(MAX);
+    tests.extend(causes.iter().take(MAX).filter_map(|(cause, places)| test(cause, places, sequences)));
     if more > 0 {
         tests.push(Test::fail("more", vec![format!("{more} more differences are not shown")]));
     }

@@ -12,7 +12,7 @@ use flyball_host::{Host, watch::local_time};
 use crate::{Exposition, catalogue as names};
 
 /// Writers that are named; later ones are counted as `other`.
-const MOST_WRITERS: usize = 32;
+const MAX_WRITERS: usize = 32;
 
 /// The file as it was read last.
 pub(super) struct Holds {
@@ -94,7 +94,7 @@ impl Holds {
             _ => "unseen".to_owned(),
         };
         if !self.writers.contains(&by) {
-            if self.writers.len() >= MOST_WRITERS {
+            if self.writers.len() >= MAX_WRITERS {
                 "other".clone_into(&mut by);
             }
             self.writers.insert(by.clone());

@@ -9,7 +9,7 @@ use std::{
 use rustix::event::PollFlags;
 
 use super::{ANSWER_TIME, Acceptor, HEAD_TIME, socket::Socket, tls::Session};
-use crate::http::MOST_HEAD;
+use crate::http::MAX_HEAD;
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,8 +131,8 @@ impl Connection {
         let before = self.input.len();
         let mut buffer = [0; 4096];
         // A client that sends without end is read again when the others had their turn.
-        while self.input.len() < MOST_HEAD {
-            let room = buffer.len().min(MOST_HEAD - self.input.len());
+        while self.input.len() < MAX_HEAD {
+            let room = buffer.len().min(MAX_HEAD - self.input.len());
             let result = match &mut self.session {
                 Some(session) => session.read(&mut self.socket, &mut buffer[..room]),
                 None => self.socket.read(&mut buffer[..room]),

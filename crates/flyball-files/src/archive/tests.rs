@@ -3,7 +3,7 @@ use std::{fs, io::Write as _};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Dir, MOST_NAME, unpack};
+use crate::{Dir, MAX_NAME, unpack};
 
 const LIMITS: Limits = Limits { entries: 1000, file: 1 << 20, total: 8 << 20, time: Duration::from_secs(20) };
 
@@ -84,7 +84,7 @@ fn ordinary_archives_are_read() {
 #[test]
 fn hostile_names_are_refused() {
     let deep = "x/".repeat(60_000);
-    let wide = "y".repeat(MOST_NAME + 1);
+    let wide = "y".repeat(MAX_NAME + 1);
     for (path, why) in [
         ("../../etc/passwd", PathError::Outside),
         ("/etc/passwd", PathError::Outside),

@@ -3,7 +3,7 @@ use std::{fs, os::unix::fs::symlink, time::Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{MOST_NAME, MOST_PARTS};
+use crate::{MAX_NAME, MAX_PARTS};
 
 /// A tree with a secret outside it.
 struct Tree {
@@ -128,8 +128,8 @@ fn what_is_read_is_bounded() {
 fn paths_and_names_are_bounded() {
     let tree = Tree::new();
     assert_eq!(tree.refused(&"x/".repeat(60_000)), Errno::NAMETOOLONG);
-    assert_eq!(tree.refused(&"x/".repeat(MOST_PARTS + 1)), Errno::NAMETOOLONG);
-    assert_eq!(tree.refused(&"x".repeat(MOST_NAME + 1)), Errno::NAMETOOLONG);
+    assert_eq!(tree.refused(&"x/".repeat(MAX_PARTS + 1)), Errno::NAMETOOLONG);
+    assert_eq!(tree.refused(&"x".repeat(MAX_NAME + 1)), Errno::NAMETOOLONG);
 }
 
 #[test]

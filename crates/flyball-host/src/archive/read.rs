@@ -13,15 +13,15 @@ use crate::{
     Errno,
     facts::{Facts, MAGIC},
     msrfile::MsrFile,
-    recorded::MOST_FILE,
+    recorded::MAX_FILE,
 };
 
 /// How much of an archive is unpacked: six times the files of a machine of 512 CPUs, which has 61,500, and time for it on a
 /// slow machine.
 const LIMITS: Limits =
-    Limits { entries: 400_000, file: MOST_FILE, total: 512 << 20, time: Duration::from_secs(60) };
+    Limits { entries: 400_000, file: MAX_FILE, total: 512 << 20, time: Duration::from_secs(60) };
 /// Bytes of facts as text. The largest machine in the repository takes 160 kB.
-const MOST_TEXT: u64 = 64 << 20;
+const MAX_TEXT: u64 = 64 << 20;
 
 /// Why reading ended, while entries are passed on.
 enum Stop {
@@ -56,9 +56,9 @@ impl Archive {
         }
         let mut text = String::new();
         // One byte more than allowed shows that there was more.
-        let count = file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(broken)?;
-        if count as u64 > MOST_TEXT {
-            return Err(content(format!("it is longer than {} MiB", MOST_TEXT >> 20)));
+        let count = file.take(MAX_TEXT + 1).read_to_string(&mut text).map_err(broken)?;
+        if count as u64 > MAX_TEXT {
+            return Err(content(format!("it is longer than {} MiB", MAX_TEXT >> 20)));
         }
         let facts = Facts::parse(&text).map_err(|error| content(error.to_string()))?;
         Archive::of_facts(path, facts)

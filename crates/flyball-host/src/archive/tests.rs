@@ -172,13 +172,13 @@ fn small_archives_do_not_grow() {
         lines.push_str(&format!("5|/sys/{n}/{}x\n", "abcdefghijklmno/".repeat(50)));
     }
     let mut writer = Writer::new(Vec::new(), "").unwrap();
-    writer.file("errors.txt", &lines.as_bytes()[..MOST_TEST], false).unwrap();
+    writer.file("errors.txt", &lines.as_bytes()[..MAX_TEST], false).unwrap();
     let error = content_error(&writer.finish().unwrap());
     assert!(error.contains("larger than any machine"), "{error}");
 }
 
 /// One file's bound.
-const MOST_TEST: usize = 16 << 20;
+const MAX_TEST: usize = 16 << 20;
 
 #[test]
 fn long_ways_through_links_end() {

@@ -10,9 +10,9 @@ use super::{
 use crate::{CpuList, Errno};
 
 /// How many facts a text may make: four times what a machine of 512 CPUs has.
-const MOST_FACTS: usize = 400_000;
+const MAX_FACTS: usize = 400_000;
 /// How many bytes of values it may make.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Where in the text's sections a line stands.
 enum Section {
@@ -219,7 +219,7 @@ impl Reader<'_> {
             Fact::File { bytes, .. } => bytes.len() + path.len(),
             _ => path.len(),
         };
-        if self.made.facts.len() >= MOST_FACTS || self.bytes > MOST_BYTES {
+        if self.made.facts.len() >= MAX_FACTS || self.bytes > MAX_BYTES {
             return Err("more than any machine has".to_owned());
         }
         match self.made.facts.insert(path, fact) {
@@ -248,7 +248,7 @@ impl Reader<'_> {
                 None => Template::read(line_of_block(line)?, false)?,
             };
             // Counted while it grows: one line of a block is repeated for up to 65,536 numbers.
-            let mut room = MOST_BYTES.saturating_sub(self.bytes);
+            let mut room = MAX_BYTES.saturating_sub(self.bytes);
             template.expand(&list, &mut |index, mut value| {
                 room = room.saturating_sub(value.len() + 1);
                 if room > 0 {
@@ -256,7 +256,7 @@ impl Reader<'_> {
                     copies[index].push(b'\n');
                 }
             })?;
-            self.bytes = MOST_BYTES - room;
+            self.bytes = MAX_BYTES - room;
             if room == 0 {
                 return Err("more than any machine has".to_owned());
             }
@@ -287,7 +287,7 @@ impl Reader<'_> {
         let register = hex(register).and_then(|number| u32::try_from(number).ok());
         let register = register.ok_or("not the number of a register")?;
         // Before it is expanded: a line of a few bytes can name thousands of registers.
-        if self.made.registers.len() + list.len() > MOST_FACTS {
+        if self.made.registers.len() + list.len() > MAX_FACTS {
             return Err("more than any machine has".to_owned());
         }
         let mut values = Vec::with_capacity(list.len());

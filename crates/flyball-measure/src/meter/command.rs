@@ -27,7 +27,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const LONGEST_GAP: Duration = Duration::from_secs(10);
 
 /// Readings that are kept; more than a day's.
-const MOST: usize = 100_000;
+const MAX: usize = 100_000;
 
 #[derive(Default)]
 struct Seen {
@@ -150,7 +150,7 @@ impl Seen {
         match read {
             Ok(microwatts) => {
                 self.readings.push_back((Instant::now(), microwatts));
-                if self.readings.len() > MOST {
+                if self.readings.len() > MAX {
                     self.readings.pop_front();
                 }
             }

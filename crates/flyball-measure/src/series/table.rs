@@ -7,7 +7,7 @@ use crate::shifts::{Column, Values};
 type Cells = Vec<Option<String>>;
 
 /// Columns of a table. Each costs memory of its own, however little stands in it.
-const MOST_COLUMNS: usize = 4096;
+const MAX_COLUMNS: usize = 4096;
 
 /// Reads a table.
 pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
@@ -35,8 +35,8 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
         .from_reader(body.as_bytes());
     let header: Vec<String> =
         reader.headers().map_err(|e| error(format!("bad CSV: {e}")))?.iter().map(str::to_owned).collect();
-    if header.len() > MOST_COLUMNS {
-        return Err(error(format!("{} columns; at most {MOST_COLUMNS} are read", header.len())));
+    if header.len() > MAX_COLUMNS {
+        return Err(error(format!("{} columns; at most {MAX_COLUMNS} are read", header.len())));
     }
     // Otherwise the first run would be lost as names, unnoticed.
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {

@@ -251,7 +251,7 @@ pub struct LeftOutOne {
 
 /// Machines up to which the others are gone through for each. Of more, one machine changes the variance between them by less
 /// than a hundredth, and ten thousand would take ten thousand passes over all.
-const MOST_IN_FULL: usize = 100;
+const MAX_IN_FULL: usize = 100;
 
 /// Each machine against the mean of the others; needs four machines.
 pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
@@ -262,7 +262,7 @@ pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
     let all = Sums::over(centred.iter(), between);
     let freedom = (effects.len() - 2) as f64;
     let one = |(index, effect): (usize, &Estimate)| {
-        let (mean, allowed) = if effects.len() <= MOST_IN_FULL {
+        let (mean, allowed) = if effects.len() <= MAX_IN_FULL {
             let mut rest = centred.clone();
             rest.remove(index);
             (pooled(&rest).map_or(0.0, |rest| rest.mean), allowed(&rest))

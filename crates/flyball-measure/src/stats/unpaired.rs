@@ -46,7 +46,7 @@ pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let count = all.len();
-    if a.len() * count * count * (count + 1) > MOST_STEPS {
+    if a.len() * count * count * (count + 1) > MAX_STEPS {
         return None;
     }
     let (ranks, _) = midranks(&all);
@@ -54,7 +54,7 @@ pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
 }
 
 /// Steps of counting that take some milliseconds.
-const MOST_STEPS: usize = 6_000_000;
+const MAX_STEPS: usize = 6_000_000;
 
 /// The two-sided probability of the first `take` of doubled ranks.
 fn exact(ranks: &[u32], take: usize) -> f64 {

@@ -11,7 +11,7 @@ use crate::{
 /// Columns before the values: both clocks and the four numbers of the cost.
 pub(super) const LEADING: usize = 6;
 /// Bytes of the longest number.
-pub(super) const MOST_NUMBER: u64 = 10;
+pub(super) const MAX_NUMBER: u64 = 10;
 
 /// Adds a number in groups of seven bits, lowest first (LEB128).
 fn put(out: &mut Vec<u8>, mut number: u64) {

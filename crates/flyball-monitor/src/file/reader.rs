@@ -5,9 +5,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use flyball_files::{ZstdReader, read_bounded};
 
 use super::{
-    CHUNK, CHUNK_MAGIC, FileError, Header, MAGIC, MOST_CHUNKS, MOST_HEADER, MOST_LAYOUT, MOST_SEARCHED,
-    VERSION, check,
-    codec::{LEADING, MOST_NUMBER},
+    CHUNK, CHUNK_MAGIC, FileError, Header, MAGIC, MAX_CHUNKS, MAX_HEADER, MAX_LAYOUT, MAX_SEARCHED, VERSION,
+    check,
+    codec::{LEADING, MAX_NUMBER},
     unpack,
     writer::HEAD,
 };
@@ -96,7 +96,7 @@ fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64),
         newer => return Err(FileError::Newer(newer)),
     }
     let length = u64::from(u32::from_le_bytes(number(&fixed, 12)));
-    if length > MOST_HEADER {
+    if length > MAX_HEADER {
         return Err(FileError::TooLarge { offset: 12, what: "its header is longer" });
     }
     let mut content = vec![0; length as usize];
@@ -105,7 +105,7 @@ fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64),
     if crc32fast::hash(&content) != u32::from_le_bytes(number(&fixed, 16)) {
         return Err(damaged("the checksum of its header is wrong"));
     }
-    let text = read_bounded(ZstdReader::new(content.as_slice()), MOST_LAYOUT)
+    let text = read_bounded(ZstdReader::new(content.as_slice()), MAX_LAYOUT)
         .map_err(|_| damaged("its header cannot be unpacked"))?;
     let Header::<Layout, Facts> { layout, facts } =
         serde_json::from_slice(&text).map_err(|_| damaged("its header does not describe a machine"))?;
@@ -135,7 +135,7 @@ fn head(bytes: &[u8; HEAD], values: usize) -> Option<Place> {
         && crc32fast::hash(&bytes[..HEAD - 4]) == u32::from_le_bytes(number(bytes, HEAD - 4));
     let counted = (1..=CHUNK).contains(&place.count.into());
     // What does not pack is stored in blocks with heads of three bytes.
-    let most = (values + LEADING) as u64 * CHUNK as u64 * MOST_NUMBER * 2 + 1024;
+    let most = (values + LEADING) as u64 * CHUNK as u64 * MAX_NUMBER * 2 + 1024;
     (is_whole && counted && u64::from(place.length) <= most).then_some(place)
 }
 
@@ -145,7 +145,7 @@ fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result
     file.seek(SeekFrom::Start(from))?;
     let mut window = Vec::with_capacity(2 * STEP);
     let mut start = from;
-    while start - from < MOST_SEARCHED {
+    while start - from < MAX_SEARCHED {
         let more = file.by_ref().take(STEP as u64).read_to_end(&mut window)?;
         for at in 0..window.len().saturating_sub(HEAD - 1) {
             if window[at..].starts_with(&CHUNK_MAGIC) && head(&number(&window, at), values).is_some() {
@@ -228,7 +228,7 @@ impl<R: Read + Seek> Recording<R> {
             let content = offset + HEAD as u64;
             match found {
                 Some(place) if u64::from(place.length) <= end - content => {
-                    if self.chunks.len() == MOST_CHUNKS {
+                    if self.chunks.len() == MAX_CHUNKS {
                         return Err(FileError::TooLarge { offset, what: "it has more chunks" });
                     }
                     let file = self.files.len() as u32;

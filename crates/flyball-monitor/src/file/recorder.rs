@@ -22,7 +22,7 @@ use crate::{Facts, Layout, Sample};
 /// Nanoseconds of a day.
 const DAY: u64 = 86_400_000_000_000;
 /// Files of one day: a machine whose layout changes more often is not recorded usefully.
-const MOST_OF_A_DAY: u32 = 1000;
+const MAX_PER_DAY: u32 = 1000;
 
 /// What is kept of a recording; what is not limited here stays.
 #[derive(Debug, Clone, Copy, Default)]
@@ -250,8 +250,8 @@ impl Recorder {
             PathBuf::from(name)
         };
         // A clock that was set back, or a changed machine: the day has a file already.
-        let free = (1..=MOST_OF_A_DAY).map(named).find(|path| !path.exists());
-        let free = free.unwrap_or_else(|| named(MOST_OF_A_DAY));
+        let free = (1..=MAX_PER_DAY).map(named).find(|path| !path.exists());
+        let free = free.unwrap_or_else(|| named(MAX_PER_DAY));
         // The lock and the descriptor stay with the old file, which is complete.
         fs::rename(&self.path, free).map_err(|cause| self.failed(cause))?;
         self.begin()

@@ -10,7 +10,7 @@ use super::{About, Found, InputError, Row, experiment, flatten};
 use crate::schema::Kind;
 
 /// Bytes of a snapshot: the settings of 512 CPUs.
-const MOST_SNAPSHOT: u64 = 4 << 20;
+const MAX_SNAPSHOT: u64 = 4 << 20;
 
 pub(super) fn read(path: &Path) -> Result<Found, InputError> {
     let directory = RunDirectory::open(path).map_err(|error| InputError(error.to_string()))?;
@@ -79,7 +79,7 @@ fn settings(path: &Path, about: &mut About) {
     }
     let Ok(dir) = Dir::open(path) else { return };
     // A run without one lacks it; a damaged one does not make the rounds worse.
-    let Ok(bytes) = dir.read("snapshot-0-before.json", MOST_SNAPSHOT) else { return };
+    let Ok(bytes) = dir.read("snapshot-0-before.json", MAX_SNAPSHOT) else { return };
     let Ok(snapshot) = serde_json::from_slice::<Snapshot>(&bytes) else { return };
     let Some(profile) = snapshot.profile.and_then(|text| text.parse::<toml::Table>().ok()) else { return };
     let mut flat = std::collections::BTreeMap::new();

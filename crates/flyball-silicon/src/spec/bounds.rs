@@ -4,15 +4,15 @@
 use super::{CoreSpec, MachineSpec, SstLevelSpec, SstSpec};
 
 /// Bytes of a machine file.
-pub const MOST_TEXT: usize = 1 << 20;
+pub const MAX_TEXT: usize = 1 << 20;
 /// CPUs of a machine: the largest number that Linux is built for (NR_CPUS on x86).
-pub const MOST_CPUS: usize = 8192;
+pub const MAX_CPUS: usize = 8192;
 /// Registers, and CPUID leaves, that a file lists.
-const MOST_LISTED: usize = 1024;
+const MAX_LISTED: usize = 1024;
 /// MHz: a ratio of 8 bits at a bus clock of 100 MHz, as turbo and Speed Select registers hold them.
-const MOST_MHZ: u32 = 25_500;
+const MAX_MHZ: u32 = 25_500;
 /// Core numbers of the mailbox, the longest list of cores.
-const MOST_CORES: usize = 256;
+const MAX_CORES: usize = 256;
 
 /// A value with its key and the most that it may be.
 type Bound<'a> = (&'a str, u64, u64);
@@ -50,23 +50,23 @@ impl MachineSpec {
             ("identity.stepping", identity.stepping.into(), 15),
             ("topology.power_domains", topology.power_domains.len() as u64, 16),
             ("topology.power_domains", largest(&topology.power_domains), 1024),
-            ("topology.core_ids", topology.core_ids.len() as u64, MOST_CPUS as u64),
+            ("topology.core_ids", topology.core_ids.len() as u64, MAX_CPUS as u64),
             ("topology.core_ids", largest(&topology.core_ids), 0xffff),
-            ("topology.unit_cores", topology.unit_cores.len() as u64, MOST_CPUS as u64),
+            ("topology.unit_cores", topology.unit_cores.len() as u64, MAX_CPUS as u64),
             // 20 GHz: far above any, and counters of years still fit.
             ("clock.tsc_khz", self.clock.tsc_khz.into(), 20_000_000),
             ("core", self.core.len() as u64, 8),
             ("turbo", largest(&self.turbo.cores), u16::MAX.into()),
-            ("turbo", largest(&self.turbo.sse_mhz), MOST_MHZ.into()),
-            ("turbo", largest(&self.turbo.avx2_mhz), MOST_MHZ.into()),
-            ("turbo", largest(&self.turbo.avx512_mhz), MOST_MHZ.into()),
+            ("turbo", largest(&self.turbo.sse_mhz), MAX_MHZ.into()),
+            ("turbo", largest(&self.turbo.avx2_mhz), MAX_MHZ.into()),
+            ("turbo", largest(&self.turbo.avx512_mhz), MAX_MHZ.into()),
             ("power.domains", self.power.domains.len() as u64, 8),
-            ("firmware.pstates_mhz", largest(&firmware.pstates_mhz), MOST_MHZ.into()),
+            ("firmware.pstates_mhz", largest(&firmware.pstates_mhz), MAX_MHZ.into()),
             ("firmware.transition_us", firmware.transition_us.into(), 1_000_000),
-            ("firmware.cpc_lowest_mhz", firmware.cpc_lowest_mhz.into(), MOST_MHZ.into()),
-            ("firmware.cpc_nominal_mhz", firmware.cpc_nominal_mhz.into(), MOST_MHZ.into()),
-            ("register", self.register.len() as u64, MOST_LISTED as u64),
-            ("leaf", self.leaf.len() as u64, MOST_LISTED as u64),
+            ("firmware.cpc_lowest_mhz", firmware.cpc_lowest_mhz.into(), MAX_MHZ.into()),
+            ("firmware.cpc_nominal_mhz", firmware.cpc_nominal_mhz.into(), MAX_MHZ.into()),
+            ("register", self.register.len() as u64, MAX_LISTED as u64),
+            ("leaf", self.leaf.len() as u64, MAX_LISTED as u64),
         ])?;
         let follow = &firmware.autonomous;
         within("firmware.autonomous.rise_ms", follow.rise_ms, 0.0, 1e6)?;
@@ -103,9 +103,9 @@ fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
         ("count", core.count.into(), 1024),
         ("threads", core.threads.into(), 2),
         ("volts", core.volts.len() as u64, 64),
-        ("volts", volts.into(), MOST_MHZ.into()),
+        ("volts", volts.into(), MAX_MHZ.into()),
         ("better", core.better.len() as u64, 1024),
-        ("ranking", core.ranking.len() as u64, MOST_CPUS as u64),
+        ("ranking", core.ranking.len() as u64, MAX_CPUS as u64),
         ("idle", core.idle.len() as u64, 15),
     ];
     check(&bounds).map_err(|what| format!("core[{i}].{what}"))?;
@@ -115,7 +115,7 @@ fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
             ("desc", state.desc.len() as u64, 256),
             ("latency_us", state.latency_us.into(), 10_000_000),
             ("residency_us", state.residency_us.into(), 10_000_000),
-            ("ramp_mhz", state.ramp_mhz.into(), MOST_MHZ.into()),
+            ("ramp_mhz", state.ramp_mhz.into(), MAX_MHZ.into()),
         ];
         check(&bounds).map_err(|what| format!("core[{i}].idle.{what}"))?;
     }
@@ -144,20 +144,20 @@ fn check_level(level: &SstLevelSpec) -> Result<(), String> {
         [0, level.uncore1_mhz[0], level.uncore1_mhz[1], level.uncore1_mhz[2]],
     ];
     let mut bounds = vec![
-        ("MHz", largest(frequencies.as_flattened()), MOST_MHZ.into()),
+        ("MHz", largest(frequencies.as_flattened()), MAX_MHZ.into()),
         // 15 bits of 1/8 W.
         ("tdp_w", level.tdp_w.into(), 4095),
         ("tjmax_c", level.tjmax_c.into(), 0xff),
-        ("cores", level.cores.len() as u64, MOST_CORES as u64),
+        ("cores", level.cores.len() as u64, MAX_CORES as u64),
         ("counted", level.counted.into(), 0xff),
         ("cooling_type", level.cooling_type.into(), 3),
         ("bucket_cores", largest(&level.bucket_cores), 0xff),
-        ("trl_mhz", largest(&level.trl_mhz.concat()), MOST_MHZ.into()),
+        ("trl_mhz", largest(&level.trl_mhz.concat()), MAX_MHZ.into()),
     ];
     if let Some(bf) = &level.bf {
         bounds.extend([
-            ("bf", largest(&[bf.high_mhz, bf.low_mhz]), MOST_MHZ.into()),
-            ("bf.cores", bf.cores.len() as u64, MOST_CORES as u64),
+            ("bf", largest(&[bf.high_mhz, bf.low_mhz]), MAX_MHZ.into()),
+            ("bf.cores", bf.cores.len() as u64, MAX_CORES as u64),
             ("bf.tjmax_c", bf.tjmax_c.into(), 0xff),
             ("bf.tdp_w", bf.tdp_w.into(), 4095),
         ]);
@@ -165,9 +165,9 @@ fn check_level(level: &SstLevelSpec) -> Result<(), String> {
     if let Some(tf) = &level.tf {
         bounds.extend([
             ("tf.bucket_cores", largest(&tf.bucket_cores), 0xff),
-            ("tf.high_mhz", largest(&tf.high_mhz.concat()), MOST_MHZ.into()),
+            ("tf.high_mhz", largest(&tf.high_mhz.concat()), MAX_MHZ.into()),
             ("tf.clip_mhz", tf.clip_mhz.len() as u64, 8),
-            ("tf.clip_mhz", largest(&tf.clip_mhz), MOST_MHZ.into()),
+            ("tf.clip_mhz", largest(&tf.clip_mhz), MAX_MHZ.into()),
         ]);
     }
     check(&bounds).map_err(|what| format!("sst.level {}: {what}", level.number))

@@ -1,6 +1,6 @@
 //! Whether a specification is that of a machine that can be.
 
-use crate::spec::{CoreSpec, MOST_CPUS, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
+use crate::spec::{CoreSpec, MAX_CPUS, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
 
 impl MachineSpec {
     /// Check that it is a machine that can be.
@@ -35,8 +35,8 @@ impl MachineSpec {
         if self.core.is_empty() {
             return Err("core: at least one core type is needed".into());
         }
-        if self.cpus() > MOST_CPUS {
-            return Err(format!("topology: more than {MOST_CPUS} CPUs"));
+        if self.cpus() > MAX_CPUS {
+            return Err(format!("topology: more than {MAX_CPUS} CPUs"));
         }
         if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
             return Err(format!(

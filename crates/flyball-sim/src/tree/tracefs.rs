@@ -52,7 +52,7 @@ enum What {
 
 const GROUPS: [&str; 3] = ["amd_cpu", "ftrace", "power"];
 // The kernel has no such bound but memory; a program that forgets to remove its instances must not take all of ours.
-const MOST_INSTANCES: usize = 64;
+const MAX_INSTANCES: usize = 64;
 
 /// Name and mode of what every instance has at its top.
 const TOP: [(&str, u16); 17] = [
@@ -301,7 +301,7 @@ pub(crate) fn make(world: &mut World, name: &str) -> Answer {
     let fresh = Some(Instance::new(name, cpus));
     match instances.iter().position(Option::is_none) {
         Some(gap) => instances[gap] = fresh,
-        None if instances.len() < MOST_INSTANCES => instances.push(fresh),
+        None if instances.len() < MAX_INSTANCES => instances.push(fresh),
         None => return Err(Errno::NOMEM),
     }
     Ok(())

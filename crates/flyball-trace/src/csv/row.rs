@@ -3,7 +3,7 @@
 use crate::{
     clock::microseconds,
     events::Event,
-    record::{MOST_CPUS, Record},
+    record::{MAX_CPUS, Record},
 };
 
 use super::digits::{Row, decimal11, eleven};
@@ -70,7 +70,7 @@ impl Rows {
         }
         // The CPU in brackets, as the tracers take it; for Intel's event there is no other.
         let cpu = record.cpu;
-        if cpu >= MOST_CPUS {
+        if cpu >= MAX_CPUS {
             return None;
         }
         // The tracers read text, which has microseconds.

@@ -67,8 +67,7 @@ fn without_decisions(
     }
     let range = (diagnoser.first.unwrap_or(0), diagnoser.last);
     let mut unexplained = Vec::new();
-    for cpu in isolation.tickless.iter().take(crate::record::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
-    {
+    for cpu in isolation.tickless.iter().take(crate::record::MAX_CPUS as usize).filter(|cpu| !decided(*cpu)) {
         let state = diagnoser.cpus.get(cpu as usize);
         // A task that has run for less may have started just now.
         let running = state.and_then(|state| state.running).filter(|(pid, since)| {

@@ -1,6 +1,6 @@
 //! A trace in windows: for each CPU and some milliseconds, what was asked for and what came of it.
 
-use crate::record::MOST_CPUS;
+use crate::record::MAX_CPUS;
 
 /// One CPU in one window.
 #[derive(Debug, Clone, Copy, Default)]
@@ -116,11 +116,11 @@ impl Default for Windows {
 }
 
 /// Windows of all CPUs together: 512 Ki of 36 bytes.
-const MOST: usize = 512 * 1024;
+const MAX: usize = 512 * 1024;
 
 impl Windows {
     pub(super) fn add(&mut self, start: u64, time: u64, cpu: u32, des: u32, add: impl FnOnce(&mut Window)) {
-        if cpu >= MOST_CPUS {
+        if cpu >= MAX_CPUS {
             return;
         }
         self.start = start;
@@ -131,7 +131,7 @@ impl Windows {
         }
         let mut at = (time.saturating_sub(start) / self.width) as usize;
         // Windows are widened for all CPUs at once, so that those of two CPUs can be compared.
-        while at >= MOST || self.used + (at + 1).saturating_sub(self.cpus[cpu].len()) > MOST {
+        while at >= MAX || self.used + (at + 1).saturating_sub(self.cpus[cpu].len()) > MAX {
             self.widen();
             at = (time.saturating_sub(start) / self.width) as usize;
             // A time that damage made, centuries away.

@@ -6,7 +6,7 @@ use crate::{
     clock::Clock,
     event_names::{NameId, Names},
     events::{Event, TABLE},
-    record::{MOST_CPUS, Record},
+    record::{MAX_CPUS, Record},
 };
 
 use super::{
@@ -93,13 +93,13 @@ impl Analyser {
 
     #[inline]
     fn cpu(&mut self, cpu: u32) -> Option<&mut CpuMeter> {
-        if cpu >= MOST_CPUS {
+        if cpu >= MAX_CPUS {
             self.impossible += 1;
             return None;
         }
         let cpu = cpu as usize;
         if self.cpus.len() <= cpu {
-            // Bounded by MOST_CPUS: a number from damage costs no memory.
+            // Bounded by MAX_CPUS: a number from damage costs no memory.
             self.cpus.resize_with(cpu + 1, || None);
         }
         Some(self.cpus[cpu].get_or_insert_default())
@@ -128,7 +128,7 @@ impl Analyser {
     pub fn add(&mut self, record: &Record) {
         if let Event::Lost(count) = record.event {
             // Taken from the text of a line, which may be damaged as any other.
-            if record.cpu < MOST_CPUS {
+            if record.cpu < MAX_CPUS {
                 let loss = self.losses.entry(record.cpu).or_default();
                 loss.0 = loss.0.saturating_add(count.unwrap_or(0));
                 loss.1 += 1;

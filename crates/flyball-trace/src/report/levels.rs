@@ -1,7 +1,7 @@
 //! How often and how long each performance level was asked for.
 
 /// Levels above this are counted as this one: damaged text may name any.
-const MOST_LEVEL: u32 = 4095;
+const MAX_LEVEL: u32 = 4095;
 
 /// Bits of a packed word that count samples; the bits above count nanoseconds.
 const SAMPLE_BITS: u32 = 20;
@@ -25,7 +25,7 @@ impl Levels {
     /// Adds a sample of `level` that lasted for `time`.
     #[inline]
     pub(super) fn add(&mut self, level: u32, time: u64) {
-        let level = level.min(MOST_LEVEL) as usize;
+        let level = level.min(MAX_LEVEL) as usize;
         match self.packed.get_mut(level) {
             Some(word) if time < LONGEST => {
                 // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, so 60 in place.
@@ -79,9 +79,6 @@ mod tests {
         levels.add(u32::MAX, 5);
         let time = 3 * (LONGEST - 1) + LONGEST + (u64::MAX >> 1);
         let count = (1 << SAMPLE_BITS) + 3;
-        assert_eq!(
-            levels.iter().collect::<Vec<_>>(),
-            [(7, count, count), (200, 5, time), (MOST_LEVEL, 1, 5)]
-        );
+        assert_eq!(levels.iter().collect::<Vec<_>>(), [(7, count, count), (200, 5, time), (MAX_LEVEL, 1, 5)]);
     }
 }

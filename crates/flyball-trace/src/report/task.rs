@@ -60,7 +60,7 @@ impl Default for TaskMeters {
 }
 
 // PID_MAX_DEFAULT of include/linux/threads.h.
-const MOST_TASKS: usize = 32_768;
+const MAX_TASKS: usize = 32_768;
 
 impl TaskMeters {
     #[inline]
@@ -79,7 +79,7 @@ impl TaskMeters {
         let next = self.meters.len();
         let place = match self.places.get(&pid) {
             Some(place) => *place as usize,
-            None if next >= MOST_TASKS => return &mut self.rest,
+            None if next >= MAX_TASKS => return &mut self.rest,
             None => {
                 self.places.insert(pid, next as u32);
                 self.meters.push((pid, TaskMeter::default()));

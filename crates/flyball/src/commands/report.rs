@@ -192,12 +192,12 @@ pub fn write_and_print(
 }
 
 /// Bytes of a selftest's CSV file; its script writes some 10 kB.
-const MOST_SHEET: u64 = 16 << 20;
+const MAX_SHEET: u64 = 16 << 20;
 
 /// Reads, checks and judges a selftest's CSV.
 fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
     let usage = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-    let bytes = read_input(path, MOST_SHEET);
+    let bytes = read_input(path, MAX_SHEET);
     let bytes = bytes.map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
     // The selftest's script counts a second less than the limit.

@@ -73,7 +73,7 @@ const VERSION: u32 = 1;
 const FILE: &str = "search.json";
 
 /// Bytes of a search's file: two thousand settings of a few hundred bytes.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// After how many times the base's median a round is ended where time counts.
 const CAP: f64 = 3.0;
@@ -249,7 +249,7 @@ fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, R
 fn read_record(path: &Path, directory: &RunDirectory) -> Result<Record, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.join(FILE).display()));
     let bytes = flyball_files::Dir::open(path)
-        .and_then(|dir| dir.read(FILE, MOST_BYTES))
+        .and_then(|dir| dir.read(FILE, MAX_BYTES))
         .map_err(|error| wrong(format!("{error}; is this a run directory of 'flyball tune'?")))?;
     let record: Record = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
     if record.format != FORMAT || record.version > VERSION {

@@ -11,7 +11,7 @@ use std::{
 use flyball_testing::{Ran, Tree, flyball, skip};
 
 /// The exposure of a unit that `systemd-analyze security` may report, times ten.
-const MOST_EXPOSURE: &str = "--threshold=20";
+const MAX_EXPOSURE: &str = "--threshold=20";
 
 /// A file of the checkout.
 fn top(path: &str) -> PathBuf {
@@ -129,7 +129,7 @@ fn units(root: &Path) {
     for unit in files(scratch.path()) {
         let file = scratch.path().join(&unit);
         let verify = &["verify", "--man=no"][..];
-        let security = &["security", "--offline=yes", "--no-pager", MOST_EXPOSURE][..];
+        let security = &["security", "--offline=yes", "--no-pager", MAX_EXPOSURE][..];
         // A socket starts no program of its own.
         let checks = if unit.ends_with(".socket") { &[verify][..] } else { &[verify, security] };
         for options in checks {

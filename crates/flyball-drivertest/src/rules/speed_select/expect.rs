@@ -3,7 +3,7 @@
 use flyball_silicon::{Silicon, spec::SstClass};
 
 use super::{Case, Made, OF_LEVELS};
-use crate::speed_select::{Call, Class, MOST_COMMANDS, Shape, State, WRITE, by_number, class_of_word, nr};
+use crate::speed_select::{Call, Class, MAX_COMMANDS, Shape, State, WRITE, by_number, class_of_word, nr};
 
 /// What a call should be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn expect(case: &Case<'_>, shape: &Shape, before: &State, faults: u8, made: 
         return Expected { verdict, count: 0, done: 0, state: work.state, domains: work.domains };
     }
     let count = call.get(made.argument, "cmd_count");
-    if count == 0 || count > MOST_COMMANDS {
+    if count == 0 || count > MAX_COMMANDS {
         return nothing(Refused("the number of commands is 0 or above 64"));
     }
     let mut verdict = Accepted;

@@ -14,7 +14,7 @@ use super::args::{Args, OPTIONS};
 use crate::{exit::Failure, seeds, user_knobs};
 
 /// Characters of a name: it names directories and labels elsewhere.
-const MOST_NAME: usize = 63;
+const MAX_NAME: usize = 63;
 
 /// The arguments as if they had been typed.
 #[derive(clap::Parser)]
@@ -67,7 +67,7 @@ fn words(text: &str) -> Result<(String, Vec<String>), String> {
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     let name = match table.remove("name") {
         Some(Value::String(name)) if is_name(&name) => name,
-        Some(_) => return Err(format!("name: letters, digits, '-', '_' and '.', at most {MOST_NAME}")),
+        Some(_) => return Err(format!("name: letters, digits, '-', '_' and '.', at most {MAX_NAME}")),
         None => return Err("it has no name".to_owned()),
     };
     let command = table.remove("command");
@@ -100,7 +100,7 @@ fn words(text: &str) -> Result<(String, Vec<String>), String> {
 
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    (1..=MOST_NAME).contains(&name.len()) && name.chars().all(plain)
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain)
 }
 
 fn list(value: Option<Value>) -> Vec<Value> {

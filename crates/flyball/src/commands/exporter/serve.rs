@@ -35,7 +35,7 @@ const DOCTOR_EVERY: Duration = Duration::from_secs(600);
 /// Scrapes after which what they needed for the first time is given back.
 const WARM_UP: u8 = 3;
 /// Bytes of its report: a hundred times a long one.
-const MOST_REPORT: usize = 4 << 20;
+const MAX_REPORT: usize = 4 << 20;
 
 /// Sockets and what is asked of clients.
 pub(super) struct Web {
@@ -80,7 +80,7 @@ fn read_config(args: &Args) -> Result<WebConfig, Failure> {
     let Some(path) = &args.config else { return Ok(WebConfig::default()) };
     let fail = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(fail)?;
-    let bytes = flyball_files::read_bounded(file, web_config::MOST_BYTES).map_err(fail)?;
+    let bytes = flyball_files::read_bounded(file, web_config::MAX_BYTES).map_err(fail)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::usage(format!("{}: it is not UTF-8", path.display())))?;
     let folder = path.parent().unwrap_or(std::path::Path::new(""));
@@ -248,7 +248,7 @@ impl Exporter<'_, '_> {
         loop {
             match doctor.out.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) if doctor.report.len() + count <= MOST_REPORT => {
+                Ok(count) if doctor.report.len() + count <= MAX_REPORT => {
                     doctor.report.extend_from_slice(&buffer[..count]);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,

@@ -118,7 +118,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
     }
     let kernels = Kernels::find(kernel, args.baseline.as_deref(), args.modules_dir.as_deref(), args.jobs)?;
     let (wanted, guests, baseline) = (kernels.wanted, &kernels.tested, kernels.baseline.as_ref());
-    let jobs = args.jobs.clamp(1, MOST_JOBS);
+    let jobs = args.jobs.clamp(1, MAX_JOBS);
     let config = Config::of(&guests.kernel);
     report_configuration(config.as_ref());
 
@@ -168,7 +168,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
 }
 
 /// The most guests at the same time.
-const MOST_JOBS: usize = 64;
+const MAX_JOBS: usize = 64;
 
 /// The kernels of a command.
 pub struct Kernels<'a> {
@@ -190,7 +190,7 @@ impl<'a> Kernels<'a> {
         Qemu::find(&cache).map_err(cannot_start)?;
         guest::find_plugin().map_err(cannot_start)?;
         let wanted = wanted.unwrap_or(GUEST_KERNEL);
-        let slots = Arc::new(Slots::new(jobs.clamp(1, MOST_JOBS)));
+        let slots = Arc::new(Slots::new(jobs.clamp(1, MAX_JOBS)));
         let guests = |name: &str, modules: Option<&Path>| {
             Guests::new(&slots, cache.clone(), name, modules).map_err(cannot_start)
         };

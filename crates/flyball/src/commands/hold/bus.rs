@@ -19,7 +19,7 @@ use std::{
 };
 
 use flyball_bus::{
-    Ask, Drifted, HeldName, MOST_ASKED, Offered, Profile, Request, State, Tell, read_line, write_line,
+    Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Request, State, Tell, read_line, write_line,
 };
 use flyball_control::{Setting, Snapshot, plan::plan, write::state::StateDir};
 use flyball_hold::{Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Service, Store, change_holds};
@@ -411,7 +411,7 @@ fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
     let mut from = BufReader::new(from);
     loop {
         // A line that is too long or is not a request ends the process: it is broken, or not ours any more.
-        let request = read_line::<Request>(&mut from, MOST_ASKED);
+        let request = read_line::<Request>(&mut from, MAX_REQUESTED);
         let Ok(Some(request)) = request else { break };
         if to.send(request).is_err() {
             return;

@@ -47,7 +47,7 @@ pub(super) struct Args {
 }
 
 /// Bytes of a file of events: many times those of one with the most events.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What happened at one moment.
 #[derive(Debug, Serialize)]
@@ -62,7 +62,7 @@ struct Step {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let name = args.events.display().to_string();
-    let bytes = read_input(&args.events, MOST_BYTES)
+    let bytes = read_input(&args.events, MAX_BYTES)
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     let events = events(&bytes, &name).map_err(Failure::usage)?;
     let host = context.open_simulated()?.ok_or_else(|| {

@@ -47,7 +47,7 @@ const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 const CONFIG: &str = "/etc/flyball/hold.toml";
 
 /// Bytes of a configuration: many times those of one with the most entries.
-const MOST_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG: u64 = 1 << 20;
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let root = match &context.machine {
@@ -164,7 +164,7 @@ pub(super) fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Conf
     };
     let fail = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(fail)?;
-    let bytes = flyball_files::read_bounded(file, MOST_CONFIG).map_err(fail)?;
+    let bytes = flyball_files::read_bounded(file, MAX_CONFIG).map_err(fail)?;
     Ok(Config::parse(&bytes, &path.display().to_string()))
 }
 

@@ -105,7 +105,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Bytes of a series. A million runs of a benchmark are 20 MB as text.
-const MOST_SERIES: u64 = 32 << 20;
+const MAX_SERIES: u64 = 32 << 20;
 
 fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     if std::path::Path::new(&args.file).is_dir() {
@@ -113,9 +113,9 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
         return Ok(of_rounds(&directory));
     }
     let read = if args.file == "-" {
-        read_bounded(std::io::stdin().lock(), MOST_SERIES)
+        read_bounded(std::io::stdin().lock(), MAX_SERIES)
     } else {
-        read_input(Path::new(&args.file), MOST_SERIES)
+        read_input(Path::new(&args.file), MAX_SERIES)
     };
     let bytes = read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.file)))?;
     series::read(&bytes, args.value.as_deref())

@@ -24,7 +24,7 @@ use crate::{
 const DEPTH: usize = 3;
 
 /// Bytes of a list of hosts: a hundred thousand names.
-const MOST_HOSTS: u64 = 16 << 20;
+const MAX_HOSTS: u64 = 16 << 20;
 
 /// Arguments that belong to `--fleet`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -242,7 +242,7 @@ fn one_experiment(found: &[Found]) -> Result<Option<Experiment>, Failure> {
 /// The names in the list of hosts that have no results.
 fn missing(file: Option<&Path>, members: &[Member]) -> Result<Vec<String>, Failure> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let bytes = read_input(file, MOST_HOSTS)
+    let bytes = read_input(file, MAX_HOSTS)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
     let there: BTreeSet<&str> = members.iter().map(|member| member.machine.as_str()).collect();
     let text = String::from_utf8_lossy(&bytes);

@@ -15,7 +15,7 @@ use super::data::{Listed, Shown, Sum};
 use crate::paint::{Columns, Paint};
 
 /// Lines of text; JSON has everything.
-const MOST_LINES: usize = 40;
+const MAX_LINES: usize = 40;
 
 fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
@@ -29,7 +29,7 @@ pub(super) fn added(sum: &Sum) -> String {
         let _ = write!(out, "; {} there already", count(all.known, "was", "were"));
     }
     out.push('\n');
-    for skipped in sum.skipped.iter().take(MOST_LINES) {
+    for skipped in sum.skipped.iter().take(MAX_LINES) {
         let _ = writeln!(out, "skipped {}: {}", skipped.path, skipped.why);
     }
     more(&mut out, sum.skipped.len(), "skipped");
@@ -37,8 +37,8 @@ pub(super) fn added(sum: &Sum) -> String {
 }
 
 fn more(out: &mut String, all: usize, what: &str) {
-    if all > MOST_LINES {
-        let _ = writeln!(out, "... and {} more {what}; --json has all", all - MOST_LINES);
+    if all > MAX_LINES {
+        let _ = writeln!(out, "... and {} more {what}; --json has all", all - MAX_LINES);
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
         out.push('\n');
         let mut table = Columns::aligned_right(3..5);
         table.heading(["changed", "from", "to", "shifted", "change", "benchmark", "arm", "metric"]);
-        for with in answer.with.iter().take(MOST_LINES) {
+        for with in answer.with.iter().take(MAX_LINES) {
             table.text_row([
                 with.name.clone(),
                 with.before.clone().unwrap_or_else(|| "-".to_owned()),
@@ -144,7 +144,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
         more(&mut out, answer.with.len(), "changes");
     }
     out.push('\n');
-    for shifted in answer.shifted.iter().take(MOST_LINES) {
+    for shifted in answer.shifted.iter().take(MAX_LINES) {
         let arm = if shifted.arm.is_empty() { String::new() } else { format!(", {}", shifted.arm) };
         for place in &shifted.changes {
             let _ = writeln!(

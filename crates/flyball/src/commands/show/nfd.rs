@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's validation.go).
-const MOST: usize = 63;
+const MAX: usize = 63;
 
 /// What becomes a label, if the machine has it.
 const KNOBS: [Id; 10] = [
@@ -104,7 +104,7 @@ fn label(value: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let plain: String = value.chars().map(plain).collect();
     let trimmed = plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let cut = &trimmed[..trimmed.len().min(MOST)];
+    let cut = &trimmed[..trimmed.len().min(MAX)];
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 

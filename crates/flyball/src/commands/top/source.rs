@@ -227,7 +227,7 @@ pub struct Alerts {
 }
 
 /// Alerts that `[` and `]` find.
-const MOST_BEGUN: usize = 1000;
+const MAX_STARTED: usize = 1000;
 
 impl Alerts {
     pub fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
@@ -270,7 +270,7 @@ impl Alerts {
         for event in &events {
             if event.begins {
                 self.begun.push(number);
-                if self.begun.len() > MOST_BEGUN {
+                if self.begun.len() > MAX_STARTED {
                     self.begun.remove(0);
                 }
             }

@@ -151,7 +151,7 @@ impl Input {
     fn chosen(&self) -> Option<Vec<bool>> {
         let cpus = self.cpus.as_ref()?;
         let mut chosen = Vec::new();
-        for cpu in cpus.iter().filter(|cpu| *cpu < flyball_trace::MOST_CPUS) {
+        for cpu in cpus.iter().filter(|cpu| *cpu < flyball_trace::MAX_CPUS) {
             if chosen.len() <= cpu as usize {
                 chosen.resize(cpu as usize + 1, false);
             }

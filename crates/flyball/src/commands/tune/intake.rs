@@ -7,9 +7,9 @@ use super::Record;
 use crate::exit::Exit;
 
 /// Void blocks in a row that end the search.
-const MOST_VOID: usize = 3;
+const MAX_VOID: usize = 3;
 /// Failures of the machine as it is that end the search.
-const MOST_BASE_FAILURES: usize = 2;
+const MAX_BASE_FAILURES: usize = 2;
 /// How often a disturbed round of a setting is run again. After that its setting brings the disturbance about.
 const REPEATS: usize = 2;
 /// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands still in suspend.
@@ -52,7 +52,7 @@ impl Intake {
         self.taken += 1;
         if let Some(why) = void(&rounds) {
             self.void += 1;
-            if self.void >= MOST_VOID {
+            if self.void >= MAX_VOID {
                 self.failure = Some(format!("three blocks in a row cannot be used: {why}"));
             } else if self.live {
                 eprintln!("flyball: block {} does not count and is repeated: {why}", self.taken);
@@ -88,7 +88,7 @@ impl Intake {
     fn base_failed(&mut self, round: &Round) {
         self.base_failures += 1;
         // In the first block there is no reason to expect better of the next.
-        if self.taken == 1 || self.base_failures >= MOST_BASE_FAILURES {
+        if self.taken == 1 || self.base_failures >= MAX_BASE_FAILURES {
             let why = round.outcome.failure.clone().unwrap_or_else(|| {
                 format!("its quantity is not a number above zero{}", last_lines(&round.outcome.output))
             });

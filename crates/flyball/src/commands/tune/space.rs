@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The most settings of a search. Each is planned before the search begins.
-const MOST: usize = 2000;
+const MAX: usize = 2000;
 
 /// What is searched. The first arm is the machine as it is.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -62,11 +62,11 @@ impl Searched {
         }
         let without = without.iter().map(|text| exclusion(text)).collect::<Result<Vec<_>, _>>()?;
         let size = factors.iter().fold(1_usize, |size, row| size.saturating_mul(row.values.len()));
-        if size > MOST {
+        if size > MAX {
             let rows: Vec<String> =
                 factors.iter().map(|row| format!("{} of {}", row.values.len(), row.knob)).collect();
             return Err(Failure::usage(format!(
-                "{size} settings are too many ({}); the limit is {MOST}: use fewer values",
+                "{size} settings are too many ({}); the limit is {MAX}: use fewer values",
                 rows.join(", ")
             )));
         }

@@ -13,7 +13,7 @@ use super::{Bus, CHOSEN, PREFIX, change_holds, client_name};
 use crate::{commands::hold::facts, time::seconds_since_1970};
 
 /// Bytes of an owner: an application names itself.
-const MOST_OWNER: usize = 64;
+const MAX_OWNER: usize = 64;
 
 fn json(data: &impl Serialize) -> Answer {
     serde_json::to_value(data).map_err(|error| Refusal::new(Why::Failed, error))
@@ -92,7 +92,7 @@ impl Bus<'_> {
             Profile::PowerSaver => CHOSEN.1 + 2,
             _ => CHOSEN.1 + 1,
         };
-        let owner: String = application.chars().filter(|c| !c.is_control()).take(MOST_OWNER).collect();
+        let owner: String = application.chars().filter(|c| !c.is_control()).take(MAX_OWNER).collect();
         let owner = if owner.is_empty() { "desktop" } else { &owner };
         let mut hold = self.of_profile(client_name(cookie), priority, profile, owner)?;
         // The program's name on the bus is not known to the next service.
