@@ -1,8 +1,8 @@
 //! Runs the targets on mutated seeds, on stable Rust: `drive MINUTES`, shared among all targets.
 //!
-//! Each target runs in a process of its own, with a limit on its memory, and each input has a limit on its time. Inputs that
-//! panic, hang or end the process are kept in `fuzz/crashes`. There is no coverage; an input that leads to an outcome not seen
-//! before becomes a seed.
+//! Each target runs in a process of its own, with a limit on its memory, and each input has a limit
+//! on its time. Inputs that panic, hang or end the process are kept in `fuzz/crashes`. There is no
+//! coverage; an input that leads to an outcome not seen before becomes a seed.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,8 @@ use std::{
 
 use flyball_fuzz::{TARGETS, Target};
 
-/// Memory of a target's process. What flyball states for a recorded machine is less than half of it.
+/// Memory of a target's process. What flyball states for a recorded machine is less than half of
+/// it.
 const MEMORY: u64 = 2 << 30;
 /// Time of one input, in a build with all checks on a machine that does something else too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -127,7 +128,8 @@ fn crashes(folder: &Path) -> HashSet<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Where files are memory, if there is such a place: each input is written to a file, and some targets unpack directories.
+/// Where files are memory, if there is such a place: each input is written to a file, and some
+/// targets unpack directories.
 fn memory() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }

@@ -1,4 +1,5 @@
-//! What the exporter takes from the network and from its configuration, and what the hold service answers.
+//! What the exporter takes from the network and from its configuration, and what the hold service
+//! answers.
 
 use flyball_exporter::{
     http::{self, Head},

@@ -1,5 +1,5 @@
-//! Archives, directories and files that flyball keeps or is given. Directories are made below a temporary one, from tar
-//! archives, by the same code that unpacks packages.
+//! Archives, directories and files that flyball keeps or is given. Directories are made below a
+//! temporary one, from tar archives, by the same code that unpacks packages.
 
 use std::{
     fs,
@@ -76,7 +76,8 @@ pub fn state(bytes: &[u8]) -> String {
     outcome(SimHost::open(&setup), |_| String::new())
 }
 
-/// The files of a run directory: the manifest, a line of `---`, the rounds. And the report that is made of them.
+/// The files of a run directory: the manifest, a line of `---`, the rounds. And the report that is
+/// made of them.
 pub fn run_directory(bytes: &[u8]) -> String {
     const BETWEEN: &[u8] = b"\n---\n";
     let at = bytes.windows(BETWEEN.len()).position(|window| window == BETWEEN).unwrap_or(bytes.len());
@@ -93,7 +94,8 @@ pub fn run_directory(bytes: &[u8]) -> String {
     })
 }
 
-/// A recording of `top`: as it is, and with the checksums that it should have, which leads further in.
+/// A recording of `top`: as it is, and with the checksums that it should have, which leads further
+/// in.
 pub fn samples(bytes: &[u8]) -> String {
     let mut mended = bytes.to_vec();
     mend(&mut mended);
@@ -119,7 +121,8 @@ fn mend(bytes: &mut [u8]) {
         bytes.get_mut(into..into + 4)?.copy_from_slice(&sum.to_le_bytes());
         Some(to)
     };
-    // Header: magic, version, length, checksum. Head of a chunk: magic, length, count, two times, two checksums.
+    // Header: magic, version, length, checksum. Head of a chunk: magic, length, count, two times,
+    // two checksums.
     let header = length(bytes, 12).and_then(|length| sum(bytes, 20, 20usize.checked_add(length)?, 16));
     let mut at = header;
     while let Some(head) = at {

@@ -1,4 +1,5 @@
-//! What the guest's launcher is given: packages, what apt prints, kernel images, and what a guest leaves behind.
+//! What the guest's launcher is given: packages, what apt prints, kernel images, and what a guest
+//! leaves behind.
 
 use flyball_guest::untrusted;
 

@@ -1,4 +1,5 @@
-//! Speed Select's driver with wrong answers: a machine in memory whose calls succeed, and answer what the bytes say.
+//! Speed Select's driver with wrong answers: a machine in memory whose calls succeed, and answer
+//! what the bytes say.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -15,8 +16,9 @@ use flyball_sst_fake::FakeMachine;
 
 use crate::outcome;
 
-/// The machine, with answers changed: of each five bytes the first two say in which call (modulo 512), the third where, the
-/// fourth what is there instead, and the fifth how many bytes more get the same; 255 at the third makes the call fail.
+/// The machine, with answers changed: of each five bytes the first two say in which call (modulo
+/// 512), the third where, the fourth what is there instead, and the fifth how many bytes more get
+/// the same; 255 at the third makes the call fail.
 struct Wrong<'b> {
     machine: FakeMachine,
     changes: Vec<&'b [u8]>,
@@ -89,8 +91,8 @@ impl Host for Wrong<'_> {
     fn sleep(&self, _time: Duration) {}
 }
 
-/// The bytes as answers behind one that chooses the machine: everything that is read of Speed Select, recommendations, and
-/// the plan of a change.
+/// The bytes as answers behind one that chooses the machine: everything that is read of Speed
+/// Select, recommendations, and the plan of a change.
 pub fn answers(bytes: &[u8]) -> String {
     let Some((kind, rest)) = bytes.split_first() else { return String::new() };
     let machine = match kind % 6 {

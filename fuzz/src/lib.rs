@@ -1,5 +1,6 @@
-//! Every parser of flyball as a function of bytes. A target must not panic, hang or take much memory, whatever the bytes
-//! say; what it returns only tells a driver without coverage whether an input led somewhere new.
+//! Every parser of flyball as a function of bytes. A target must not panic, hang or take much
+//! memory, whatever the bytes say; what it returns only tells a driver without coverage whether an
+//! input led somewhere new.
 
 mod exporter;
 mod files;
@@ -59,7 +60,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hold-reports", run: holds::reports },
 ];
 
-/// What came out, or the error without numbers and paths: the same mistake at another place is not new.
+/// What came out, or the error without numbers and paths: the same mistake at another place is not
+/// new.
 fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, shape: impl FnOnce(T) -> String) -> String {
     match result {
         Ok(value) => shape(value),

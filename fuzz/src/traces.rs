@@ -111,7 +111,8 @@ static DECODER: LazyLock<Decoder> = LazyLock::new(|| {
     Decoder::new(&formats, &Names::default())
 });
 
-/// A ring-buffer page behind a byte that chooses the header, and what it holds by a fixed set of formats.
+/// A ring-buffer page behind a byte that chooses the header, and what it holds by a fixed set of
+/// formats.
 pub fn page(bytes: &[u8]) -> String {
     let Some((kind, bytes)) = bytes.split_first() else { return String::new() };
     let header = if kind & 1 == 0 { PageHeader::default() } else { PageHeader { commit_size: 4, data: 12 } };

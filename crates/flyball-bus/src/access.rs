@@ -1,4 +1,5 @@
-//! Callers: who may do what, which polkit decides as for every service of a desktop, and when one is gone.
+//! Callers: who may do what, which polkit decides as for every service of a desktop, and when one
+//! is gone.
 
 use std::{collections::HashMap, future::poll_fn, pin::Pin};
 
@@ -113,7 +114,8 @@ pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::
         .call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,))
         .await?;
     if reply.body().deserialize::<bool>()? {
-        // A unique name is never used again: the first signal is the end. Without a bus everything ends.
+        // A unique name is never used again: the first signal is the end. Without a bus everything
+        // ends.
         let _ = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! flyball's own interface. What it answers is the JSON of the command line, so there is one schema.
+//! flyball's own interface. What it answers is the JSON of the command line, so there is one
+//! schema.
 
 #![allow(clippy::too_many_arguments, reason = "those of the signal, also in the trait that the macro makes")]
 

@@ -1,5 +1,5 @@
-//! The desktop's power profiles, under both names that desktops use. The members, their types and what they mean are those of
-//! power-profiles-daemon 0.30, whose place this takes.
+//! The desktop's power profiles, under both names that desktops use. The members, their types and
+//! what they mean are those of power-profiles-daemon 0.30, whose place this takes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -200,7 +200,8 @@ impl Desktop {
         if let Some(held) = self.inner().held.get_mut(&cookie) {
             held.pending = false;
         }
-        // A choice may have ended the hold before this task learnt that it exists: what the last state says is compared again.
+        // A choice may have ended the hold before this task learnt that it exists: what the last
+        // state says is compared again.
         self.link.news.put(News::Look);
         let vanishes = vanishes(connection.clone(), sender.clone(), Arc::clone(self));
         connection.spawn("caller", vanishes).detach();
@@ -252,7 +253,8 @@ impl Desktop {
 
 /// Ends a caller's holds when its name vanishes from the bus.
 async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
-    // Subscribed for this name alone: a subscription to all names would wake this process for every program that ends.
+    // Subscribed for this name alone: a subscription to all names would wake this process for every
+    // program that ends.
     let gone = name_vanishes(&connection, &sender).await;
     if gone.is_ok() || !desktop.has(&sender) {
         desktop.forget(&sender).await;

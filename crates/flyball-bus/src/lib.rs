@@ -1,9 +1,11 @@
-//! The D-Bus side of `flyball hold run`: the desktop's power profiles (`org.freedesktop.UPower.PowerProfiles` and the older
-//! `net.hadess.PowerProfiles`), and `org.flyball.Control1`.
+//! The D-Bus side of `flyball hold run`: the desktop's power profiles
+//! (`org.freedesktop.UPower.PowerProfiles` and the older `net.hadess.PowerProfiles`), and
+//! `org.flyball.Control1`.
 //!
-//! [`serve`] runs in a process of its own that can write nothing: it reads messages of any program on the bus, asks polkit whether the
-//! caller may, and sends what is asked as one line of [`Request`] to the service, which decides. The service answers with lines of
-//! [`Tell`]. Neither side parses more than [`MAX_REQUESTED`] or [`MAX_REPORTED`] bytes of a line.
+//! [`serve`] runs in a process of its own that can write nothing: it reads messages of any program
+//! on the bus, asks polkit whether the caller may, and sends what is asked as one line of
+//! [`Request`] to the service, which decides. The service answers with lines of [`Tell`]. Neither
+//! side parses more than [`MAX_REQUESTED`] or [`MAX_REPORTED`] bytes of a line.
 
 mod access;
 mod control;

@@ -12,7 +12,8 @@ use crate::{
     message::{Answer, Ask, MAX_REPORTED, Refusal, Request, Tell, Why, read_line, write_line},
 };
 
-/// Questions that wait for an answer. A client that asks without end is refused before the service hears of it.
+/// Questions that wait for an answer. A client that asks without end is refused before the service
+/// hears of it.
 const MAX_WAITING: usize = 64;
 
 /// What the main task waits for.

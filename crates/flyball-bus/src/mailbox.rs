@@ -1,4 +1,5 @@
-//! Values that one thread leaves and a task awaits. zbus brings a runtime but no channel between threads and tasks.
+//! Values that one thread leaves and a task awaits. zbus brings a runtime but no channel between
+//! threads and tasks.
 
 use std::{
     collections::VecDeque,

@@ -15,7 +15,8 @@ pub const MAX_REQUESTED: u64 = 1 << 20;
 /// Bytes of a line from the service: the plan of a machine with thousands of CPUs.
 pub const MAX_REPORTED: u64 = 16 << 20;
 
-/// The three names that desktops know. There is no fourth: a desktop that reads another name shows nothing or fails.
+/// The three names that desktops know. There is no fourth: a desktop that reads another name shows
+/// nothing or fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
@@ -245,7 +246,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a process that was taken over sends is read as a message or refused, and reading ends.
+        /// Whatever a process that was taken over sends is read as a message or refused, and
+        /// reading ends.
         #[test]
         fn any_bytes_are_read_or_refused(
             bytes in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..400),

@@ -1,10 +1,12 @@
 //! Is this machine set up as it should be?
 //!
-//! A check answers one question, from firmware to daemons, with a [`Finding`]: what is the case, where that was read, why
-//! it matters, and what to do. A check that could not look does not say [`Verdict::Ok`] but [`Verdict::Unknown`], with
-//! the reason. Checks only read, through [`flyball_host::Host`], so they work on recorded and simulated machines too.
+//! A check answers one question, from firmware to daemons, with a [`Finding`]: what is the case,
+//! where that was read, why it matters, and what to do. A check that could not look does not say
+//! [`Verdict::Ok`] but [`Verdict::Unknown`], with the reason. Checks only read, through
+//! [`flyball_host::Host`], so they work on recorded and simulated machines too.
 //!
-//! `facts` gathers what several checks need; each group of checks has a module; [`CHECKS`] is the table of all.
+//! `facts` gathers what several checks need; each group of checks has a module; [`CHECKS`] is the
+//! table of all.
 
 // All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
@@ -171,7 +173,8 @@ pub struct Finding {
     /// What the kernel's unit test of the same thing would report, if this kernel's module has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_test: Option<KernelTest>,
-    /// Whether the verdict is [`Verdict::Unknown`] only because a recording does not have what the check looks at.
+    /// Whether the verdict is [`Verdict::Unknown`] only because a recording does not have what the
+    /// check looks at.
     #[serde(skip)]
     pub not_recorded: bool,
 }
@@ -249,8 +252,8 @@ pub struct Check {
     pub why: &'static str,
     /// What it looks at: files, registers, parameters.
     pub looks: &'static str,
-    /// What has to be readable on every policy (`scaling_governor`) or online CPU (`cpuN/acpi_cppc/nominal_freq`) for
-    /// [`Verdict::Ok`], if it is readable on one of them.
+    /// What has to be readable on every policy (`scaling_governor`) or online CPU
+    /// (`cpuN/acpi_cppc/nominal_freq`) for [`Verdict::Ok`], if it is readable on one of them.
     pub covers: &'static [&'static str],
     /// Answers the question; `None` on machines to which it does not apply.
     run: fn(&Facts) -> Option<Answer>,
@@ -311,7 +314,8 @@ impl Report {
         self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
     }
 
-    /// The findings with a verdict of at least `verdict`, the worst first; the table's order within a verdict.
+    /// The findings with a verdict of at least `verdict`, the worst first; the table's order within
+    /// a verdict.
     pub fn from(&self, verdict: Verdict) -> Vec<&Finding> {
         let mut found: Vec<&Finding> = self.findings.iter().filter(|f| f.verdict >= verdict).collect();
         // The sort is stable: within a verdict the table's order remains.
@@ -319,8 +323,8 @@ impl Report {
         found
     }
 
-    /// The settings of all fixes that flyball can make itself, those of the worst findings first. Each knob is there
-    /// once: what a worse finding asks for wins.
+    /// The settings of all fixes that flyball can make itself, those of the worst findings first.
+    /// Each knob is there once: what a worse finding asks for wins.
     pub fn settings(&self) -> Vec<KnobValue> {
         let mut settings: Vec<KnobValue> = Vec::new();
         for finding in self.from(Verdict::Note) {
@@ -342,8 +346,8 @@ pub struct Options {
     pub storpool: bool,
 }
 
-/// Why a check did not see everything that it covers: something that one policy or CPU has cannot be read on another.
-/// Without this a check would call a machine good after seeing a part of it.
+/// Why a check did not see everything that it covers: something that one policy or CPU has cannot
+/// be read on another. Without this a check would call a machine good after seeing a part of it.
 fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
     if let (false, Err(why)) = (check.covers.is_empty(), &facts.online_is_listed) {
         return Some(why.clone());
@@ -361,7 +365,8 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
                     .difference(&having.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect())
             }
         };
-        // Missing everywhere is not a gap: that driver or processor lacks the file, which the check expects.
+        // Missing everywhere is not a gap: that driver or processor lacks the file, which the check
+        // expects.
         let partly = !missing.is_empty() && missing.len() < facts.online.len();
         partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined").into())
     })
@@ -394,7 +399,8 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
             }
             if let Some(answer) = (check.run)(&facts) {
                 let answer = match gap_in_coverage(&facts, check) {
-                    // A problem that was found stays one, whatever was not read; only an ok must have seen everything.
+                    // A problem that was found stays one, whatever was not read; only an ok must
+                    // have seen everything.
                     Some(why) if answer.verdict == Verdict::Ok => {
                         Answer { evidence: answer.evidence, ..unknown(why) }
                     }

@@ -1,8 +1,8 @@
 //! What a user wants of a machine: settings as data, before any machine was looked at.
 //!
-//! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It knows the table and nothing of a
-//! machine; `plan` brings the two together. Settings are in order: where two of them name the same place, the later
-//! one counts.
+//! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It knows the table
+//! and nothing of a machine; `plan` brings the two together. Settings are in order: where two of
+//! them name the same place, the later one counts.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +18,14 @@ pub struct Setting {
     /// Values to use instead, in this order, where the machine does not accept the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<Wanted>,
-    /// Whether the setting is left out where the machine lacks the knob or accepts none of its values.
+    /// Whether the setting is left out where the machine lacks the knob or accepts none of its
+    /// values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// The CPUs, as a selector; all where there is none.
     pub on: Option<String>,
-    /// Where the user said so, as it reads in a message: `governor=performance`, `quiet.toml line 3`.
+    /// Where the user said so, as it reads in a message: `governor=performance`,
+    /// `quiet.toml line 3`.
     pub from: String,
 }
 
@@ -92,7 +94,8 @@ impl Setting {
 }
 
 impl Intent {
-    /// Reads `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments; those without CPUs are for selector `on`.
+    /// Reads `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments; those without CPUs are for selector
+    /// `on`.
     ///
     /// # Errors
     /// The first argument that is not a setting.

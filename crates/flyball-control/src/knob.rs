@@ -1,8 +1,9 @@
-//! The row type of the knob table and its vocabulary: scopes, mechanisms, forms, and (in `control`) what setting a knob
-//! takes.
+//! The row type of the knob table and its vocabulary: scopes, mechanisms, forms, and (in `control`)
+//! what setting a knob takes.
 //!
-//! The rows are in [`crate::TABLE`], the one source of `show`, `get`, `set`, `save`, `restore`, `explain`, the manual page,
-//! completions and tests. A new knob is a new row in a file of `table/` and its line in `knob/id.rs`.
+//! The rows are in [`crate::TABLE`], the one source of `show`, `get`, `set`, `save`, `restore`,
+//! `explain`, the manual page, completions and tests. A new knob is a new row in a file of `table/`
+//! and its line in `knob/id.rs`.
 
 mod control;
 mod id;
@@ -136,7 +137,8 @@ pub enum Form {
     KHzList,
     /// A frequency in MHz.
     MHz,
-    /// A ratio to the bus clock of Intel processors; as text in hundreds of MHz, which is the clock since Sandy Bridge.
+    /// A ratio to the bus clock of Intel processors; as text in hundreds of MHz, which is the clock
+    /// since Sandy Bridge.
     Ratio,
     Percent,
     Micros,
@@ -174,7 +176,8 @@ impl Form {
     }
 }
 
-/// Settings and facts of Intel Speed Select, as the table names them; the place says of which domain, class or core.
+/// Settings and facts of Intel Speed Select, as the table names them; the place says of which
+/// domain, class or core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SpeedSelect {
@@ -199,8 +202,9 @@ pub enum SpeedSelect {
 pub enum Mechanism {
     /// An attribute file.
     File {
-        /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`, `{hwmon}`,
-        /// `{sensor}` standing for the place's numbers and `{any-policy}` for the first policy that is online.
+        /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`,
+        /// `{hwmon}`, `{sensor}` standing for the place's numbers and `{any-policy}` for the first
+        /// policy that is online.
         path: &'static str,
         /// How it spells the value.
         form: Form,

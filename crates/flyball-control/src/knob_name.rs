@@ -1,4 +1,5 @@
-//! How a knob is named on the command line and in profiles: `governor`, or `idle-state:C6` for one instance of many.
+//! How a knob is named on the command line and in profiles: `governor`, or `idle-state:C6` for one
+//! instance of many.
 
 use std::{fmt, str::FromStr};
 
@@ -76,8 +77,9 @@ const CONSTRAINTS: &[(&str, &str)] = &[
 ];
 
 impl KnobName {
-    /// Whether `place` is meant: any place without an instance; otherwise the place of that name, that number (an idle
-    /// state's depth), that directory, or whose name ends in that word (`dram`, `long_term` or `long`).
+    /// Whether `place` is meant: any place without an instance; otherwise the place of that name,
+    /// that number (an idle state's depth), that directory, or whose name ends in that word
+    /// (`dram`, `long_term` or `long`).
     pub fn matches(&self, place: &Place) -> bool {
         let Some(instance) = &self.instance else { return true };
         let same = |name: &str| name.eq_ignore_ascii_case(instance);

@@ -1,8 +1,9 @@
-//! A place of a machine that holds a value: an attribute file, a setting of Speed Select, a control group, or some bits of
-//! one register of one CPU.
+//! A place of a machine that holds a value: an attribute file, a setting of Speed Select, a control
+//! group, or some bits of one register of one CPU.
 //!
-//! What is read, planned, written, journaled and restored is named by its location. A location has a text form that
-//! survives the process ([`Location::to_text`]), and its content is kept byte for byte as the kernel printed it.
+//! What is read, planned, written, journaled and restored is named by its location. A location has
+//! a text form that survives the process ([`Location::to_text`]), and its content is kept byte for
+//! byte as the kernel printed it.
 
 use std::{fmt, str::FromStr};
 
@@ -51,7 +52,8 @@ impl Location {
         }
     }
 
-    /// The name after the last `/`, where the location is a file; that of a Speed Select field; empty for registers.
+    /// The name after the last `/`, where the location is a file; that of a Speed Select field;
+    /// empty for registers.
     pub fn name(&self) -> &str {
         match self {
             Location::File(path) => path.rsplit('/').next().unwrap_or_default(),
@@ -78,8 +80,8 @@ impl Location {
         }
     }
 
-    /// Writes a content in the form that [`Location::read`] gives. The bits of a register outside the mask are read
-    /// first and kept.
+    /// Writes a content in the form that [`Location::read`] gives. The bits of a register outside
+    /// the mask are read first and kept.
     ///
     /// # Errors
     /// What the kernel answered; `EINVAL` for a register content that is not a number.
@@ -96,7 +98,8 @@ impl Location {
                     .ok_or_else(|| {
                         HostError::new(flyball_host::Op::WriteMsr, self.to_text(), Errno::INVAL)
                     })?;
-                // Read at the moment of the write: another program may have changed the neighbouring fields since the plan.
+                // Read at the moment of the write: another program may have changed the
+                // neighbouring fields since the plan.
                 let now = host.msr(*cpu, *register)?;
                 host.write_msr(*cpu, *register, (now & !mask) | (bits & mask))
             }
@@ -116,7 +119,8 @@ impl Location {
 }
 
 impl Location {
-    /// The text form that journals and JSON have, which [`FromStr`] reads back. [`fmt::Display`] is for people.
+    /// The text form that journals and JSON have, which [`FromStr`] reads back. [`fmt::Display`] is
+    /// for people.
     pub fn to_text(&self) -> String {
         match self {
             Location::File(path) => path.clone(),
@@ -176,8 +180,8 @@ impl FromStr for Location {
     }
 }
 
-/// Where flyball writes files: no path of a journal leads elsewhere, whatever wrote the journal. A test compares this with
-/// the table.
+/// Where flyball writes files: no path of a journal leads elsewhere, whatever wrote the journal. A
+/// test compares this with the table.
 const ROOTS: &[&str] = &[
     "/sys/devices/system/cpu/",
     "/sys/class/powercap/",
@@ -186,12 +190,13 @@ const ROOTS: &[&str] = &[
     "/sys/fs/cgroup/cgroup.subtree_control",
 ];
 
-/// Registers that flyball writes, or may write in another version: energy bias, power control, requests of HWP and CPPC.
+/// Registers that flyball writes, or may write in another version: energy bias, power control,
+/// requests of HWP and CPPC.
 const REGISTERS: &[u32] = &[MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL, MSR_HWP_REQUEST, MSR_AMD_CPPC_REQ];
 
 impl Location {
-    /// Whether it is a place that flyball writes. A journal that names another is damaged or was made by another program:
-    /// root must not write a file because a journal says so.
+    /// Whether it is a place that flyball writes. A journal that names another is damaged or was
+    /// made by another program: root must not write a file because a journal says so.
     pub fn is_flyballs(&self) -> bool {
         let is_plain = |path: &str| {
             path.starts_with('/')
@@ -201,13 +206,15 @@ impl Location {
         };
         match self {
             Location::File(path) => is_plain(path) && ROOTS.iter().any(|root| path.starts_with(root)),
-            // Removing a group moves its tasks to the root group: only groups that flyball names itself.
+            // Removing a group moves its tasks to the root group: only groups that flyball names
+            // itself.
             Location::Partition(path) => path
                 .strip_prefix(partition::ROOT)
                 .and_then(|rest| rest.strip_prefix("/flyball"))
                 .is_some_and(|rest| !rest.contains('/')),
             Location::Msr { register, .. } => REGISTERS.contains(register),
-            // Only the owner of a state directory can write to its journal (`StateDir::create`), so its commands are the owner's.
+            // Only the owner of a state directory can write to its journal (`StateDir::create`), so
+            // its commands are the owner's.
             Location::Command(knob) => knob.fault().is_none(),
             // Its fields are a closed set.
             Location::SpeedSelect(_) => true,
@@ -256,7 +263,8 @@ impl Content {
         }
     }
 
-    /// The bytes to write to bring it back; `None` where it could not be read or the hexadecimal form is damaged.
+    /// The bytes to write to bring it back; `None` where it could not be read or the hexadecimal
+    /// form is damaged.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
             Content::Text(text) => Some(text.clone().into_bytes()),
@@ -269,14 +277,16 @@ impl Content {
         }
     }
 
-    /// Whether the location was not there to be read: its CPU offline, its driver off, its directory not made yet. A
-    /// location that is there and has no readable form (`EINVAL`) is not out of reach.
+    /// Whether the location was not there to be read: its CPU offline, its driver off, its
+    /// directory not made yet. A location that is there and has no readable form (`EINVAL`) is not
+    /// out of reach.
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))
     }
 
-    /// Whether it could not be read because every CPU of its policy was offline (`policy_is_inactive` in cpufreq.c).
+    /// Whether it could not be read because every CPU of its policy was offline
+    /// (`policy_is_inactive` in cpufreq.c).
     pub fn is_busy(&self) -> bool {
         *self == Content::Unreadable(Errno::BUSY.0)
     }

@@ -1,7 +1,7 @@
 //! Other programs that write the same knobs.
 //!
-//! Found by the names of running processes; for those that act and exit (TLP), by what they leave in /run. Which knobs a
-//! program writes is in the rows of the table (`written_by`).
+//! Found by the names of running processes; for those that act and exit (TLP), by what they leave
+//! in /run. Which knobs a program writes is in the rows of the table (`written_by`).
 
 use std::collections::BTreeSet;
 

@@ -9,8 +9,8 @@ use crate::{Form, Value, knob};
 /// # Errors
 /// What was expected instead.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
-    // An attribute is one line; should there be more, the first one counts.
-    // Attributes are ASCII, and there are thousands of them: white space of other scripts is not looked for.
+    // An attribute is one line; should there be more, the first one counts. Attributes are ASCII,
+    // and there are thousands of them: white space of other scripts is not looked for.
     let text = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
     if text.is_empty() {
         return match form {
@@ -46,7 +46,8 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         }
         Form::Micros => Value::Time(Micros(number()?)),
         Form::Nanos => match number()? {
-            // CPUFREQ_ETERNAL, -1 printed as unsigned: the driver does not know (include/linux/cpufreq.h).
+            // CPUFREQ_ETERNAL, -1 printed as unsigned: the driver does not know
+            // (include/linux/cpufreq.h).
             0xffff_ffff => Value::Word("unknown".to_owned()),
             nanoseconds => Value::Time(Micros(nanoseconds / 1_000)),
         },
@@ -61,7 +62,8 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             let thousandths = text.parse::<i64>().map_err(|_| expected(form))?;
             Value::Temperature(Celsius(thousandths as f64 / 1_000.0))
         }
-        // A number where the register holds one without a word (show_energy_performance_preference).
+        // A number where the register holds one without a word
+        // (show_energy_performance_preference).
         Form::Epp => match text.parse::<u64>() {
             Ok(number) => Value::Epp(Epp(u8::try_from(number).map_err(|_| expected(form))?)),
             Err(_) => Value::Word(text.to_owned()),

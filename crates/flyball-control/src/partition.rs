@@ -31,8 +31,8 @@ pub(crate) fn write(host: &dyn Host, path: &str, content: &str) -> Result<(), Ho
     let Some((cpus, kind)) = content.trim().split_once(' ') else {
         return remove(host, &group);
     };
-    // CPUs before the kind: a group without CPUs of its own cannot become a partition, and the kernel would
-    // mark it invalid.
+    // CPUs before the kind: a group without CPUs of its own cannot become a partition, and the
+    // kernel would mark it invalid.
     group.create(host)?;
     group.set_cpus(host, cpus)?;
     group.set_kind_text(host, kind)
@@ -43,8 +43,9 @@ fn remove(host: &dyn Host, group: &Group) -> Result<(), HostError> {
         return Ok(());
     }
     let mut last = Ok(());
-    // rmdir of a group answers EBUSY while a task is in it. One that was moved away a moment ago, or is
-    // exiting, leaves within milliseconds; three quarters of a second in all is far more than it needs.
+    // rmdir of a group answers EBUSY while a task is in it. One that was moved away a moment ago,
+    // or is exiting, leaves within milliseconds; three quarters of a second in all is far more than
+    // it needs.
     for pause in [0_u64, 1, 10, 50, 200, 500] {
         host.sleep(Duration::from_millis(pause));
         group.release_tasks(host);

@@ -134,7 +134,8 @@ pub enum Belongs {
 pub struct Place {
     pub at: At,
     /// The instance's own name where the scope has named instances (`C6`, `package-0 long_term`,
-    /// `package_00_die_00`, `Core 3`); empty for numbered scopes. What follows the colon in `idle-state:C6`.
+    /// `package_00_die_00`, `Core 3`); empty for numbered scopes. What follows the colon in
+    /// `idle-state:C6`.
     pub name: String,
     /// The CPUs that the place governs, offline ones included.
     pub cpus: CpuList,

@@ -1,12 +1,15 @@
-//! From what is wanted and what is there to every write that has to be made, in order, each with its reason.
+//! From what is wanted and what is there to every write that has to be made, in order, each with
+//! its reason.
 //!
-//! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before the first write:
-//! names against the lists that the kernel gives, frequencies against the hardware's limits, settings against each
-//! other (`couplings`). What is already in effect produces no change, so a plan after its own application is empty.
+//! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before
+//! the first write: names against the lists that the kernel gives, frequencies against the
+//! hardware's limits, settings against each other (`couplings`). What is already in effect produces
+//! no change, so a plan after its own application is empty.
 //!
-//! Some changes invalidate later settings: a driver switch recreates every policy, turbo moves the limits
-//! of the hardware, a governor change resets preferences. After those, applying plans again from a fresh look; what a
-//! printed plan says about the time after them is what can be known before, and says that it is.
+//! Some changes invalidate later settings: a driver switch recreates every policy, turbo moves the
+//! limits of the hardware, a governor change resets preferences. After those, applying plans again
+//! from a fresh look; what a printed plan says about the time after them is what can be known
+//! before, and says that it is.
 
 mod absences;
 mod changes;
@@ -55,7 +58,8 @@ pub struct Change {
     pub location: Location,
     /// What is there now; `None` where that can only be known when its turn has come.
     pub old: Option<String>,
-    /// What is written first, where a write of `new` alone would change nothing: the driver acts only on a change.
+    /// What is written first, where a write of `new` alone would change nothing: the driver acts
+    /// only on a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
     /// What will be written; a word (`max`) where its number can only be known then.
@@ -64,7 +68,8 @@ pub struct Change {
     pub was: Option<String>,
     /// What is wanted, in the knob's own terms.
     pub value: String,
-    /// The setting that asks for it, as it was written; another text for a change that a setting only needs.
+    /// The setting that asks for it, as it was written; another text for a change that a setting
+    /// only needs.
     #[serde(skip)]
     pub from: String,
     /// Why it is made.
@@ -181,14 +186,15 @@ struct Planner<'s> {
 /// Plans what `intent` needs on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]).
 ///
 /// # Errors
-/// Settings that the machine does not take, with what it takes; settings of things that it does not have; files that
-/// should be readable and are not; a snapshot that was taken for another intent ([`ReadError::NotTaken`]).
+/// Settings that the machine does not take, with what it takes; settings of things that it does not
+/// have; files that should be readable and are not; a snapshot that was taken for another intent
+/// ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     plan_and_choice(snapshot, intent).map(|(plan, _)| plan)
 }
 
-/// A plan, and the intent that it is for: without the optional settings that the machine cannot have, and with the first value
-/// of each list that it accepts.
+/// A plan, and the intent that it is for: without the optional settings that the machine cannot
+/// have, and with the first value of each list that it accepts.
 ///
 /// # Errors
 /// Those of [`plan()`].
@@ -196,8 +202,8 @@ pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, In
     choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::All))
 }
 
-/// What differs from `intent`. What only the present state refuses (a preference under the present governor, a limit beyond
-/// the present one) is a difference, not a mistake in the intent.
+/// What differs from `intent`. What only the present state refuses (a preference under the present
+/// governor, a limit beyond the present one) is a difference, not a mistake in the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::OfTheIntent)).map(|(plan, _)| plan)
 }
@@ -213,17 +219,17 @@ enum Rules {
 fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
     let mut planner = Planner::new(snapshot, rules);
     for setting in &intent.settings {
-        // Places first, for all settings: the rules below need every wanted value, also of settings that come
-        // later.
+        // Places first, for all settings: the rules below need every wanted value, also of settings
+        // that come later.
         planner.place(setting)?;
     }
     planner.read_and_resolve()?;
-    // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by those
-    // that there are.
+    // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by
+    // those that there are.
     planner.look_ahead()?;
     planner.couple()?;
-    // A copy of the keys: rules of Speed Select have added wants, and a change may note or refuse while it is
-    // made.
+    // A copy of the keys: rules of Speed Select have added wants, and a change may note or refuse
+    // while it is made.
     let keys: Vec<_> = planner.wants.keys().cloned().collect();
     for key in keys {
         if planner.contradicted.contains(&key) {
@@ -260,7 +266,8 @@ impl Planner<'_> {
         let knob = setting.knob().knob();
         let from = setting.from.clone();
         let cpus = match &setting.on {
-            // `present`, not `online`: a place that is offline gets a note in the plan instead of being left out.
+            // `present`, not `online`: a place that is offline gets a note in the plan instead of
+            // being left out.
             None => topology.present.clone(),
             Some(selector) => match select(selector, topology) {
                 Ok(cpus) => cpus,
@@ -270,8 +277,8 @@ impl Planner<'_> {
                 }
             },
         };
-        // One file for the whole machine cannot be set for some of its CPUs. `present`, not `online`: 0-3 on
-        // a machine whose CPU 4 is offline still leaves CPU 4 out.
+        // One file for the whole machine cannot be set for some of its CPUs. `present`, not
+        // `online`: 0-3 on a machine whose CPU 4 is offline still leaves CPU 4 out.
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
             let instead = match knob.narrower() {
                 Some(id) if self.is_somewhere(id, &cpus)? => Some(Alternative::Knob(id)),
@@ -335,8 +342,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The entry above the dies of a package lacks what only dies have (uncore-frequency-tpmi.c has no ELC for the root domain): a
-    /// setting for all domains means those that have the knob.
+    /// The entry above the dies of a package lacks what only dies have (uncore-frequency-tpmi.c has
+    /// no ELC for the root domain): a setting for all domains means those that have the knob.
     fn places_with_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
         let knob = setting.knob();
         if setting.name.instance.is_some() || knob.knob().scope != Scope::Uncore {
@@ -351,7 +358,8 @@ impl Planner<'_> {
         Ok(if having.is_empty() { places } else { having })
     }
 
-    /// Whether a rule would judge by what a knob holds now, where the intent leaves it alone and the present state does not count.
+    /// Whether a rule would judge by what a knob holds now, where the intent leaves it alone and
+    /// the present state does not count.
     fn is_only_present(&self, knob: Id, at: &At) -> bool {
         self.rules == Rules::OfTheIntent && !self.wants.contains_key(&(knob, at.clone()))
     }
@@ -381,8 +389,9 @@ impl Planner<'_> {
         for want in self.wants.values_mut() {
             want.now = self.snapshot.value(want.knob, &want.place)?;
             want.value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
-                // Any other refusal is judged in `change`, once it is known what changes before the setting's turn. A knob
-                // that the snapshot lacks is a mistake in `judged_by`, and must not pass for an absent one.
+                // Any other refusal is judged in `change`, once it is known what changes before the
+                // setting's turn. A knob that the snapshot lacks is a mistake in `judged_by`, and
+                // must not pass for an absent one.
                 Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
                 resolved => resolved.ok(),
             };
@@ -436,7 +445,8 @@ impl Planner<'_> {
             let now = self.snapshot.value_if_readable(Id::Governor, &place)?;
             let wanted =
                 self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
-            // `now` is `None` where the policy cannot be read: then the governor counts as changing.
+            // `now` is `None` where the policy cannot be read: then the governor counts as
+            // changing.
             if wanted.is_some() && wanted != now {
                 self.ahead.governor_changes.insert(policy.number);
             }

@@ -17,9 +17,10 @@
 //! epp = ["balance_power", "power"]     # the first value that the machine accepts
 //! ```
 //!
-//! What stands before the first section is for all CPUs. Sections come later, so they win; optional settings come last.
-//! Values are strings as on the command line; booleans and whole numbers are taken too where they cannot be misread. What a
-//! list and an optional setting come to on a machine is decided by the plan (`plan/choice.rs`).
+//! What stands before the first section is for all CPUs. Sections come later, so they win; optional
+//! settings come last. Values are strings as on the command line; booleans and whole numbers are
+//! taken too where they cannot be misread. What a list and an optional setting come to on a machine
+//! is decided by the plan (`plan/choice.rs`).
 
 use toml::de::{DeTable, DeValue};
 
@@ -28,8 +29,8 @@ use crate::intent::{Intent, IntentError, Setting};
 /// Sections that select CPUs by a property, and how the selector calls it.
 const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
 
-/// Settings of a profile. One for each CPU of 512 and each of its 19 knobs would be fewer; the planner judges each setting
-/// against the others, so that the time grows with the square.
+/// Settings of a profile. One for each CPU of 512 and each of its 19 knobs would be fewer; the
+/// planner judges each setting against the others, so that the time grows with the square.
 pub const MAX_SETTINGS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -54,7 +55,8 @@ pub struct ProfileError {
 
 struct Reader<'a> {
     file: &'a str,
-    /// Where each line of the text ends: counting them again for every setting would take the square of the length.
+    /// Where each line of the text ends: counting them again for every setting would take the
+    /// square of the length.
     ends: Vec<usize>,
     profile: Profile,
 }
@@ -63,7 +65,8 @@ impl Profile {
     /// Reads a profile; `file` is its name in messages.
     ///
     /// # Errors
-    /// Text that is not UTF-8 or not TOML, an unknown section or knob, a value that the knob does not take.
+    /// Text that is not UTF-8 or not TOML, an unknown section or knob, a value that the knob does
+    /// not take.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Profile, ProfileError> {
         let bad = |line: usize, what: String| ProfileError { file: file.to_owned(), line, what };
         let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -124,7 +127,8 @@ impl Reader<'_> {
             }
         }
         let mut last = None;
-        // Sections after the settings for all CPUs, wherever they stand in the file: what names CPUs wins.
+        // Sections after the settings for all CPUs, wherever they stand in the file: what names
+        // CPUs wins.
         for (at, key, value) in entries {
             let DeValue::Table(groups) = value else { continue };
             if key == "optional" && !optional {
@@ -199,7 +203,8 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.clone().into_owned()),
         DeValue::Boolean(on) => Some((if *on { "on" } else { "off" }).to_owned()),
-        // A bare number is right for epp, epb and percentages, and refused with the units named for frequencies.
+        // A bare number is right for epp, epb and percentages, and refused with the units named for
+        // frequencies.
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
         _ => None,
     }

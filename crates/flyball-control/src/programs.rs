@@ -1,11 +1,12 @@
-//! Programs that write knobs: how they are recognised, and how to make them leave the knobs alone. Which knobs one writes
-//! is in the rows of the table.
+//! Programs that write knobs: how they are recognised, and how to make them leave the knobs alone.
+//! Which knobs one writes is in the rows of the table.
 
 /// What flyball knows of a program.
 pub(crate) struct Known {
     pub program: Program,
     pub name: &'static str,
-    /// Names of its process as the kernel keeps them (15 characters), or of the script that an interpreter runs.
+    /// Names of its process as the kernel keeps them (15 characters), or of the script that an
+    /// interpreter runs.
     pub processes: &'static [&'static str],
     /// A file that shows that it was active in this boot.
     pub trace: Option<&'static str>,
@@ -49,7 +50,8 @@ programs! {
         processes: &["tlp", "tlp-pd"],
         trace: Some("/run/tlp/last_pwr"),
         off: Some(("/etc/tlp.conf", "TLP_ENABLE=0")),
-        // Without its unit udev and systemd-sleep go on calling it (85-tlp.rules, system-sleep/tlp). This file is read last.
+        // Without its unit udev and systemd-sleep go on calling it (85-tlp.rules,
+        // system-sleep/tlp). This file is read last.
         stop: Some("sh -c 'systemctl disable --now tlp.service tlp-pd.service; echo TLP_ENABLE=0 >> /etc/tlp.conf'"),
         remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
     }

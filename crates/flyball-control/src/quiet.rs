@@ -1,7 +1,8 @@
 //! Which settings make this machine steady for benchmarks, and what stands in the way.
 //!
-//! [`decide`] only decides: the settings are made, journaled and undone like any others. Three levels, each with
-//! everything of the one before: `light` loses no speed, `steady` gives up turbo, `fixed` holds one frequency.
+//! [`decide`] only decides: the settings are made, journaled and undone like any others. Three
+//! levels, each with everything of the one before: `light` loses no speed, `steady` gives up turbo,
+//! `fixed` holds one frequency.
 
 use std::{fmt, str::FromStr};
 
@@ -145,7 +146,8 @@ impl Partition {
         hand_down.into_iter().chain([(self.location(), self.content.clone())]).collect()
     }
 
-    /// Whether this is what it reads when it holds: the kernel has its own spelling of lists (`2-3` for `2,3`).
+    /// Whether this is what it reads when it holds: the kernel has its own spelling of lists (`2-3`
+    /// for `2,3`).
     pub fn holds(&self, text: &str) -> bool {
         let parts = |text: &str| {
             let (cpus, kind) = text.trim().split_once(' ')?;
@@ -160,8 +162,8 @@ impl Partition {
     }
 }
 
-/// The exit latency above which idle states are kept away from the benchmark's CPUs: C1 and C1E are faster on all
-/// processors, C6 is slower on all.
+/// The exit latency above which idle states are kept away from the benchmark's CPUs: C1 and C1E are
+/// faster on all processors, C6 is slower on all.
 const LATENCY: &str = "20us";
 
 /// The knobs that [`decide`] looks at.
@@ -179,8 +181,8 @@ pub const KNOBS: &[Id] = &[
     Id::NominalFreq,
 ];
 
-/// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`]; what is not a knob (control
-/// groups, kernel parameters) is looked up on `host`.
+/// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`]; what
+/// is not a knob (control groups, kernel parameters) is looked up on `host`.
 ///
 /// # Errors
 /// The snapshot was taken without one of the knobs.
@@ -235,7 +237,8 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
     if host.exists(&path) {
         return Err(format!("{path} already exists"));
     }
-    // An isolated partition has no load balancing: several threads would all stay on the CPU on which they start.
+    // An isolated partition has no load balancing: several threads would all stay on the CPU on
+    // which they start.
     let kind = if cpus.len() == 1 { "isolated" } else { "root" };
     let handed_down = host.read(&format!("{root}/cgroup.subtree_control")).unwrap_or_default();
     Ok(Partition { path, content: format!("{cpus} {kind}"), hand_down: !names(&handed_down) })
@@ -376,7 +379,8 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
             ("irqaffinity", "keeps interrupts that cannot be moved later on other CPUs"),
         ] {
             if !has(name) {
-                // The others name the benchmark's CPUs; this one names those that interrupts may be on.
+                // The others name the benchmark's CPUs; this one names those that interrupts may be
+                // on.
                 let list = if name == "irqaffinity" {
                     online.difference(cpus).to_string()
                 } else {
@@ -388,8 +392,9 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
     }
 }
 
-/// Files besides the knobs that should be changed: interrupts are moved away from the benchmark's CPUs, and the kernel's
-/// profiling interrupt becomes as rare as possible. Some interrupts cannot be moved, so a refusal is not an error.
+/// Files besides the knobs that should be changed: interrupts are moved away from the benchmark's
+/// CPUs, and the kernel's profiling interrupt becomes as rare as possible. Some interrupts cannot
+/// be moved, so a refusal is not an error.
 pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Location, String)> {
     let mut extras = Vec::new();
     let others = online.difference(cpus);
@@ -399,7 +404,8 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
             // An interrupt that is elsewhere already stays as it is.
             let allowed = host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
             if let Some(allowed) = allowed
-                // Read-only where user space may not move the interrupt (register_irq_proc in kernel/irq/proc.c).
+                // Read-only where user space may not move the interrupt (register_irq_proc in
+                // kernel/irq/proc.c).
                 && host.writable(&path)
                 && !allowed.intersection(cpus).is_empty()
             {

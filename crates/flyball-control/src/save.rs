@@ -1,7 +1,7 @@
 //! The present settings as a profile.
 //!
-//! What most places of a knob share stands at the top; what differs gets a section by CPU list. Applied again to the
-//! same machine, a saved profile changes nothing.
+//! What most places of a knob share stands at the top; what differs gets a section by CPU list.
+//! Applied again to the same machine, a saved profile changes nothing.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -26,8 +26,8 @@ pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
         for (name, values) in values(snapshot, knob)? {
             let key =
                 if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
-            // The commonest value is for all CPUs, and only what differs names some: a profile that fits a larger
-            // machine too.
+            // The commonest value is for all CPUs, and only what differs names some: a profile that
+            // fits a larger machine too.
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
             let most = most.clone();
             for (value, cpus) in values {

@@ -1,4 +1,5 @@
-//! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and unions of them by comma.
+//! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and unions of
+//! them by comma.
 
 use flyball_host::CpuList;
 
@@ -64,7 +65,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             let there = listed(dies.keys().map(|(package, die)| format!("{package}.{die}")));
             (collect(&dies, |(package, die)| wanted.matches(&[*package, *die])), there)
         }
-        // Numbers of cores repeat from package to package, on some machines from die to die: both forms name one.
+        // Numbers of cores repeat from package to package, on some machines from die to die: both
+        // forms name one.
         "core" => {
             let wanted = numbers()?;
             let cores = topology.cores();
@@ -91,8 +93,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         "type" => of_type(value, topology).ok_or_else(|| bad("core types are P, E and LP".to_owned()))?,
         _ => return Err(bad(FORMS.to_owned())),
     };
-    // A selector that is well formed and selects nothing is an error: a setting for no CPU would be lost without a
-    // word.
+    // A selector that is well formed and selects nothing is an error: a setting for no CPU would be
+    // lost without a word.
     if cpus.is_empty() {
         return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }
@@ -132,7 +134,8 @@ impl Numbers {
         Some(Numbers { above, last: (low.parse().ok()?, high.parse().ok()?) })
     }
 
-    /// Whether `ids`, outermost first, are meant. A bare number means that number in every outer level.
+    /// Whether `ids`, outermost first, are meant. A bare number means that number in every outer
+    /// level.
     fn matches(&self, ids: &[u32]) -> bool {
         let Some((last, above)) = ids.split_last() else { return false };
         let in_range = (self.last.0..=self.last.1).contains(last);

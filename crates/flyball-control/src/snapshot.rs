@@ -1,9 +1,10 @@
 //! A machine at one moment, as data: what `plan`, `verify`, `show`, `save` and the doctor work on.
 //!
-//! A [`Snapshot`] holds the topology, the places where knobs exist, and for each knob that was asked for what was read
-//! at each place. It has no way back to the machine: what it does not hold cannot be looked up later, and asking for it
-//! is an error ([`ReadError::NotTaken`]), never an absence. `take` fills it, in one pass that reads each file, register
-//! and Speed Select setting once.
+//! A [`Snapshot`] holds the topology, the places where knobs exist, and for each knob that was
+//! asked for what was read at each place. It has no way back to the machine: what it does not hold
+//! cannot be looked up later, and asking for it is an error ([`ReadError::NotTaken`]), never an
+//! absence. `take` fills it, in one pass that reads each file, register and Speed Select setting
+//! once.
 
 mod expand;
 mod instances;
@@ -30,7 +31,8 @@ const SCOPES: usize = Scope::Clos as usize + 1;
 pub struct Entry {
     /// What was read, or why that failed where something is there.
     pub reading: Result<Reading, ReadError>,
-    /// What a write would go to; `None` where nothing takes one, and in a snapshot that was not taken to plan with.
+    /// What a write would go to; `None` where nothing takes one, and in a snapshot that was not
+    /// taken to plan with.
     pub slot: Option<Box<Slot>>,
 }
 
@@ -71,7 +73,8 @@ impl Slot {
 enum Column {
     /// A sample of the places lacks it, so all of them do (see [`Request::sample_absence`]).
     AbsentEverywhere(Why),
-    /// What was read, in the order of the places; `None` for a place outside the CPUs that were asked for.
+    /// What was read, in the order of the places; `None` for a place outside the CPUs that were
+    /// asked for.
     Each(Vec<Option<Entry>>),
 }
 
@@ -86,10 +89,12 @@ pub struct Snapshot {
     /// By knob; `None` for one that was not taken.
     columns: Vec<Option<Column>>,
     idle_states: Vec<String>,
-    /// Files of policies that are not knobs, by policy and name; see [`Snapshot::take_policy_files`].
+    /// Files of policies that are not knobs, by policy and name; see
+    /// [`Snapshot::take_policy_files`].
     policy_files: BTreeMap<u32, BTreeMap<&'static str, String>>,
     speed_select: Option<SpeedSelectView>,
-    /// Whether it holds what a plan needs beyond the readings: slots, and the levels of Speed Select.
+    /// Whether it holds what a plan needs beyond the readings: slots, and the levels of Speed
+    /// Select.
     to_plan: bool,
 }
 
@@ -109,8 +114,9 @@ impl Snapshot {
         }
     }
 
-    /// Sets what there is of `knob`: for snapshots that are made, not taken. Its places are those of the topology, and what
-    /// `at` leaves out is absent there. A machine that is made has no Speed Select unless it was taken from one.
+    /// Sets what there is of `knob`: for snapshots that are made, not taken. Its places are those
+    /// of the topology, and what `at` leaves out is absent there. A machine that is made has no
+    /// Speed Select unless it was taken from one.
     #[must_use]
     pub fn with(mut self, knob: Id, entry: impl Fn(&Place) -> Option<Entry>) -> Snapshot {
         let scope = knob.knob().scope;
@@ -118,7 +124,8 @@ impl Snapshot {
             Some(places) => places.clone(),
             None => instances::of_topology(&self.topology, scope).unwrap_or_default(),
         };
-        // Left out means absent, not unknown: a snapshot that is made has been looked at completely.
+        // Left out means absent, not unknown: a snapshot that is made has been looked at
+        // completely.
         let nothing = || Entry { reading: Ok(Reading::Absent(self.why_nowhere(knob))), slot: None };
         let entries = places.iter().map(|place| Some(entry(place).unwrap_or_else(nothing))).collect();
         self.columns[knob as usize] = Some(Column::Each(entries));
@@ -147,8 +154,8 @@ impl Snapshot {
         self.columns[knob as usize].is_some()
     }
 
-    /// Every place where `knob` could exist here, in order. Empty where the machine has no such thing at all;
-    /// [`Snapshot::why_nowhere`] says why.
+    /// Every place where `knob` could exist here, in order. Empty where the machine has no such
+    /// thing at all; [`Snapshot::why_nowhere`] says why.
     ///
     /// # Errors
     /// The knob was not taken.
@@ -201,7 +208,8 @@ impl Snapshot {
         knob.knob().vendor.filter(|of| vendor != Vendor::Other && vendor != *of)
     }
 
-    /// The places of `knob` with what was read there, in order; `None` for a place that was not asked for.
+    /// The places of `knob` with what was read there, in order; `None` for a place that was not
+    /// asked for.
     ///
     /// # Errors
     /// The knob was not taken.
@@ -214,7 +222,8 @@ impl Snapshot {
         Ok(self.places(knob)?.iter().zip(entries.iter().map(Option::as_ref)))
     }
 
-    /// Why a sample of the places of `knob` lacks it, where it does (see [`Request::sample_absence`]).
+    /// Why a sample of the places of `knob` lacks it, where it does (see
+    /// [`Request::sample_absence`]).
     pub fn absent_everywhere(&self, knob: Id) -> Option<&Why> {
         match &self.columns[knob as usize] {
             Some(Column::AbsentEverywhere(why)) => Some(why),
@@ -231,7 +240,8 @@ impl Snapshot {
             return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
         };
         let places = self.places_in(knob.knob().scope);
-        // Numbered places are in order. Named ones (zones, sensors) are in the order of the directory, and few.
+        // Numbered places are in order. Named ones (zones, sensors) are in the order of the
+        // directory, and few.
         let index = places
             .binary_search_by(|place| place.at.cmp(at))
             .ok()
@@ -246,8 +256,8 @@ impl Snapshot {
     /// What was read of `knob` at `place`.
     ///
     /// # Errors
-    /// Where something is there and could not be read, or held what the kernel cannot have printed; the knob was not
-    /// taken there.
+    /// Where something is there and could not be read, or held what the kernel cannot have printed;
+    /// the knob was not taken there.
     pub fn read(&self, knob: Id, place: &Place) -> Result<Reading, ReadError> {
         match (self.entry(knob, &place.at)?, &self.columns[knob as usize]) {
             (Some(entry), _) => entry.reading.clone(),
@@ -267,8 +277,8 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::value`], with `None` also for what could not be read: for questions whose answer only matters if
-    /// there is one.
+    /// As [`Snapshot::value`], with `None` also for what could not be read: for questions whose
+    /// answer only matters if there is one.
     ///
     /// # Errors
     /// The knob was not taken there.
@@ -298,10 +308,12 @@ impl Snapshot {
         Ok(self.entry(knob, &place.at)?.and_then(|entry| entry.slot.as_deref()))
     }
 
-    /// The write that would give `knob` the value `value` at `place`: the location and its new content.
+    /// The write that would give `knob` the value `value` at `place`: the location and its new
+    /// content.
     ///
     /// # Errors
-    /// Where the row is a fact, where nothing here takes the write, or where the value is of another type.
+    /// Where the row is a fact, where nothing here takes the write, or where the value is of
+    /// another type.
     pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
         if row.control().is_none() {
@@ -340,7 +352,8 @@ impl Snapshot {
         first.unwrap_or_else(|| self.why_nowhere(knob).to_string())
     }
 
-    /// The location that `knob` has at `place`, or will have once a driver makes it: the first that can be written.
+    /// The location that `knob` has at `place`, or will have once a driver makes it: the first that
+    /// can be written.
     ///
     /// # Errors
     /// The knob was not taken there.

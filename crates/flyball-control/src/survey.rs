@@ -44,7 +44,8 @@ impl Outcome {
         }
     }
 
-    /// Whether two places may share a row: equal values, or the same reason for having none whatever the path.
+    /// Whether two places may share a row: equal values, or the same reason for having none
+    /// whatever the path.
     fn alike(&self, other: &Outcome) -> bool {
         match (self, other) {
             (Outcome::Absent(why), Outcome::Absent(other)) => why.is_like(other),
@@ -142,7 +143,8 @@ fn one(
     for (place, entry) in snapshot.entries(knob)?.filter(|(place, _)| is_meant(place)) {
         let (outcome, source) = Outcome::of(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
-        // From the back: neighbouring places mostly have the same value, and a machine has hundreds of them.
+        // From the back: neighbouring places mostly have the same value, and a machine has hundreds
+        // of them.
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !options.apart => {
                 row.cpus.add(place.own_cpus());
@@ -158,7 +160,8 @@ fn one(
             }),
         }
     }
-    // The entry above the dies of a package lacks what only dies have: no row where the dies answer.
+    // The entry above the dies of a package lacks what only dies have: no row where the dies
+    // answer.
     if name.instance.is_none() && rows[start..].iter().any(|row| !matches!(row.outcome, Outcome::Absent(_))) {
         let above = |row: &Row| knob.knob().scope == Scope::Uncore && row.name.starts_with("package_");
         let mut kept = rows.split_off(start);

@@ -1,5 +1,6 @@
-//! The table of knobs and facts: their identities and order here, their rows in the modules below by subject. A row states
-//! all there is to know of a knob; the test at the end walks the table for what the compiler cannot check.
+//! The table of knobs and facts: their identities and order here, their rows in the modules below
+//! by subject. A row states all there is to know of a knob; the test at the end walks the table for
+//! what the compiler cannot check.
 
 pub(crate) mod auxiliary;
 mod cppc;

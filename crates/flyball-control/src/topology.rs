@@ -1,4 +1,5 @@
-//! What a machine's processors are: which CPUs there are, and how they share packages, dies, cores, policies and nodes.
+//! What a machine's processors are: which CPUs there are, and how they share packages, dies, cores,
+//! policies and nodes.
 //!
 //! Built on [`flyball_host::CpuTopology`]. Every file may be missing: what is unknown is `None`.
 
@@ -62,7 +63,8 @@ pub struct Policy {
     pub number: u32,
     /// All its CPUs (`related_cpus`), offline ones included.
     pub cpus: CpuList,
-    /// Its online CPUs (`affected_cpus`). When there is none, every read and write of its files answers `EBUSY`.
+    /// Its online CPUs (`affected_cpus`). When there is none, every read and write of its files
+    /// answers `EBUSY`.
     pub online: CpuList,
 }
 
@@ -99,7 +101,8 @@ pub struct Topology {
     pub cpus: BTreeMap<u32, Cpu>,
     /// Every cpufreq policy, by number; empty without a cpufreq driver.
     pub policies: Vec<Policy>,
-    /// The driver of a kernel whose policies are not where flyball looks ([`driver_before_policies`]).
+    /// The driver of a kernel whose policies are not where flyball looks
+    /// ([`driver_before_policies`]).
     #[serde(skip)]
     pub driver_before_policies: Option<String>,
     /// NUMA nodes and their CPUs.
@@ -134,8 +137,9 @@ fn driver_before_policies(host: &dyn Host) -> Option<String> {
 }
 
 impl Topology {
-    /// Three times the bus clock that the ratios of an Intel processor multiply, kHz: 133.33 MHz before Sandy Bridge, 100 MHz
-    /// since (turbostat.c, `bclk`). `None` of processors before Nehalem, and of Atoms that say it in a register of their own.
+    /// Three times the bus clock that the ratios of an Intel processor multiply, kHz: 133.33 MHz
+    /// before Sandy Bridge, 100 MHz since (turbostat.c, `bclk`). `None` of processors before
+    /// Nehalem, and of Atoms that say it in a register of their own.
     pub(crate) fn bus_third_khz(&self) -> Option<u64> {
         const NEHALEM_AND_WESTMERE: &[u32] = &[0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f];
         const OTHERS: &[u32] =
@@ -163,7 +167,8 @@ impl Topology {
     /// Learns the topology.
     ///
     /// # Errors
-    /// Where a file is there and cannot be read or makes no sense, or where not even one CPU can be found.
+    /// Where a file is there and cannot be read or makes no sense, or where not even one CPU can be
+    /// found.
     pub fn inspect(host: &dyn Host) -> Result<Topology, ReadError> {
         let info = CpuInfo::read(host)?;
         let CpuTopology { possible, present, online, online_is_listed, positions } =
@@ -215,7 +220,8 @@ impl Topology {
         }
     }
 
-    /// A machine of `count` CPUs, each online, a core and a policy of its own: for snapshots that are made, not taken.
+    /// A machine of `count` CPUs, each online, a core and a policy of its own: for snapshots that
+    /// are made, not taken.
     pub fn of_policies(count: u32) -> Topology {
         let all: CpuList = (0..count).collect();
         let cpu = |number: u32| Cpu {
@@ -253,7 +259,8 @@ impl Topology {
 
     /// Kinds of cores on a hybrid processor.
     fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
-        // The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom and cpu_lowpower.
+        // The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom
+        // and cpu_lowpower.
         let kinds = [("cpu_core", CoreType::P), ("cpu_atom", CoreType::E), ("cpu_lowpower", CoreType::LP)];
         let mut found = false;
         for (folder, kind) in kinds {
@@ -268,8 +275,8 @@ impl Topology {
         self.low_power_cores(host);
         let Some(first) = self.online.first() else { return Ok(()) };
         let capacity = |cpu: u32| read_number(host, &format!("{CPUS}/cpu{cpu}/cpu_capacity"));
-        // One missing file decides for all: hundreds of opens would be spent to learn that no CPU has a
-        // capacity.
+        // One missing file decides for all: hundreds of opens would be spent to learn that no CPU
+        // has a capacity.
         if found || capacity(first)?.is_none() {
             return Ok(());
         }
@@ -294,11 +301,12 @@ impl Topology {
         Ok(())
     }
 
-    /// E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has a perf PMU of their own for them
-    /// on few models only (arch/x86/events/intel/core.c, cpu_lowpower); otherwise they are in cpu_atom.
+    /// E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has a perf
+    /// PMU of their own for them on few models only (arch/x86/events/intel/core.c, cpu_lowpower);
+    /// otherwise they are in cpu_atom.
     fn low_power_cores(&mut self, host: &dyn Host) {
-        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3. Without any cache folder (some
-        // containers and recordings) nothing is known.
+        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3.
+        // Without any cache folder (some containers and recordings) nothing is known.
         let cache = |cpu: u32, index: u32| host.exists(&format!("{CPUS}/cpu{cpu}/cache/index{index}"));
         let lacks_l3 = |cpu: u32| cache(cpu, 2) && !cache(cpu, 3);
         let online = |kind| {
@@ -334,8 +342,9 @@ impl Topology {
     fn policies(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         let folder = format!("{CPUS}/cpufreq");
         let numbers = numbered(host, &folder, "policy")?;
-        // Policies are disjoint and not empty, and each holds the CPU that it is named after: as many policies as CPUs
-        // means one each, and a large machine is spared a read of related_cpus for every CPU.
+        // Policies are disjoint and not empty, and each holds the CPU that it is named after: as
+        // many policies as CPUs means one each, and a large machine is spared a read of
+        // related_cpus for every CPU.
         let one_each =
             numbers.len() == self.present.len() && numbers.iter().all(|&cpu| self.present.contains(cpu));
         for number in numbers {
@@ -346,8 +355,8 @@ impl Topology {
                     .map_err(|_| bad(&path, &text, "CPU numbers with blanks between"))?,
                 // The policy is named after the CPU that it was made for.
                 Ok(None) => CpuList::from_iter([number]),
-                // All its CPUs are offline: show() in cpufreq.c answers EBUSY for every file of an inactive
-                // policy, related_cpus included.
+                // All its CPUs are offline: show() in cpufreq.c answers EBUSY for every file of an
+                // inactive policy, related_cpus included.
                 Err(error) if error.errno == flyball_host::Errno::BUSY => CpuList::from_iter([number]),
                 Err(error) => return Err(error.into()),
             };
@@ -357,7 +366,8 @@ impl Topology {
                     cpu.policy = Some(number);
                 }
             }
-            // Not from affected_cpus: a read per policy less, and the kernel's list of online CPUs has the same.
+            // Not from affected_cpus: a read per policy less, and the kernel's list of online CPUs
+            // has the same.
             let online = cpus.intersection(&self.online);
             self.policies.push(Policy { number, cpus, online });
         }

@@ -12,8 +12,8 @@ use crate::Location;
 
 /// A typed value of a knob or fact.
 ///
-/// A word that the table does not know (a driver mode of a later kernel) is still a [`Value::Word`]: shown as text,
-/// never a failure.
+/// A word that the table does not know (a driver mode of a later kernel) is still a
+/// [`Value::Word`]: shown as text, never a failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Value {
@@ -21,7 +21,8 @@ pub enum Value {
     Word(String),
     /// Several words: available governors.
     Words(Vec<String>),
-    /// On or off. Inverted files (`no_turbo`, an idle state's `disable`) are already turned round: on is on.
+    /// On or off. Inverted files (`no_turbo`, an idle state's `disable`) are already turned round:
+    /// on is on.
     Switch(bool),
     /// A frequency in kHz.
     Frequency(KiloHertz),
@@ -52,7 +53,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as JSON users expect it: bare numbers in the knob's unit, words as strings, lists as arrays.
+    /// The value as JSON users expect it: bare numbers in the knob's unit, words as strings, lists
+    /// as arrays.
     pub fn plain(&self) -> Plain<'_> {
         Plain(self)
     }
@@ -219,7 +221,8 @@ pub enum Why {
     },
     /// The file is there and says 0, which is how firmware leaves a field that it does not fill in.
     Unset(String),
-    /// The file is there and the kernel answers that this machine cannot do it (`EOPNOTSUPP`, `ENODATA`).
+    /// The file is there and the kernel answers that this machine cannot do it (`EOPNOTSUPP`,
+    /// `ENODATA`).
     Unsupported(String),
     /// The kernel answers that it does not apply now, in these words.
     NotNow(String),

@@ -14,7 +14,8 @@ use crate::{
 pub struct Verdict {
     /// The settings that do not hold: what is there (`old`), and what should be (`new`).
     pub drifted: Vec<Change>,
-    /// Programs that run on the machine and write the knobs that drifted; see [`Verdict::set_owners`].
+    /// Programs that run on the machine and write the knobs that drifted; see
+    /// [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
     /// What else there is to know.
     pub notes: Vec<Note>,
@@ -39,8 +40,8 @@ impl Verdict {
 /// As [`crate::plan::plan`], but for what only the present state refuses: that has drifted.
 pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
     let plan = differences(snapshot, intent)?;
-    // `epp=default` has no value to compare: the kernel reads it back as whatever the firmware had chosen. And what
-    // would only be written again after another change holds now.
+    // `epp=default` has no value to compare: the kernel reads it back as whatever the firmware had
+    // chosen. And what would only be written again after another change holds now.
     let drifted: Vec<Change> = plan
         .changes
         .into_iter()

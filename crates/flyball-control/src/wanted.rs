@@ -1,7 +1,9 @@
-//! What a user asks for: the text after `KNOB=`, read without a machine at hand, and resolved on one later.
+//! What a user asks for: the text after `KNOB=`, read without a machine at hand, and resolved on
+//! one later.
 //!
-//! Two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so that a mistyped profile fails
-//! before a machine is touched; [`crate::Snapshot::resolve`] gives words such as `max` their value at a place.
+//! Two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so that a
+//! mistyped profile fails before a machine is touched; [`crate::Snapshot::resolve`] gives words
+//! such as `max` their value at a place.
 
 use std::fmt;
 
@@ -142,8 +144,9 @@ impl Wanted {
             (Form::LatencyLimit, _) => match text.parse().ok()? {
                 // In the file 0 means no limit: 0us would turn into its opposite.
                 Micros(0) => Value::Word("n/a".to_owned()),
-                // The file holds an s32, and PM_QOS_RESUME_LATENCY_NO_CONSTRAINT is its largest value
-                // (include/linux/pm_qos.h): pm_qos_resume_latency_us_store refuses that number.
+                // The file holds an s32, and PM_QOS_RESUME_LATENCY_NO_CONSTRAINT is its largest
+                // value (include/linux/pm_qos.h): pm_qos_resume_latency_us_store refuses that
+                // number.
                 Micros(time) if time < 2_147_483_647 => Value::Time(Micros(time)),
                 Micros(_) => return None,
             },
@@ -164,7 +167,8 @@ impl Wanted {
     }
 }
 
-/// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the number of a state.
+/// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the
+/// number of a state.
 fn idle_state(text: &str) -> Wanted {
     match (switch(text), text.parse::<Micros>()) {
         // cpuidle's states have numbers: here 0 and 1 are not a switch.

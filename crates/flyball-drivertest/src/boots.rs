@@ -187,7 +187,8 @@ impl Boots for Remembering<'_> {
     }
 }
 
-/// Cycles per instruction, in 1/256: four, so that deferred work is done within milliseconds at the lowest frequency too.
+/// Cycles per instruction, in 1/256: four, so that deferred work is done within milliseconds at the
+/// lowest frequency too.
 const CYCLES: u32 = 4 * 256;
 
 /// How many guests may run at the same time, of whichever kernel.
@@ -232,7 +233,8 @@ pub struct Guests {
     selftests: Option<PathBuf>,
 }
 
-/// The tests in the source of a kernel that lies in a tree: in the tree itself, or in the `source` of a build directory.
+/// The tests in the source of a kernel that lies in a tree: in the tree itself, or in the `source`
+/// of a build directory.
 fn selftests(kernel: &Path) -> Option<PathBuf> {
     /// arch/x86/boot/bzImage below a build directory that is in a tree.
     const DEPTH: usize = 6;
@@ -280,7 +282,8 @@ impl Guests {
         request.modules.extend(GOVERNORS.iter().map(|name| format!("?{name}")));
         request.append.clone_from(&job.append);
         request.append.extend(mode.append().iter().map(|&word| word.to_owned()));
-        // Warnings and marks on the console, as many as there are; a kernel that has panicked ends at once as it is.
+        // Warnings and marks on the console, as many as there are; a kernel that has panicked ends
+        // at once as it is.
         request.append.extend(["loglevel=5".to_owned(), "printk.devkmsg=on".to_owned()]);
         for (name, content) in &job.files {
             let source = dir.join(name);
@@ -340,7 +343,8 @@ impl Boots for Guests {
     }
 }
 
-/// A boot that did not get to the command is not the kernel's failure in a test; a command that did not get to its end is.
+/// A boot that did not get to the command is not the kernel's failure in a test; a command that did
+/// not get to its end is.
 fn judge(end: &End, mut ended: Ended) -> Result<Ended, CannotTell> {
     let reached = end.uptimes[1].is_some();
     if end.code.is_some() {

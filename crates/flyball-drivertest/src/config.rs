@@ -1,4 +1,5 @@
-//! What a kernel's configuration lacks for a test: from its package, its build tree, or the image itself (CONFIG_IKCONFIG).
+//! What a kernel's configuration lacks for a test: from its package, its build tree, or the image
+//! itself (CONFIG_IKCONFIG).
 
 use std::{collections::BTreeMap, fs, io::Read as _};
 

@@ -1,8 +1,8 @@
 //! Fuzzing: sequences that are drawn by what the driver did with earlier ones.
 //!
-//! Those of a round run in guests. One that shows something new is kept in the corpus, and the next round's are made from the corpus.
-//! After each step the rules of the contract must hold, and the kernel must not report a fault or stop. What fails is shortened
-//! and run again by itself.
+//! Those of a round run in guests. One that shows something new is kept in the corpus, and the next
+//! round's are made from the corpus. After each step the rules of the contract must hold, and the
+//! kernel must not report a fault or stop. What fails is shortened and run again by itself.
 //!
 //! - `coverage`: what is new;
 //! - `corpus`: the kept sequences;
@@ -38,7 +38,8 @@ use crate::{
 use corpus::Corpus;
 use mutate::Mutator;
 
-/// Steps of a round. More make better use of a boot; fewer let the next round know earlier what is new.
+/// Steps of a round. More make better use of a boot; fewer let the next round know earlier what is
+/// new.
 const ROUND: usize = 900;
 /// Rounds in a row that cannot be judged before it is given up.
 const PATIENCE: usize = 3;
@@ -208,7 +209,8 @@ impl Fuzzer<'_> {
         Ok(out)
     }
 
-    /// Shortens what was found, runs it again by itself, and looks whether the baseline shows it too.
+    /// Shortens what was found, runs it again by itself, and looks whether the baseline shows it
+    /// too.
     fn findings(&self, new: BTreeMap<String, Evidence>, round: u32) -> Vec<Finding> {
         if new.is_empty() {
             return Vec::new();

@@ -1,8 +1,9 @@
-//! Sequences from a seed: sweeps over every attribute's accepted, clamped and refused values, scenarios of the kind in which
-//! drivers have gone wrong, and random walks.
+//! Sequences from a seed: sweeps over every attribute's accepted, clamped and refused values,
+//! scenarios of the kind in which drivers have gone wrong, and random walks.
 //!
-//! Sequences depend on the machine, the mode and the seed, never on the kernel: the same ones run on an old and a new kernel.
-//! An attribute that a kernel does not have is answered `absent`. The calls of Speed Select's device are in generate/speed_select.rs.
+//! Sequences depend on the machine, the mode and the seed, never on the kernel: the same ones run
+//! on an old and a new kernel. An attribute that a kernel does not have is answered `absent`. The
+//! calls of Speed Select's device are in generate/speed_select.rs.
 
 mod speed_select;
 
@@ -76,8 +77,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Both limits between two states of the firmware's table: a driver that has only those rounds the maximum down, and the minimum
-    /// must not stay above it.
+    /// Both limits between two states of the firmware's table: a driver that has only those rounds
+    /// the maximum down, and the minimum must not stay above it.
     fn equal_limits(&mut self) -> Vec<Step> {
         let policy = self.policy();
         let core = &self.mode.spec.core[0];

@@ -1,5 +1,6 @@
-//! Sequences in several guests at once: each runs a part of them, and what came of the parts is one result. How they are divided
-//! depends on the sequences alone, so that a result does not depend on how many guests the host runs at a time.
+//! Sequences in several guests at once: each runs a part of them, and what came of the parts is one
+//! result. How they are divided depends on the sequences alone, so that a result does not depend on
+//! how many guests the host runs at a time.
 
 use std::thread;
 
@@ -40,7 +41,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The number of the step that a part did not get beyond: the one that does not return, or else the last that began.
+    /// The number of the step that a part did not get beyond: the one that does not return, or else
+    /// the last that began.
     pub fn last_step(&self, part: &Part) -> u32 {
         let last = || part.ended.last_step().map(|number| part.before + number);
         self.boot.hang.or_else(last).unwrap_or(0)
@@ -136,7 +138,8 @@ fn add(seen: &mut Seen, ended: Ended, boot: Boot, part: &[Sequence], before: u32
     seen.boot.complete &= boot.complete;
     seen.boot.hang = seen.boot.hang.or(boot.hang.map(whole));
     let mut runs = boot.runs;
-    // Sequences that a guest did not reach have a place, so that those of the next part have theirs.
+    // Sequences that a guest did not reach have a place, so that those of the next part have
+    // theirs.
     let unreached = part.iter().skip(runs.len());
     runs.extend(unreached.map(|sequence| Run { name: sequence.name.clone(), observations: Vec::new() }));
     seen.boot.runs.extend(runs);

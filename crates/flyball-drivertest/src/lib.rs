@@ -1,8 +1,9 @@
 //! Regression tests of cpufreq drivers and of those of Speed Select, on virtual silicon.
 //!
-//! A kernel boots as a guest of `flyball-guest`. In it a shell script (`agent.sh`) runs sequences of steps and prints after
-//! each which cpufreq attributes changed; the emulator logs what reached registers and mailboxes, and what frequency the
-//! silicon gave. From these the topics judge the driver.
+//! A kernel boots as a guest of `flyball-guest`. In it a shell script (`agent.sh`) runs sequences
+//! of steps and prints after each which cpufreq attributes changed; the emulator logs what reached
+//! registers and mailboxes, and what frequency the silicon gave. From these the topics judge the
+//! driver.
 //!
 //! - `step`, `agent.sh`: a step, a sequence, and how a guest runs them;
 //! - `mode`: the driver modes of a machine, and what each needs;

@@ -1,4 +1,5 @@
-//! Kernel messages that are failures, whatever was being tested, with the step after which they came.
+//! Kernel messages that are failures, whatever was being tested, with the step after which they
+//! came.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,8 @@ pub struct Message {
     pub text: Vec<String>,
 }
 
-/// The reports on a console. A report's own lines do not count as further ones until the next mark or 30 lines later.
+/// The reports on a console. A report's own lines do not count as further ones until the next mark
+/// or 30 lines later.
 pub fn read(console: &str) -> Vec<Message> {
     let mut found: Vec<Message> = Vec::new();
     let (mut step, mut left) = (0, 0);

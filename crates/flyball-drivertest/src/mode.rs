@@ -1,5 +1,5 @@
-//! The driver modes of a machine: what a kernel needs for one, how it is booted into it, and the base state that each
-//! sequence begins in.
+//! The driver modes of a machine: what a kernel needs for one, how it is booted into it, and the
+//! base state that each sequence begins in.
 
 use flyball_guest::{
     Interface,
@@ -156,8 +156,9 @@ pub struct Mode {
     row: usize,
 }
 
-/// Takes the registers of the last power domain away where there are domains without cores: the kernel's driver has to cope with both
-/// (isst_tpmi_core.c, `sst_base` in `get_instance`). The machine's file with that, if it applies.
+/// Takes the registers of the last power domain away where there are domains without cores: the
+/// kernel's driver has to cope with both (isst_tpmi_core.c, `sst_base` in `get_instance`). The
+/// machine's file with that, if it applies.
 fn without_last_registers(spec: &mut MachineSpec, toml: &str) -> Option<String> {
     let dies = spec.topology.dies;
     let sst =
@@ -228,15 +229,17 @@ impl Mode {
     }
 
     pub fn driver(&self) -> Result<Driver, GuestError> {
-        // Without HWP `no_hwp` is active, as `Driver` gives it to the kernel; it is a word for machines with HWP.
+        // Without HWP `no_hwp` is active, as `Driver` gives it to the kernel; it is a word for
+        // machines with HWP.
         if self.kind == Kind::IntelActiveNoHwp && self.interface.is_none() {
             return Driver::parse("intel_pstate=active");
         }
         Driver::parse(self.row().driver)
     }
 
-    /// Further words for the kernel's command line: `intel_pstate=` may be given twice (drivers/cpufreq/intel_pstate.c, intel_pstate_setup),
-    /// and passive mode alone would switch HWP on.
+    /// Further words for the kernel's command line: `intel_pstate=` may be given twice
+    /// (drivers/cpufreq/intel_pstate.c, intel_pstate_setup), and passive mode alone would switch
+    /// HWP on.
     pub fn append(&self) -> &'static [&'static str] {
         let is_off = self.kind == Kind::IntelPassiveNoHwp && self.interface.is_some();
         if is_off { &["intel_pstate=no_hwp"] } else { &[] }
@@ -259,7 +262,8 @@ impl Mode {
             || flyball_guest::cache::compare_versions(release, self.row().since) != std::cmp::Ordering::Less
     }
 
-    /// Whether `--driver` names this mode: a driver names all of its modes, the name of a mode that one only.
+    /// Whether `--driver` names this mode: a driver names all of its modes, the name of a mode that
+    /// one only.
     pub fn is_named(&self, wanted: &str) -> bool {
         self.name == wanted || self.name.split('=').next() == Some(wanted)
     }
@@ -314,13 +318,15 @@ impl Mode {
         self.spec.cpus() as u32
     }
 
-    /// One kind of cores. A guest of a hybrid machine does not say which kind a CPU is (CPUID leaf 1Ah), so the kernel scales some frequencies
-    /// wrongly (drivers/cpufreq/intel_pstate.c, hwp_get_cpu_scaling).
+    /// One kind of cores. A guest of a hybrid machine does not say which kind a CPU is (CPUID leaf
+    /// 1Ah), so the kernel scales some frequencies wrongly (drivers/cpufreq/intel_pstate.c,
+    /// hwp_get_cpu_scaling).
     pub fn is_uniform(&self) -> bool {
         self.spec.core.len() == 1
     }
 
-    /// The governor of the base state: one under which the registers follow from the settings alone.
+    /// The governor of the base state: one under which the registers follow from the settings
+    /// alone.
     pub fn governor(&self) -> &'static str {
         if self.is_setpolicy() { "powersave" } else { "performance" }
     }

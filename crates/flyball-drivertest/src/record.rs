@@ -1,7 +1,8 @@
-//! What came of a sequence: after each step the answers, what the attributes read, what was written to registers and
-//! mailboxes, and under load the frequencies that the silicon gave.
+//! What came of a sequence: after each step the answers, what the attributes read, what was written
+//! to registers and mailboxes, and under load the frequencies that the silicon gave.
 //!
-//! The text comes from a guest and may be anything: what is not understood is passed over, and there are bounds.
+//! The text comes from a guest and may be anything: what is not understood is passed over, and
+//! there are bounds.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,8 @@ pub struct Observation {
     pub attributes: BTreeMap<String, String>,
     /// In this step, in order.
     pub writes: Vec<Written>,
-    /// What each register holds after the step, of those that were written since the kernel started.
+    /// What each register holds after the step, of those that were written since the kernel
+    /// started.
     pub registers: BTreeMap<(u32, String), u64>,
     /// Under load: each busy CPU's frequencies.
     pub load: BTreeMap<u32, Busy>,
@@ -339,8 +341,8 @@ impl Log {
     }
 }
 
-/// A write to a register of Speed Select's PCI functions: `tpmi0 memory 0x1028 0x190a50`. Other writes to configuration space are the
-/// bus's.
+/// A write to a register of Speed Select's PCI functions: `tpmi0 memory 0x1028 0x190a50`. Other
+/// writes to configuration space are the bus's.
 fn of_function<'a>(who: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<Written> {
     let is_register = |region: &str, offset: u64| match region {
         "memory" => who.starts_with("tpmi") || who.starts_with("registers"),
@@ -372,11 +374,12 @@ fn nanoseconds(text: &str) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Milliseconds that a CPU needs to be at its frequency after it has become busy: the silicon's ramp and the firmware's
-/// choice by load.
+/// Milliseconds that a CPU needs to be at its frequency after it has become busy: the silicon's
+/// ramp and the firmware's choice by load.
 const SETTLES: usize = 4;
 
-/// The frequencies of CPUs that were busy in every nanosecond of some lines of the silicon's log in turn.
+/// The frequencies of CPUs that were busy in every nanosecond of some lines of the silicon's log in
+/// turn.
 fn busy(lines: &[silicon::Line], from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
     let mut found: BTreeMap<u32, Busy> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Results, and what is made of them: KTAP for tools, one HTML page for people. JSON is made by serde.
+//! Results, and what is made of them: KTAP for tools, one HTML page for people. JSON is made by
+//! serde.
 
 use std::fmt::Write as _;
 
@@ -143,7 +144,8 @@ impl Verdict {
 }
 
 impl Suite {
-    /// One failure makes it bad. If nothing was tested, or something could not be, nothing can be said.
+    /// One failure makes it bad. If nothing was tested, or something could not be, nothing can be
+    /// said.
     pub fn verdict(&self) -> Verdict {
         let has = |outcome| self.groups.iter().any(|group| group.outcome() == outcome);
         if has(Outcome::Fail) {

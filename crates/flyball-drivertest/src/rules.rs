@@ -1,8 +1,9 @@
-//! The contract of cpufreq drivers as a table of rules. Each is checked after every step and names its source; a file below
-//! rules/ has those of one driver.
+//! The contract of cpufreq drivers as a table of rules. Each is checked after every step and names
+//! its source; a file below rules/ has those of one driver.
 //!
-//! A rule compares what sysfs reports, what reached the register or mailbox, and what the silicon does under load. Where kernels
-//! differ and the documentation leaves it open, a rule accepts all of them: `difference` compares kernels exactly.
+//! A rule compares what sysfs reports, what reached the register or mailbox, and what the silicon
+//! does under load. Where kernels differ and the documentation leaves it open, a rule accepts all
+//! of them: `difference` compares kernels exactly.
 
 mod acpi;
 mod amd;
@@ -47,7 +48,8 @@ pub struct Case<'a> {
     pub after: &'a Observation,
     /// The base state of the boot's first sequence.
     pub first: &'a Observation,
-    /// All that came before in the sequence, with the steps: the state of index i is before the step of index i.
+    /// All that came before in the sequence, with the steps: the state of index i is before the
+    /// step of index i.
     pub earlier: &'a [(&'a Observation, Option<&'a Step>)],
     pub asked: &'a Asked,
 }
@@ -94,7 +96,8 @@ pub fn differences<'a>(
     all.filter(|(_, old, new)| old != new).collect()
 }
 
-/// The limits that were asked for through sysfs, per policy; `None` where the driver may have set one itself.
+/// The limits that were asked for through sysfs, per policy; `None` where the driver may have set
+/// one itself.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
     pub min: BTreeMap<u32, i64>,
@@ -140,7 +143,8 @@ impl Asked {
                 "scaling_governor" => drop(policy.map(|policy| self.speed.remove(&policy))),
                 // cpufreq_driver->set_boost of some drivers writes the policy's request.
                 "boost" => self.max.clear(),
-                // A policy that is made again has the driver's requests; which of them counts is the driver's matter.
+                // A policy that is made again has the driver's requests; which of them counts is
+                // the driver's matter.
                 "status"
                     if before.get("amd_pstate/status") != after.get("amd_pstate/status")
                         || before.get("intel_pstate/status") != after.get("intel_pstate/status") =>
@@ -194,8 +198,8 @@ impl Violation {
         }
     }
 
-    /// What went wrong, each with the rule and without numbers: the same for another CPU or another frequency, not for another
-    /// attribute.
+    /// What went wrong, each with the rule and without numbers: the same for another CPU or another
+    /// frequency, not for another attribute.
     pub fn shapes(&self) -> impl Iterator<Item = String> {
         let word = |word: &str| match word {
             word if word.trim_start_matches(['\'', '-', '(']).starts_with(|c: char| c.is_ascii_digit()) => {

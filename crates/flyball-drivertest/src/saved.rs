@@ -1,5 +1,5 @@
-//! A kernel's recorded behaviour as one file: for each mode the sequences and what came of them. The file is JSON, compressed
-//! with gzip; observations are kept as what changed.
+//! A kernel's recorded behaviour as one file: for each mode the sequences and what came of them.
+//! The file is JSON, compressed with gzip; observations are kept as what changed.
 //!
 //! It may come from anywhere: reading is bounded.
 

@@ -1,5 +1,5 @@
-//! From a sequence that shows a failure to a shorter one that still does. Candidates of one round run in one boot, each
-//! from the base state.
+//! From a sequence that shows a failure to a shorter one that still does. Candidates of one round
+//! run in one boot, each from the base state.
 
 use crate::{
     boots::{Boots, CannotTell},
@@ -22,7 +22,8 @@ pub struct Failure {
     pub id: String,
     /// The steps that show it; the last one is where it was seen.
     pub steps: Vec<Step>,
-    /// It was seen in the base state after the steps, so that any of them may be the last that it needs.
+    /// It was seen in the base state after the steps, so that any of them may be the last that it
+    /// needs.
     pub is_after: bool,
 }
 
@@ -98,8 +99,8 @@ fn pairs(steps: &[Step]) -> Vec<Vec<Step>> {
     all
 }
 
-/// All but one step or a part of the steps; and one step with the last two, of which the first often is half of the cause
-/// (offline and online, off and on).
+/// All but one step or a part of the steps; and one step with the last two, of which the first
+/// often is half of the cause (offline and online, off and on).
 fn parts(steps: &[Step]) -> Vec<Vec<Step>> {
     let count = steps.len();
     let mut all: Vec<Vec<Step>> = Vec::new();

@@ -1,4 +1,5 @@
-//! The silicon's log: one line per millisecond of guest time, with `ms`, per package W and C, per CPU kHz and busy ns.
+//! The silicon's log: one line per millisecond of guest time, with `ms`, per package W and C, per
+//! CPU kHz and busy ns.
 
 /// A line.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,7 +18,8 @@ impl Line {
     fn read(line: &str) -> Option<Line> {
         let (ms, rest) = line.split_once(' ')?;
         let mut out = Line { ms: ms.parse().ok()?, ..Line::default() };
-        // Lines do not say how many packages there are: power and temperature have a point, frequencies do not.
+        // Lines do not say how many packages there are: power and temperature have a point,
+        // frequencies do not.
         let words: Vec<&str> = rest.split(' ').collect();
         let packages = words.iter().take_while(|word| word.contains('.')).count();
         // A line that was cut.
@@ -34,7 +36,8 @@ impl Line {
     }
 }
 
-/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may end a little after it.
+/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may
+/// end a little after it.
 pub const BUSY_NS: u64 = 940_000;
 
 /// The lines of the time between two moments, ms.

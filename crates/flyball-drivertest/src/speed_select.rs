@@ -1,8 +1,9 @@
-//! Speed Select as the kernel's drivers give it to programs: the calls of /dev/isst_interface with the layouts of their arguments
-//! (include/uapi/linux/isst_if.h).
+//! Speed Select as the kernel's drivers give it to programs: the calls of /dev/isst_interface with
+//! the layouts of their arguments (include/uapi/linux/isst_if.h).
 //!
 //! - `program`: the program that makes calls in a guest;
-//! - `shape`: what a machine has: power domains, levels, cores, and the calls that read all that can be set;
+//! - `shape`: what a machine has: power domains, levels, cores, and the calls that read all that
+//!   can be set;
 //! - `state`: what these calls were answered.
 
 mod program;
@@ -390,7 +391,8 @@ impl Call {
         bytes
     }
 
-    /// An argument with these commands and these fields before them. Their count is in it unless `values` has one.
+    /// An argument with these commands and these fields before them. Their count is in it unless
+    /// `values` has one.
     pub fn with_commands(&self, values: &[(&str, u64)], commands: &[&[(&str, u64)]]) -> Vec<u8> {
         let mut all = vec![("cmd_count", commands.len() as u64)];
         all.extend(values);
@@ -462,7 +464,8 @@ pub fn differing(call: &Call, old: &[u8], new: &[u8]) -> Vec<(String, String, St
     all
 }
 
-/// What a path of the observed state is called without its numbers, and the first field that differs of two answers.
+/// What a path of the observed state is called without its numbers, and the first field that
+/// differs of two answers.
 pub fn differing_state(path: &str, old: &str, new: &str) -> Option<(String, String, String)> {
     let name = path.strip_prefix("isst/")?.rsplit('/').next()?;
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');

@@ -9,7 +9,8 @@ use crate::speed_select;
 /// The script that runs steps in the guest.
 pub const AGENT: &str = include_str!("agent.sh");
 
-/// One thing that is done to the driver. Paths are below /sys/devices/system/cpu and may be shell patterns.
+/// One thing that is done to the driver. Paths are below /sys/devices/system/cpu and may be shell
+/// patterns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Write a value to every file that the path names.
@@ -95,8 +96,8 @@ pub struct Sequence {
     pub steps: Vec<Step>,
 }
 
-/// The text of a file of steps for the agent: each sequence after a return to the base state. Step 1 is the first return;
-/// numbers go on over all sequences.
+/// The text of a file of steps for the agent: each sequence after a return to the base state. Step
+/// 1 is the first return; numbers go on over all sequences.
 pub fn script(reset: &[Step], sequences: &[Sequence]) -> String {
     let mut text = String::new();
     let mut number = 0;

@@ -73,8 +73,8 @@ pub struct Bench<'a> {
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }
 
-/// The seed of the baseline's guests where the tested kernel's have `seed`. Each has its own, so that what goes by chance differs between a
-/// kernel and itself too.
+/// The seed of the baseline's guests where the tested kernel's have `seed`. Each has its own, so
+/// that what goes by chance differs between a kernel and itself too.
 fn of_baseline(seed: u64) -> u64 {
     seed.wrapping_add(1000)
 }
@@ -84,7 +84,8 @@ const NO_DRIVER: &str = "scaling_driver reads none";
 
 const NO_DEVICE: &str = "there is no /dev/isst_interface, or it does not answer";
 
-/// Whether a test failed because the kernel has no driver at all, which may be its configuration's fault.
+/// Whether a test failed because the kernel has no driver at all, which may be its configuration's
+/// fault.
 pub fn has_no_driver(test: &Test) -> bool {
     let lacks = |line: &String| line.starts_with(NO_DRIVER) || line == NO_DEVICE;
     test.name == "driver" && test.details.first().is_some_and(lacks)
@@ -98,7 +99,8 @@ pub(crate) fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
     }
 }
 
-/// Checks that the mode came up as it should: a driver that does not is a failure of the kernel, not of the test.
+/// Checks that the mode came up as it should: a driver that does not is a failure of the kernel,
+/// not of the test.
 fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     let boot = ended.record();
     let base = boot.runs.first().and_then(|run| run.observations.first());

@@ -1,5 +1,5 @@
-//! The table of metrics: every name, its type, unit and labels, and how many series it has at most. docs/metrics.md is checked
-//! against it, and so are the dashboard and the rules.
+//! The table of metrics: every name, its type, unit and labels, and how many series it has at most.
+//! docs/metrics.md is checked against it, and so are the dashboard and the rules.
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

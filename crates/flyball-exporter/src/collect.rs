@@ -1,4 +1,5 @@
-//! One machine as metrics. What cannot change is read once; files stay open; a scrape reads the rest in one pass.
+//! One machine as metrics. What cannot change is read once; files stay open; a scrape reads the
+//! rest in one pass.
 
 pub mod doctor;
 mod holds;
@@ -36,8 +37,9 @@ impl Default for Options {
     }
 }
 
-/// Scrapes that follow each other faster have the same numbers: nothing is gained by waking CPUs more often, and energy that is
-/// read more often than that says what code runs (CVE-2020-8694, Documentation/admin-guide/hw-vuln has the like).
+/// Scrapes that follow each other faster have the same numbers: nothing is gained by waking CPUs
+/// more often, and energy that is read more often than that says what code runs (CVE-2020-8694,
+/// Documentation/admin-guide/hw-vuln has the like).
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Clients whose last scrape is remembered. A pair of Prometheus servers is usual.
@@ -89,7 +91,8 @@ impl<'h> Collector<'h> {
         state: Option<StateDir>,
     ) -> Result<Collector<'h>, ReadError> {
         let mut sampler = open_sampler(host)?;
-        // Before the first scrape: otherwise that one would have no interval, and Prometheus waits a whole period for the next.
+        // Before the first scrape: otherwise that one would have no interval, and Prometheus waits
+        // a whole period for the next.
         let last = Rc::new(sample(host, &mut sampler));
         let layout = sampler.layout();
         let collector = Collector {
@@ -155,7 +158,8 @@ impl<'h> Collector<'h> {
         text
     }
 
-    /// Looks at the whole machine again if a CPU has come that was never online: its package is not known.
+    /// Looks at the whole machine again if a CPU has come that was never online: its package is not
+    /// known.
     fn renew(&mut self) {
         let places = self.sampler.places();
         let is_new = |(index, cpu): (usize, &flyball_monitor::Cpu)| {
@@ -164,7 +168,8 @@ impl<'h> Collector<'h> {
         if self.sampler.layout().cpus.iter().enumerate().any(is_new)
             && let Ok(renewed) = Collector::open(self.host, self.options, self.state.clone())
         {
-            // Counters begin again, as after a restart of the exporter, which Prometheus knows how to read.
+            // Counters begin again, as after a restart of the exporter, which Prometheus knows how
+            // to read.
             *self = Collector { findings: self.findings.take(), used: self.used, ..renewed };
         }
     }
@@ -172,21 +177,23 @@ impl<'h> Collector<'h> {
     /// A new sample, unless the last one is young, and the one that the client saw before.
     fn interval_of(&mut self, client: &str) -> (Rc<Sample>, Rc<Sample>) {
         let least = LEAST_INTERVAL.as_nanos() as u64;
-        // On the machine's clock, which is monotonic, so that a wall clock that is set back does not stop the sampling.
+        // On the machine's clock, which is monotonic, so that a wall clock that is set back does
+        // not stop the sampling.
         if (self.host.now().as_nanos() as u64).saturating_sub(self.last.at) >= least {
             let next = Rc::new(sample(self.host, &mut self.sampler));
             self.totals.add(&self.sampler, &self.groups, &self.last, &next);
             self.before = std::mem::replace(&mut self.last, next);
         }
         if let Some(known) = self.clients.iter_mut().find(|known| known.name == client) {
-            // Another client may have had the last sample taken moments ago; it serves this one too.
+            // Another client may have had the last sample taken moments ago; it serves this one
+            // too.
             if self.last.at.saturating_sub(known.to.at) >= least {
                 known.from = std::mem::replace(&mut known.to, Rc::clone(&self.last));
             }
             return (Rc::clone(&known.from), Rc::clone(&known.to));
         }
-        // The one that has been away for longest: behind an address that changes with each scrape (a container that is started
-        // again) no client comes back.
+        // The one that has been away for longest: behind an address that changes with each scrape
+        // (a container that is started again) no client comes back.
         if self.clients.len() >= MAX_CLIENTS
             && let Some(oldest) = (0..self.clients.len()).min_by_key(|&index| self.clients[index].to.at)
         {
@@ -216,7 +223,8 @@ impl<'h> Collector<'h> {
             findings.write(out);
         }
         for missing in &layout.missing {
-            // A container or virtual machine that has no such thing is not missing anything that a right would give.
+            // A container or virtual machine that has no such thing is not missing anything that a
+            // right would give.
             if let missing::Why::Forbidden(_, errno) = &missing.why {
                 out.add(names::UNREADABLE, &[("what", what(missing.what)), ("why", errno)], 1.0);
             }
@@ -258,20 +266,21 @@ impl<'h> Collector<'h> {
             ("kernel", &machine.kernel),
             ("simulated", if flyball_host::simulated(self.host) { "true" } else { "false" }),
         ];
-        // A series of its own per kernel and driver: rules join it by `instance` and do not need these labels elsewhere.
+        // A series of its own per kernel and driver: rules join it by `instance` and do not need
+        // these labels elsewhere.
         out.add(names::MACHINE_INFO, &labels, 1.0);
     }
 }
 
 fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
-    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix old and new ones. No metric
-    // has the times in idle states.
+    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix
+    // old and new ones. No metric has the times in idle states.
     let reads = Reads { idle_times: false, ..Reads::default() };
     Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, reads, ..Default::default() })
 }
 
-/// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that is set does not break an interval,
-/// as counters go on meanwhile, and a suspend does.
+/// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that
+/// is set does not break an interval, as counters go on meanwhile, and a suspend does.
 fn sample(host: &dyn Host, sampler: &mut Sampler<'_>) -> Sample {
     let asleep = if host.kind() == Kind::Live { watch::asleep() } else { Duration::ZERO };
     let sample = sampler.sample();
@@ -279,8 +288,8 @@ fn sample(host: &dyn Host, sampler: &mut Sampler<'_>) -> Sample {
 }
 
 fn mode_file(layout: &Layout) -> String {
-    // Both files stay where they are when the mode changes, and with it the driver's name (intel_pstate or intel_cpufreq,
-    // amd-pstate or amd-pstate-epp).
+    // Both files stay where they are when the mode changes, and with it the driver's name
+    // (intel_pstate or intel_cpufreq, amd-pstate or amd-pstate-epp).
     let driver = layout.machine.driver.as_deref().unwrap_or_default();
     let folder = if driver.starts_with("amd") { "amd_pstate" } else { "intel_pstate" };
     format!("/sys/devices/system/cpu/{folder}/status")
@@ -311,7 +320,8 @@ fn write_power(
     ];
     for (zone, quantity, numbers) in zones {
         for (index, number) in numbers.iter().enumerate() {
-            // Absent where no meter answers: a 0 would be a rate of 0 W, and a reset when the meter comes back.
+            // Absent where no meter answers: a 0 would be a rate of 0 W, and a reset when the meter
+            // comes back.
             if let Some(energy) = get(quantity, index) {
                 out.add(names::ENERGY, &[("zone", zone), ("package", number)], energy as f64 / 1e6);
             }

@@ -45,7 +45,8 @@ impl Exposition {
         }
     }
 
-    /// Adds a sample. A number that is not finite is left out: it would poison every sum that it enters.
+    /// Adds a sample. A number that is not finite is left out: it would poison every sum that it
+    /// enters.
     pub fn add(&mut self, family: &'static Family, labels: &[(&str, &str)], value: f64) {
         if !value.is_finite() {
             return;
@@ -69,7 +70,8 @@ impl Exposition {
         self.text.push('\n');
     }
 
-    /// The same for a family with one label that is a number: most series of a machine with 512 CPUs.
+    /// The same for a family with one label that is a number: most series of a machine with 512
+    /// CPUs.
     pub fn add_of(&mut self, family: &'static Family, label: &str, number: u32, value: f64) {
         self.add(family, &[(label, itoa::Buffer::new().format(number))], value);
     }
@@ -115,13 +117,15 @@ fn escape(text: &mut String, label: &str) {
 }
 
 fn number(text: &mut String, value: f64) {
-    // Whole numbers up to 2^53 are exact; most values are, and this is many times faster than the general way.
+    // Whole numbers up to 2^53 are exact; most values are, and this is many times faster than the
+    // general way.
     if value.fract() == 0.0 && value.abs() < 9e15 {
         text.push_str(itoa::Buffer::new().format(value as i64));
         return;
     }
-    // CPU times are hundredths of a second, thousands of them in a scrape. Divided back they give the value again, and no
-    // shorter decimal number does, as long as both have fewer than 15 digits.
+    // CPU times are hundredths of a second, thousands of them in a scrape. Divided back they give
+    // the value again, and no shorter decimal number does, as long as both have fewer than 15
+    // digits.
     let hundredths = (value * 100.0).round();
     if (0.0..1e14).contains(&hundredths) && hundredths / 100.0 == value {
         let hundredths = hundredths as u64;

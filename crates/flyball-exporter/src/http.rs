@@ -1,7 +1,8 @@
 //! The head of an HTTP request, as bytes from the network, and the head of an answer.
 //!
-//! httparse (hyper's parser, without dependencies) reads the lines. A whole HTTP library would bring a runtime (hyper) or threads
-//! without bounds on a head's time (tiny_http), for three pages without bodies; what is left to do is in `server.rs`.
+//! httparse (hyper's parser, without dependencies) reads the lines. A whole HTTP library would
+//! bring a runtime (hyper) or threads without bounds on a head's time (tiny_http), for three pages
+//! without bodies; what is left to do is in `server.rs`.
 
 use crate::Format;
 

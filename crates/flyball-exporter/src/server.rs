@@ -1,8 +1,9 @@
 //! Answers scrapes over HTTP: one thread, one poll(2), no work between scrapes.
 //!
-//! Every client has bounds: the head's length and time, the time to take the answer, and the number of connections. When a new
-//! client comes and all places are taken, the one that has kept a head unfinished for longest gives its place, then the one that
-//! has been idle for longest: so two hundred clients that send a byte now and then do not keep Prometheus out.
+//! Every client has bounds: the head's length and time, the time to take the answer, and the number
+//! of connections. When a new client comes and all places are taken, the one that has kept a head
+//! unfinished for longest gives its place, then the one that has been idle for longest: so two
+//! hundred clients that send a byte now and then do not keep Prometheus out.
 
 mod connection;
 mod listen;
@@ -48,7 +49,8 @@ pub trait Handler {
     /// Descriptors to wait for besides those of clients.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Does what is due, after each wait; how long the next one may take, if that matters, or `None` to end.
+    /// Does what is due, after each wait; how long the next one may take, if that matters, or
+    /// `None` to end.
     fn tick(&mut self) -> Option<Option<Duration>>;
 }
 
@@ -76,7 +78,8 @@ impl Server {
         while let Some(wait) = handler.tick() {
             let ready = self.wait(handler, wait)?;
             let now = Instant::now();
-            // Those that are here before those that come: a flood of new ones must not push out who has sent a request.
+            // Those that are here before those that come: a flood of new ones must not push out who
+            // has sent a request.
             for (connection, _) in
                 self.connections.iter_mut().zip(&ready.connections).filter(|(_, ready)| **ready)
             {
@@ -106,7 +109,8 @@ impl Server {
             .extend(self.connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.interest())));
         // Their readiness is looked at by the handler itself, in `tick`.
         polled.extend(extra.into_iter().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
-        // Rounded up: a wait that ends just before a deadline would be followed by others of no length.
+        // Rounded up: a wait that ends just before a deadline would be followed by others of no
+        // length.
         let time =
             wait.map(|wait| wait + Duration::from_millis(1)).and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut polled, time.as_ref()) {
@@ -171,7 +175,8 @@ fn serve(
             Head::Partial => return,
             Head::Refused(status) => refuse(connection, status, "text/plain; charset=utf-8", ""),
             Head::Request(request) => {
-                // Before the answer, which looks at what is left to decide whether another request waits.
+                // Before the answer, which looks at what is left to decide whether another request
+                // waits.
                 connection.take(request.length);
                 // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
                 if guard.admits(request.user.as_ref()) {

@@ -1,5 +1,6 @@
-//! The file of `--web.config.file`, as exporter-toolkit has it (docs/web-configuration.md there): users with bcrypt hashes, and TLS.
-//! Of YAML only mappings and plain values are read; anchors and aliases are refused, by which a small file could become a large one.
+//! The file of `--web.config.file`, as exporter-toolkit has it (docs/web-configuration.md there):
+//! users with bcrypt hashes, and TLS. Of YAML only mappings and plain values are read; anchors and
+//! aliases are refused, by which a small file could become a large one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Bytes of the file.
 pub const MAX_BYTES: u64 = 64 << 10;
-/// Passwords that were found right and need not be hashed again: a hash takes tens of milliseconds, on purpose.
+/// Passwords that were found right and need not be hashed again: a hash takes tens of milliseconds,
+/// on purpose.
 const MAX_KNOWN: usize = 100;
 
 /// What the file says.
@@ -203,7 +205,8 @@ pub struct Guard {
     known: BTreeSet<[u8; 32]>,
 }
 
-/// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as a known one.
+/// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as
+/// a known one.
 const OF_NO_ONE: &str = "$2b$10$7EqJtq98hPqEX7fNZaFWoOhi5BXX4Z1M1kkYlv1SCgQ3yDfnIbV1S";
 
 impl Guard {
@@ -226,11 +229,13 @@ impl Guard {
         if self.known.contains(&digest) {
             return true;
         }
-        // One at a time, because there is one thread: guessing costs the guesser as much time, and scrapes wait a hash long.
+        // One at a time, because there is one thread: guessing costs the guesser as much time, and
+        // scrapes wait a hash long.
         let hash = self.users.get(user).map_or(OF_NO_ONE, String::as_str);
         let is_right = bcrypt::verify(password, hash).unwrap_or(false) && self.users.contains_key(user);
         if is_right {
-            // More right passwords than that are only those of before a change of users, which is a restart.
+            // More right passwords than that are only those of before a change of users, which is a
+            // restart.
             if self.known.len() >= MAX_KNOWN {
                 self.known.clear();
             }

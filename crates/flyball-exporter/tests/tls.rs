@@ -1,4 +1,5 @@
-//! TLS of the server: certificates made here, clients with and without one, and files that it does not start with.
+//! TLS of the server: certificates made here, clients with and without one, and files that it does
+//! not start with.
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -110,7 +111,8 @@ impl Running {
         )?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
-            // The server closes after the answer, whose length its head says, without a message of TLS.
+            // The server closes after the answer, whose length its head says, without a message of
+            // TLS.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
             other => drop(other?),
         }

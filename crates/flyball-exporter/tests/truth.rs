@@ -1,4 +1,5 @@
-//! Metrics of simulated machines, whose silicon says what is true, and of files that change between scrapes.
+//! Metrics of simulated machines, whose silicon says what is true, and of files that change between
+//! scrapes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -52,7 +53,8 @@ fn names(text: &str) -> BTreeSet<String> {
 
 const EACH: Options = Options { per_cpu: true, node: true, most_values: 16 };
 
-/// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also after the CPU was away.
+/// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also
+/// after the CPU was away.
 #[test]
 fn effective_frequency_is_that_of_the_silicon() {
     for name in ["sst-guide", "ryzen-5750g"] {
@@ -118,8 +120,8 @@ fn clients_do_not_halve_each_others_intervals() {
     }
 }
 
-/// At most 400 series and 40 kB on the largest machine; every name is in the catalogue, and in one piece (an assertion of
-/// `Exposition`).
+/// At most 400 series and 40 kB on the largest machine; every name is in the catalogue, and in one
+/// piece (an assertion of `Exposition`).
 #[test]
 fn the_largest_machine_has_few_series() {
     let host = open("epyc-512");
@@ -254,8 +256,8 @@ fn labels_are_those_of_the_table() {
     }
 }
 
-/// Every metric of the dashboard and the rules is in the catalogue and exported by some machine; those of holds and the doctor,
-/// which a machine alone does not have, are tested with the command.
+/// Every metric of the dashboard and the rules is in the catalogue and exported by some machine;
+/// those of holds and the doctor, which a machine alone does not have, are tested with the command.
 #[test]
 fn dashboard_and_rules_name_what_there_is() {
     let read = |path: &str| {

@@ -1,7 +1,7 @@
 //! Tar archives with bounds on everything that is kept or waited for.
 //!
-//! The tar crate reads a long name or a pax header whole before anybody sees its size, so headers are read raw here, and
-//! only as much of a name is taken as a path may have.
+//! The tar crate reads a long name or a pax header whole before anybody sees its size, so headers
+//! are read raw here, and only as much of a name is taken as a path may have.
 
 use std::{
     cell::Cell,
@@ -23,8 +23,9 @@ pub struct Limits {
     pub entries: usize,
     /// Bytes of one file.
     pub file: u64,
-    /// Bytes of the unpacked archive: contents, headers and what fills blocks up. [`unpack`](crate::unpack) writes no more than
-    /// as many again for hard links, which it makes into copies.
+    /// Bytes of the unpacked archive: contents, headers and what fills blocks up.
+    /// [`unpack`](crate::unpack) writes no more than as many again for hard links, which it makes
+    /// into copies.
     pub total: u64,
     /// Time from the first byte to the last.
     pub time: Duration,
@@ -130,7 +131,8 @@ struct PaxHeader {
 /// Reads an archive, entry by entry. `each` gets the entry and its content, which it may leave.
 ///
 /// # Errors
-/// Where the archive is damaged, hostile or over a limit, and what `each` answers. Entries before that have been passed on.
+/// Where the archive is damaged, hostile or over a limit, and what `each` answers. Entries before
+/// that have been passed on.
 pub fn read<E: From<TarError>>(
     tar: impl Read,
     limits: Limits,
@@ -147,7 +149,8 @@ pub fn read<E: From<TarError>>(
     let mut pax_header = PaxHeader::default();
     for (number, entry) in archive.entries().map_err(broken)?.raw(true).enumerate() {
         let mut entry = entry.map_err(broken)?;
-        // Headers that describe other entries count too: an archive of nothing else must end as well.
+        // Headers that describe other entries count too: an archive of nothing else must end as
+        // well.
         if number >= limits.entries {
             return Err(TarError::Many(limits.entries).into());
         }
@@ -229,8 +232,8 @@ fn contents(
     Ok(bytes)
 }
 
-/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` where it cannot be read, or says of the content
-/// what is not supported: a size other than the header's, and holes.
+/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` where it cannot be read,
+/// or says of the content what is not supported: a size other than the header's, and holes.
 fn pax(bytes: &[u8], pax_header: &mut PaxHeader) -> Option<()> {
     for extension in tar::PaxExtensions::new(bytes) {
         let extension = extension.ok()?;

@@ -1,7 +1,9 @@
-//! Opens a path below a directory so that neither `..`, nor links, nor what others rename meanwhile lead out of it.
+//! Opens a path below a directory so that neither `..`, nor links, nor what others rename meanwhile
+//! lead out of it.
 //!
-//! The kernel does it in one call since 5.6: openat2(2) with `RESOLVE_BENEATH`. Where that call is missing, or where a
-//! container's filter answers `EPERM` to it, [`walk`] does the same part by part.
+//! The kernel does it in one call since 5.6: openat2(2) with `RESOLVE_BENEATH`. Where that call is
+//! missing, or where a container's filter answers `EPERM` to it, [`walk`] does the same part by
+//! part.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,11 +14,12 @@ use rustix::{
 
 use crate::{MAX_LINKS, MAX_PARTS};
 
-/// How often a call is made again that the kernel gave up because something was renamed meanwhile. A process that renames in a
-/// loop must not keep us here.
+/// How often a call is made again that the kernel gave up because something was renamed meanwhile.
+/// A process that renames in a loop must not keep us here.
 const TRIES: usize = 100;
 
-/// Opens `path`, which has the normal form of [`crate::plain`]; an empty one is the directory itself.
+/// Opens `path`, which has the normal form of [`crate::plain`]; an empty one is the directory
+/// itself.
 pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
     let flags = flags | OFlags::CLOEXEC;
@@ -33,8 +36,8 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
     Err(Errno::AGAIN)
 }
 
-/// The same without openat2(2). Each directory on the way is held open, so `..` goes back to the one it was entered from,
-/// wherever that has been moved meanwhile.
+/// The same without openat2(2). Each directory on the way is held open, so `..` goes back to the
+/// one it was entered from, wherever that has been moved meanwhile.
 pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -97,7 +100,8 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
     rustix::fs::openat(here, ".", flags.difference(OFlags::NOFOLLOW), mode)
 }
 
-/// Puts the parts of `path` on the stack, the first on top. A slash at the end asks for a directory, as `.` does.
+/// Puts the parts of `path` on the stack, the first on top. A slash at the end asks for a
+/// directory, as `.` does.
 fn push(todo: &mut Vec<Vec<u8>>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         todo.push(b".".to_vec());

@@ -82,8 +82,9 @@ impl Dir {
     /// The directory at `path`.
     ///
     /// # Errors
-    /// The errno of openat2(2): `EXDEV` where a link leads out, `ELOOP` after too many of them. `EINVAL` for a path that
-    /// climbs, `ENAMETOOLONG` for one over the bounds. The other methods answer the same.
+    /// The errno of openat2(2): `EXDEV` where a link leads out, `ELOOP` after too many of them.
+    /// `EINVAL` for a path that climbs, `ENAMETOOLONG` for one over the bounds. The other methods
+    /// answer the same.
     pub fn dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
         Ok(Dir { fd: self.beneath(path.as_ref(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())? })
     }
@@ -91,11 +92,14 @@ impl Dir {
     /// Opens the regular file at `path` to read.
     ///
     /// # Errors
-    /// `EISDIR` for a directory, `EOPNOTSUPP` for a FIFO, a socket or a device; otherwise as [`Dir::dir`].
+    /// `EISDIR` for a directory, `EOPNOTSUPP` for a FIFO, a socket or a device; otherwise as
+    /// [`Dir::dir`].
     pub fn file(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        // Looked at first, because opening a device can do something (rewind a tape, arm a watchdog).
+        // Looked at first, because opening a device can do something (rewind a tape, arm a
+        // watchdog).
         regular(&self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?;
-        // Another file may be there by now: one that is a FIFO or a terminal must not hold us or become our terminal.
+        // Another file may be there by now: one that is a FIFO or a terminal must not hold us or
+        // become our terminal.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.beneath(path.as_ref(), flags, Mode::empty())?;
         regular(&fd)?;
@@ -115,8 +119,8 @@ impl Dir {
     /// As [`Dir::read`], into a buffer that is cleared first.
     pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
-        // The size that the file claims is not used: files of proc claim none, and a sparse one claims any.
-        // One byte more shows that a file is longer than `most`.
+        // The size that the file claims is not used: files of proc claim none, and a sparse one
+        // claims any. One byte more shows that a file is longer than `most`.
         let count = self.file(path)?.take(most + 1).read_to_end(bytes)?;
         if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
     }
@@ -145,7 +149,8 @@ impl Dir {
         target.into_string().map_err(|_| Errno::ILSEQ.into())
     }
 
-    /// The names in the directory at `path`, in no particular order. Names that are not text are left out.
+    /// The names in the directory at `path`, in no particular order. Names that are not text are
+    /// left out.
     ///
     /// # Errors
     /// `EFBIG` for more than [`MAX_LISTED`]; otherwise as [`Dir::dir`].
@@ -169,7 +174,8 @@ impl Dir {
     /// Makes a file that is not there yet, to write.
     ///
     /// # Errors
-    /// `EEXIST` where something is there, be it a link that leads nowhere; otherwise as [`Dir::dir`].
+    /// `EEXIST` where something is there, be it a link that leads nowhere; otherwise as
+    /// [`Dir::dir`].
     pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         Ok(self.beneath(path.as_ref(), flags, Mode::from_raw_mode(mode & 0o777))?.into())
@@ -180,7 +186,8 @@ impl Dir {
     /// # Errors
     /// `EISDIR` where a directory is there; otherwise as [`Dir::create`].
     pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
-        // Not truncated: a process with the old file open, or another name of it, keeps the old content.
+        // Not truncated: a process with the old file open, or another name of it, keeps the old
+        // content.
         match self.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.create(path, mode),
@@ -214,7 +221,8 @@ impl Dir {
             done.push(part);
             let (parent, name) = self.parent(&done)?;
             match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o777)) {
-                // What is there may be a file, or a link that leads out: then the next part, or the end, cannot be opened.
+                // What is there may be a file, or a link that leads out: then the next part, or the
+                // end, cannot be opened.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -222,8 +230,9 @@ impl Dir {
         self.dir(&path)
     }
 
-    /// Makes a link, in a directory that is reached without links; `false` without doing anything where the target could
-    /// lead out, and where the way to the link leads over another one, because its depth is then not that of the path.
+    /// Makes a link, in a directory that is reached without links; `false` without doing anything
+    /// where the target could lead out, and where the way to the link leads over another one,
+    /// because its depth is then not that of the path.
     ///
     /// # Errors
     /// `EEXIST` where something is there; otherwise as [`Dir::dir`].

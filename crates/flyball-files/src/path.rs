@@ -23,7 +23,8 @@ pub enum PathError {
     Zero,
 }
 
-/// `path` as names joined by slashes: relative, without `.` and empty parts. `..` and a leading slash are refused.
+/// `path` as names joined by slashes: relative, without `.` and empty parts. `..` and a leading
+/// slash are refused.
 ///
 /// # Errors
 /// What is wrong with it. The length is checked first, so that a path of megabytes costs nothing.
@@ -43,7 +44,8 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let mut parts = 0;
     for part in bytes.split(|&byte| byte == b'/') {
         match part {
-            // They change nothing, and leaving them out gives each file one name: an archive cannot have it twice unnoticed.
+            // They change nothing, and leaving them out gives each file one name: an archive cannot
+            // have it twice unnoticed.
             b"" | b"." => continue,
             b".." => return Err(PathError::Outside),
             name if name.len() > MAX_NAME => return Err(PathError::Name),
@@ -62,11 +64,12 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     Ok(OsStr::from_bytes(&out).into())
 }
 
-/// Whether a link in a real directory `depth` levels below the root stays inside whatever else lies there.
+/// Whether a link in a real directory `depth` levels below the root stays inside whatever else lies
+/// there.
 ///
-/// `..` may only come first, and no more often than the link is deep. After a name it could follow a link to a place that
-/// is less deep than the text says, and climb from there. Each link of a tree that obeys this rule leads to a place inside,
-/// so chains of them do too.
+/// `..` may only come first, and no more often than the link is deep. After a name it could follow
+/// a link to a place that is less deep than the text says, and climb from there. Each link of a
+/// tree that obeys this rule leads to a place inside, so chains of them do too.
 pub(crate) fn stays_inside(target: &Path, depth: usize) -> bool {
     let bytes = target.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() > MAX_PATH || bytes[0] == b'/' || bytes.contains(&0) {

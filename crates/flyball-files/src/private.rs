@@ -21,8 +21,9 @@ pub enum Untrusted {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Makes `path` a directory of this user alone (0700), with those above it that are missing, and checks it as
-/// [`check_private`] does. One that this user has already and that others may read is closed to them.
+/// Makes `path` a directory of this user alone (0700), with those above it that are missing, and
+/// checks it as [`check_private`] does. One that this user has already and that others may read is
+/// closed to them.
 ///
 /// # Errors
 /// What is wrong, and with which directory on the way.
@@ -39,9 +40,10 @@ pub fn private(path: &Path) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// Checks that only this user and root can have put something into `path`: it is theirs, and so is every directory on the
-/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp: no other user
-/// can then rename what belongs to others. What is not there yet is not checked.
+/// Checks that only this user and root can have put something into `path`: it is theirs, and so is
+/// every directory on the way, and no other user may write there. A directory above may be writable
+/// by all if it is sticky, as /tmp: no other user can then rename what belongs to others. What is
+/// not there yet is not checked.
 ///
 /// # Errors
 /// What is wrong, and with which directory on the way.
@@ -50,7 +52,8 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
         return Err(Untrusted::Relative(path.to_owned()));
     }
     let me = rustix::process::geteuid().as_raw();
-    // From the root down, so that a directory is looked at only after it is known that no other user can replace it.
+    // From the root down, so that a directory is looked at only after it is known that no other
+    // user can replace it.
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     for dir in above {
@@ -77,7 +80,8 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
             return Err(Untrusted::NotDirectory(dir.to_owned()));
         }
         let mode = status.mode() & 0o7777;
-        // Groups count for the directory itself only: on the way they are often the user's own (umask 002).
+        // Groups count for the directory itself only: on the way they are often the user's own
+        // (umask 002).
         let others = if dir == path { 0o022 } else { 0o002 };
         let sticky = mode & 0o1000 != 0 && dir != path;
         if mode & others != 0 && !sticky {

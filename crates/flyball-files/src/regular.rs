@@ -23,8 +23,8 @@ pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file that the user named, which may be a pipe or a terminal. A FIFO that no program writes to is empty; opened as usual, it
-/// would be waited for without end.
+/// Opens a file that the user named, which may be a pipe or a terminal. A FIFO that no program
+/// writes to is empty; opened as usual, it would be waited for without end.
 ///
 /// # Errors
 /// As open(2).
@@ -53,8 +53,9 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Opens a regular file. Not through a link at its name, which would lead to a file of another directory; and without
-/// waiting: a FIFO at that name has no other end. Replaces the custom flags of `options`.
+/// Opens a regular file. Not through a link at its name, which would lead to a file of another
+/// directory; and without waiting: a FIFO at that name has no other end. Replaces the custom flags
+/// of `options`.
 ///
 /// # Errors
 /// The errno of open(2): `ELOOP` for a link. `InvalidInput` for what is not a regular file.

@@ -1,5 +1,6 @@
-//! Writing a file that the user named: under another name first, then renamed, so that a reader finds it whole or as it was,
-//! and a link at its name is replaced and not followed. What is not a file (`/dev/stdout`, a FIFO) is written through.
+//! Writing a file that the user named: under another name first, then renamed, so that a reader
+//! finds it whole or as it was, and a link at its name is replaced and not followed. What is not a
+//! file (`/dev/stdout`, a FIFO) is written through.
 
 use std::{
     fs::{self, File},
@@ -22,11 +23,12 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Opens what will take the place of `path`, in its directory, and has the rights that the umask leaves. If this value is
-    /// dropped, `path` is what it was.
+    /// Opens what will take the place of `path`, in its directory, and has the rights that the
+    /// umask leaves. If this value is dropped, `path` is what it was.
     ///
     /// # Errors
-    /// What open(2) answered; `EACCES` for a link of another user in a directory that all users can write.
+    /// What open(2) answered; `EACCES` for a link of another user in a directory that all users can
+    /// write.
     pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
         refuse_foreign_link(path)?;
         if is_stream(path) {
@@ -76,8 +78,8 @@ impl Replacement {
     }
 }
 
-/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename: after a crash the name does not lead
-/// to an empty file.
+/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename: after a
+/// crash the name does not lead to an empty file.
 ///
 /// # Errors
 /// As [`Replacement::of`], and what write(2) answered.
@@ -88,17 +90,19 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
-/// The directory that holds `path`: the current one for a name alone, whose parent is the empty path.
+/// The directory that holds `path`: the current one for a name alone, whose parent is the empty
+/// path.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether `path` names something that is written through, not replaced: a device, a FIFO, or a descriptor of this process
-/// (/dev/stdout, /dev/fd/1), whatever that leads to.
+/// Whether `path` names something that is written through, not replaced: a device, a FIFO, or a
+/// descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
     let mut path = path.to_owned();
-    // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are links that only the kernel
-    // can follow: `pipe:[1234]`, or the path of a file that may be another by now.
+    // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are
+    // links that only the kernel can follow: `pipe:[1234]`, or the path of a file that may be
+    // another by now.
     for _ in 0..MAX_LINKS {
         let Ok(parent) = folder_of(&path).canonicalize() else { return false };
         if parent.starts_with("/proc") {
@@ -115,8 +119,9 @@ pub fn is_stream(path: &Path) -> bool {
     false
 }
 
-/// Refuses a link that another user has put into a directory in which all users can make files, as the kernel does with
-/// `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine may have switched off.
+/// Refuses a link that another user has put into a directory in which all users can make files, as
+/// the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine
+/// may have switched off.
 ///
 /// # Errors
 /// `EACCES` for such a link.

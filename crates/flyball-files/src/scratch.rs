@@ -1,7 +1,8 @@
 //! Temporary directories that do not outlive the process that made them by long.
 //!
-//! A killed process cannot remove its own. Each directory holds a file that its process has locked; the kernel gives the
-//! lock up with the process, whatever ended it. Each new directory first removes those of the same name whose lock is free.
+//! A killed process cannot remove its own. Each directory holds a file that its process has locked;
+//! the kernel gives the lock up with the process, whatever ended it. Each new directory first
+//! removes those of the same name whose lock is free.
 
 use std::{
     fs::{self, File},
@@ -15,7 +16,8 @@ use rustix::fs::FlockOperation;
 
 /// The locked file.
 const LOCK: &str = ".lock";
-/// A directory without the file is being made, or its process was killed while it made it: after this time it was killed.
+/// A directory without the file is being made, or its process was killed while it made it: after
+/// this time it was killed.
 const YOUNG: Duration = Duration::from_secs(3600);
 
 /// A directory of this process, removed when this value is dropped.
@@ -27,8 +29,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory `NAME.XXXXXX`, mode 0700, in the directory for temporary files, after removing those that killed
-    /// processes of this user have left there under the same name.
+    /// Makes a directory `NAME.XXXXXX`, mode 0700, in the directory for temporary files, after
+    /// removing those that killed processes of this user have left there under the same name.
     pub fn new(name: &str) -> io::Result<Scratch> {
         Scratch::new_in(&std::env::temp_dir(), name)
     }
@@ -62,7 +64,8 @@ impl Scratch {
     }
 }
 
-/// Removes what killed processes left. What cannot be looked at or removed stays: it is another user's, or the disk's trouble.
+/// Removes what killed processes left. What cannot be looked at or removed stays: it is another
+/// user's, or the disk's trouble.
 fn clean(parent: &Path, name: &str) {
     let me = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -90,7 +93,8 @@ fn clean(parent: &Path, name: &str) {
 fn is_abandoned(path: &Path, status: &fs::Metadata) -> bool {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     match File::options().read(true).custom_flags(flags).open(path.join(LOCK)) {
-        // A lock that was free is held for a moment only. What is found abandoned stays so: its process is gone.
+        // A lock that was free is held for a moment only. What is found abandoned stays so: its
+        // process is gone.
         Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             status.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age > YOUNG))

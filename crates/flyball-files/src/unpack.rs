@@ -30,9 +30,10 @@ pub enum UnpackError {
 
 /// Unpacks the entries for which `take` is true below `into`, which no other user may write.
 ///
-/// Files get mode 0644, or 0755 if any user may execute them; directories 0755. There are no owners and no set-user-ID bits.
-/// A file that is there already is replaced, because packages share some (`lib64` is `usr/lib64`). A link that could lead
-/// out is left out and counted; the paths behind it then are ordinary directories. Devices and FIFOs are left out.
+/// Files get mode 0644, or 0755 if any user may execute them; directories 0755. There are no owners
+/// and no set-user-ID bits. A file that is there already is replaced, because packages share some
+/// (`lib64` is `usr/lib64`). A link that could lead out is left out and counted; the paths behind
+/// it then are ordinary directories. Devices and FIFOs are left out.
 ///
 /// # Errors
 /// As [`archive::read`], and where something cannot be made.
@@ -77,7 +78,8 @@ fn one(
             match into.make_link(&path, &target) {
                 Ok(true) => {}
                 Ok(false) => done.links_left_out += 1,
-                // The same link in two packages, or a directory that another package has made there.
+                // The same link in two packages, or a directory that another package has made
+                // there.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -87,8 +89,8 @@ fn one(
                 done.links_left_out += 1;
                 return Ok(());
             };
-            // A copy: the file of the archive must not become another name of one that was there before. What was not
-            // taken cannot be copied.
+            // A copy: the file of the archive must not become another name of one that was there
+            // before. What was not taken cannot be copied.
             let status = match into.status(&first) {
                 Ok(status) if status.kind == Type::File => status,
                 _ => return Ok(()),

@@ -11,12 +11,14 @@ use ruzstd::{
     encoding::{CompressionLevel, compress_to_vec},
 };
 
-/// How much history a frame may ask to keep in memory: as much as `zstd -d` allows without `--long`.
+/// How much history a frame may ask to keep in memory: as much as `zstd -d` allows without
+/// `--long`.
 const MAX_WINDOW: u64 = 128 << 20;
 /// Bytes of content per frame that [`ZstdWriter`] writes.
 const FRAME: usize = 4 << 20;
 
-/// Reads the content of a Zstandard stream: all its frames, one after the other, each with its checksum.
+/// Reads the content of a Zstandard stream: all its frames, one after the other, each with its
+/// checksum.
 pub struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
@@ -64,7 +66,8 @@ impl<R: Read> ZstdReader<R> {
                     length,
                     ..
                 })) => {
-                    // A skippable frame (RFC 8878, section 3.1.2), such as pzstd writes in front of each frame.
+                    // A skippable frame (RFC 8878, section 3.1.2), such as pzstd writes in front of
+                    // each frame.
                     io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
                 }
                 Err(error) => return Err(damaged(error)),
@@ -97,7 +100,8 @@ impl<R: Read> Read for ZstdReader<R> {
                 State::Ended => return Ok(0),
                 State::BetweenFrames => self.next_frame()?,
                 State::InFrame => {
-                    // What is decoded goes out first, so that no more than a window and a block are in memory.
+                    // What is decoded goes out first, so that no more than a window and a block are
+                    // in memory.
                     if self.decoder.can_collect() > 0 {
                         return self.decoder.read(out);
                     }
@@ -113,7 +117,8 @@ impl<R: Read> Read for ZstdReader<R> {
     }
 }
 
-/// Packs what is written to it. Each [`FRAME`] bytes become a frame of their own, so that memory is bounded.
+/// Packs what is written to it. Each [`FRAME`] bytes become a frame of their own, so that memory is
+/// bounded.
 pub struct ZstdWriter<W> {
     out: W,
     content: Vec<u8>,
@@ -143,7 +148,8 @@ impl<W: Write> ZstdWriter<W> {
 
 impl<W: Write> Write for ZstdWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A full frame is written only when more comes: `finish` then never writes an empty one behind it.
+        // A full frame is written only when more comes: `finish` then never writes an empty one
+        // behind it.
         if self.content.len() >= FRAME {
             self.frame()?;
         }

@@ -1,8 +1,8 @@
 //! The functions of QEMU and glib that are called, found by name when the plug-in is loaded.
 //!
-//! They are looked up, not linked: the crate then links into any program, and for an emulator that lacks one, the message
-//! names it instead of the loader's error. The types are those of QEMU's documentation of the plug-in interface,
-//! version 7 (QEMU 11.1).
+//! They are looked up, not linked: the crate then links into any program, and for an emulator that
+//! lacks one, the message names it instead of the loader's error. The types are those of QEMU's
+//! documentation of the plug-in interface, version 7 (QEMU 11.1).
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -91,8 +91,8 @@ macro_rules! functions {
                 $(
                     let name = concat!(stringify!($name), "\0");
                     let address = symbol(name).ok_or(PluginError::NoFunction(stringify!($name)))?;
-                    // SAFETY: a function pointer is as large as a pointer, and QEMU and glib document this function
-                    // with this signature.
+                    // SAFETY: a function pointer is as large as a pointer, and QEMU and glib
+                    // document this function with this signature.
                     let $name = unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?>(address)
                     };

@@ -1,7 +1,8 @@
-//! The silicon as a guest's instructions see it: RDMSR, WRMSR, CPUID, P-state ports and the CPPC mailbox.
+//! The silicon as a guest's instructions see it: RDMSR, WRMSR, CPUID, P-state ports and the CPPC
+//! mailbox.
 //!
-//! Registers that flyball-silicon does not know stay QEMU's (paging, the APIC and so on). A write that real hardware
-//! would answer with #GP is dropped: a plug-in cannot raise an exception.
+//! Registers that flyball-silicon does not know stay QEMU's (paging, the APIC and so on). A write
+//! that real hardware would answer with #GP is dropped: a plug-in cannot raise an exception.
 
 use std::{
     io::Write,
@@ -140,8 +141,8 @@ impl Chip {
                 memory: (class.memory_share(frequency) * 255.0) as u8,
                 ..Activity::partly(
                     busy.min(dt_ns).min(u64::from(u32::MAX)) as u32,
-                    // At least one wake-up of a CPU that also idled; how many there were the scheduler does not
-                    // count.
+                    // At least one wake-up of a CPU that also idled; how many there were the
+                    // scheduler does not count.
                     u16::from(busy < dt_ns),
                     0,
                 )
@@ -153,7 +154,8 @@ impl Chip {
         self.trace_line(dt_ns);
     }
 
-    /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None`: the register is QEMU's.
+    /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None`: the
+    /// register is QEMU's.
     pub fn read_msr(&self, cpu: usize, register: u32, elapsed_ns: u64) -> Option<u64> {
         if TIME.contains(&register) {
             return None;
@@ -164,10 +166,11 @@ impl Chip {
         self.silicon.read_msr_within(cpu, register, elapsed_ns).ok()
     }
 
-    /// The registers of Atoms in which the kernel looks for its scale of utilisation before it looks elsewhere
-    /// (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors refuse the access; here an unknown
-    /// register reads 0, the kernel would take that for an answer and do without frequency invariance. So they hold what it
-    /// would find next: the base ratio, and turbo with four busy cores.
+    /// The registers of Atoms in which the kernel looks for its scale of utilisation before it
+    /// looks elsewhere (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors
+    /// refuse the access; here an unknown register reads 0, the kernel would take that for an
+    /// answer and do without frequency invariance. So they hold what it would find next: the base
+    /// ratio, and turbo with four busy cores.
     fn atom_ratios(&self, cpu: usize, register: u32) -> Option<u64> {
         let read = |register| self.silicon.read_msr(cpu, register).ok();
         if register == ATOM_RATIOS[0] {
@@ -209,7 +212,8 @@ impl Chip {
         }
     }
 
-    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they are malformed.
+    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they are
+    /// malformed.
     pub fn pci(
         &mut self,
         connection: &mut Connection,
@@ -236,8 +240,9 @@ impl Chip {
 
     /// CPUID. `None`: the leaf is QEMU's.
     pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that reads the crystal's frequency takes that
-        // for the timer's (arch/x86/kernel/tsc.c, native_calibrate_tsc): it calibrates instead.
+        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that reads the
+        // crystal's frequency takes that for the timer's (arch/x86/kernel/tsc.c,
+        // native_calibrate_tsc): it calibrates instead.
         if leaf == 0x15 {
             return None;
         }
@@ -261,12 +266,14 @@ impl Chip {
             }
             return true;
         }
-        // Each CPU has a port of its own, so the port says whose state it is; which CPU executes OUT does not matter.
+        // Each CPU has a port of its own, so the port says whose state it is; which CPU executes
+        // OUT does not matter.
         let Some(owner) = self.port_owner(port) else { return false };
         let _ = cpu;
         self.p_state[owner] = value;
         if let Some(mhz) = self.p_states.get(usize::from(value)).copied() {
-            // PERF_CTL takes a ratio of the bus clock in bits 15:8, AMD's register the number of the P-state.
+            // PERF_CTL takes a ratio of the bus clock in bits 15:8, AMD's register the number of
+            // the P-state.
             let bus = self.silicon.spec().clock.bus_khz.max(1);
             let (register, content) = if self.intel {
                 (msr::PERF_CTL, u64::from(mhz * 1000 / bus) << 8)
@@ -362,8 +369,8 @@ impl Chip {
             if let Some(wanted) =
                 feedback.as_ref().filter(|wanted| self.written_feedback[package].as_ref() != Some(*wanted))
             {
-                // A guest may give any address. Beyond its memory there is nothing to write to; above 2 GiB addresses
-                // are not places in the file any more.
+                // A guest may give any address. Beyond its memory there is nothing to write to;
+                // above 2 GiB addresses are not places in the file any more.
                 let low = wanted.address < 1 << 31;
                 let at = if low { (wanted.address / 8) as usize } else { usize::MAX };
                 // The kernel ignores a table with the time stamp that it has already, 0 at first
@@ -444,7 +451,8 @@ fn store(mailbox: Mailbox, cpu: usize, at: u32, value: u32) {
     let byte = block::offset(cpu as u32) + at;
     let shift = byte % 8 * 8;
     if let Some(word) = mailbox.get(byte as usize / 8) {
-        // Not atomic as a whole: this runs before the guest does, and later only the guest writes these fields.
+        // Not atomic as a whole: this runs before the guest does, and later only the guest writes
+        // these fields.
         let kept = word.load(Ordering::Relaxed) & !(0xffff_ffff << shift);
         word.store(kept | u64::from(value) << shift, Ordering::Relaxed);
     }

@@ -1,10 +1,11 @@
 //! Replaces the emulator's virtual clock.
 //!
-//! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but under TCG it has nothing to move:
-//! the accelerator's class leaves its two hooks for the virtual clock empty. They are filled here. Where they are in
-//! the class is read off the machine code of the two functions that call them, and the result is tried before
-//! anything depends on it. These functions are exported by a QEMU that is built with loadable modules, as
-//! distributions build it; QEMU does not promise them.
+//! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but under TCG it has
+//! nothing to move: the accelerator's class leaves its two hooks for the virtual clock empty. They
+//! are filled here. Where they are in the class is read off the machine code of the two functions
+//! that call them, and the result is tried before anything depends on it. These functions are
+//! exported by a QEMU that is built with loadable modules, as distributions build it; QEMU does not
+//! promise them.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 #![allow(clippy::cast_ptr_alignment, reason = "the emulator aligns its own structures")]
@@ -29,7 +30,8 @@ macro_rules! private {
                 $(
                     let address = symbol(concat!(stringify!($name), "\0"))
                         .ok_or(PluginError::NotExported(stringify!($name)))?;
-                    // SAFETY: a function pointer is as large as a pointer; the signature is that of QEMU 11's source.
+                    // SAFETY: a function pointer is as large as a pointer; the signature is that of
+                    // QEMU 11's source.
                     let $name = unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
                     };
@@ -78,12 +80,14 @@ extern "C" fn trial_set(ns: i64) {
     TRIED.store(ns, Ordering::Relaxed);
 }
 
-/// The offset in `mov offset(%rax),%rax` (48 8b 80 and four bytes), the first in a function's code: where it takes a
-/// function pointer out of a class.
+/// The offset in `mov offset(%rax),%rax` (48 8b 80 and four bytes), the first in a function's code:
+/// where it takes a function pointer out of a class.
 fn hook_offset(function: *const c_void) -> Option<usize> {
-    // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot and has a fall-back.
+    // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot
+    // and has a fall-back.
     let code = unsafe { std::slice::from_raw_parts(function.cast::<u8>(), 47) };
-    // The hook is loaded before it is called, so its load is among the first instructions of the function.
+    // The hook is loaded before it is called, so its load is among the first instructions of the
+    // function.
     let at = code.windows(3).take(40).position(|bytes| bytes == [0x48, 0x8b, 0x80])?;
     let offset = u32::from_le_bytes([code[at + 3], code[at + 4], code[at + 5], code[at + 6]]) as usize;
     (offset > 0 && offset < 0x400 && offset.is_multiple_of(8)).then_some(offset)
@@ -101,20 +105,22 @@ impl Clock {
         let (Some(get), Some(set)) = (get, set) else {
             return Err(PluginError::ClockCode);
         };
-        // The two hooks are neighbours in AccelOpsClass: anything else means that the code was read wrongly.
+        // The two hooks are neighbours in AccelOpsClass: anything else means that the code was read
+        // wrongly.
         if class.is_null() || set != get + 8 {
             return Err(PluginError::ClockHooks { get, set });
         }
         let fill = |hooks: Hooks| {
-            // SAFETY: both offsets were read from the code that calls through them, are adjacent and aligned, and the
-            // class lives as long as the process. No CPU executes guest code yet.
+            // SAFETY: both offsets were read from the code that calls through them, are adjacent
+            // and aligned, and the class lives as long as the process. No CPU executes guest code
+            // yet.
             unsafe {
                 class.add(get).cast::<extern "C" fn() -> i64>().write(hooks.get);
                 class.add(set).cast::<extern "C" fn(i64)>().write(hooks.set);
             }
         };
-        // Tried before use: a wrong offset would overwrite some other hook, which must show now and not in the middle
-        // of a boot.
+        // Tried before use: a wrong offset would overwrite some other hook, which must show now and
+        // not in the middle of a boot.
         fill(Hooks { get: trial_get, set: trial_set });
         // SAFETY: these call the two trial functions, if the slots are what they are taken for.
         let seen = unsafe {
@@ -136,11 +142,12 @@ impl Clock {
         u64::try_from(ns).ok()
     }
 
-    /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked for the time.
-    /// Returns whether they were idle, and whether there was a timer.
+    /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked
+    /// for the time. Returns whether they were idle, and whether there was a timer.
     pub fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
         const FILE: &CStr = c"flyball";
-        // SAFETY: the big lock is taken before and released after; what is called in between needs it.
+        // SAFETY: the big lock is taken before and released after; what is called in between needs
+        // it.
         unsafe {
             // File and line are for QEMU's own reports of lock contention.
             (self.bql_lock_impl)(FILE.as_ptr(), 1);

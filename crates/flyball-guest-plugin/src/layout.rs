@@ -1,4 +1,5 @@
-//! Where the guest's firmware keeps what is not a register: the CPPC mailbox in memory, and the P-state ports.
+//! Where the guest's firmware keeps what is not a register: the CPPC mailbox in memory, and the
+//! P-state ports.
 
 /// Guest-physical address of the CPPC mailbox: memory that is reserved in the kernel's memory map.
 pub const MAILBOX: u64 = 0x0f00_0000;
@@ -9,8 +10,8 @@ pub const MAILBOX_RESERVED: u64 = 1 << 20;
 /// The P-state port of CPU 0; CPU n's is n above. Nothing of QEMU's q35 answers there.
 pub const PORTS: u16 = 0x5600;
 
-/// A guest's mark in the log of register writes: the byte that it writes to this port, one above those of CPUs. `/dev/port`
-/// reaches it on any kernel, without a module.
+/// A guest's mark in the log of register writes: the byte that it writes to this port, one above
+/// those of CPUs. `/dev/port` reaches it on any kernel, without a module.
 pub const MARK: u16 = PORTS + MAX_CPUS as u16;
 
 /// The most CPUs: each needs a port, a mailbox block, and an APIC id of 8 bits.

@@ -1,8 +1,8 @@
 //! A machine for a guest: one of flyball-silicon's, with as many CPUs as the guest gets.
 //!
-//! An emulated CPU costs host time, so a guest of a 160-CPU machine usually gets four. Its firmware, power and heat
-//! stay those of the machine; cores are taken away from the end. What is left of a package still has all of its
-//! uncore.
+//! An emulated CPU costs host time, so a guest of a 160-CPU machine usually gets four. Its
+//! firmware, power and heat stay those of the machine; cores are taken away from the end. What is
+//! left of a package still has all of its uncore.
 
 use flyball_silicon::{
     MachineSpec,
@@ -147,7 +147,8 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
         if spec.topology.dies_are_power_domains && cores.is_multiple_of(dies) {
             set_cores(spec, &[cores / dies]);
         } else {
-            // One number for all: such a machine has one kind of cores (hybrid ones are cut elsewhere).
+            // One number for all: such a machine has one kind of cores (hybrid ones are cut
+            // elsewhere).
             set_cores(spec, &[cores]);
             spec.topology.dies = 1;
         }

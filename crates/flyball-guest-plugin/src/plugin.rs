@@ -1,5 +1,5 @@
-//! The plug-in in QEMU's process: what it holds, and the registers of a CPU. What it does is decided in `chip` and
-//! `scheduler`; the rest is getting there and back:
+//! The plug-in in QEMU's process: what it holds, and the registers of a CPU. What it does is
+//! decided in `chip` and `scheduler`; the rest is getting there and back:
 //!
 //! - `install`: from QEMU's first call until its CPUs run;
 //! - `translation`: which instructions are ours;
@@ -7,7 +7,8 @@
 //! - `answers`: the instructions that the silicon answers;
 //! - `time`: turns and clocks.
 //!
-//! A panic ends the emulator: nothing unwinds out of an `extern "C"` callback. The launcher reports the message.
+//! A panic ends the emulator: nothing unwinds out of an `extern "C"` callback. The launcher reports
+//! the message.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -83,8 +84,9 @@ struct Handles {
     cpu: *mut c_void,
 }
 
-// SAFETY: the register handles and the buffer are used in callbacks of their own CPU, which QEMU runs one at a time. The
-// counter is written by that CPU's thread; with one thread for all CPUs that is the only one.
+// SAFETY: the register handles and the buffer are used in callbacks of their own CPU, which QEMU
+// runs one at a time. The counter is written by that CPU's thread; with one thread for all CPUs
+// that is the only one.
 unsafe impl Send for Handles {}
 // SAFETY: as above.
 unsafe impl Sync for Handles {}

@@ -1,5 +1,6 @@
-//! The PCI functions through which a guest's drivers reach Speed Select: which there are on a machine, where they are
-//! in the guest, their configuration spaces and their memory. What the registers mean is flyball-silicon's.
+//! The PCI functions through which a guest's drivers reach Speed Select: which there are on a
+//! machine, where they are in the guest, their configuration spaces and their memory. What the
+//! registers mean is flyball-silicon's.
 //!
 //! | machine | function | guest's driver |
 //! |---|---|---|
@@ -7,10 +8,11 @@
 //! | the same | the PUNIT's registers, 8086:3451 (later 8086:3251), in memory | isst_if_mmio |
 //! | Granite Rapids and later | TPMI, 8086:09a7, in memory | intel_vsec, intel_vsec_tpmi and what they find |
 //!
-//! The first two are device 30 function 1 and device 0 function 1 of a bus for each package, whose number MSR 128h says;
-//! in the guest that is a bridge. The memory driver takes the address from two words of configuration space, 0xD0 (bits
-//! from 23 up) and 0xFC (bits 22:12), which are computed to point at BAR 0 (isst_if_mmio.c). TPMI is device 3 function
-//! 1 and up of bus 0: extended configuration space does not go through a bridge of the older kind.
+//! The first two are device 30 function 1 and device 0 function 1 of a bus for each package, whose
+//! number MSR 128h says; in the guest that is a bridge. The memory driver takes the address from
+//! two words of configuration space, 0xD0 (bits from 23 up) and 0xFC (bits 22:12), which are
+//! computed to point at BAR 0 (isst_if_mmio.c). TPMI is device 3 function 1 and up of bus 0:
+//! extended configuration space does not go through a bridge of the older kind.
 
 use flyball_silicon::{MachineSpec, Silicon, spec::SstClass};
 
@@ -109,11 +111,13 @@ impl Function {
         function.put(8, 0x08_8000 << 8); // another system peripheral
         function.put(0x2c, 0x8086);
         if let (Kind::Tpmi, Some(device)) = (place.kind, silicon.tpmi_device(place.package)) {
-            // A capability list with one entry: PCI Express, an endpoint integrated into the root complex.
+            // A capability list with one entry: PCI Express, an endpoint integrated into the root
+            // complex.
             function.put(4, 1 << 20);
             function.put(0x34, 0x40);
             function.put(0x40, 0x0092_0010);
-            // Intel's capability 66, TPMI: the number of entries, two doublewords each, at 0 of BAR 0.
+            // Intel's capability 66, TPMI: the number of entries, two doublewords each, at 0 of BAR
+            // 0.
             function.put(0x100, 1 << 16 | 0x23);
             function.put(0x104, 16 << 20 | 1 << 16 | 0x8086);
             function.put(0x108, 66 | device.features << 16 | 2 << 24);
@@ -166,8 +170,8 @@ impl Function {
             return;
         }
         for (at, byte) in (at..).zip(data) {
-            // Command, cache line and latency, BAR 0 where there is one, the interrupt's line: what a kernel writes.
-            // Everything else is the hardware's.
+            // Command, cache line and latency, BAR 0 where there is one, the interrupt's line: what
+            // a kernel writes. Everything else is the hardware's.
             let own =
                 matches!(at, 4 | 5 | 0x0c | 0x0d | 0x3c) || (self.memory > 0 && (BAR..BAR + 4).contains(&at));
             if own && !BASE.contains(&(at & !3)) {

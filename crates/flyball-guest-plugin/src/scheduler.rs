@@ -1,15 +1,17 @@
 //! Guest time: whose turn it is, for how many instructions, and what time it is.
 //!
-//! Every CPU has a local time that moves with the instructions it executes, at the frequency the silicon gives it. All
-//! CPUs of the guest share one host thread; they take turns in slices of guest time, so that they run in parallel in
-//! guest time. The guest's clock moves when all have done their slice. When all are halted it jumps.
+//! Every CPU has a local time that moves with the instructions it executes, at the frequency the
+//! silicon gives it. All CPUs of the guest share one host thread; they take turns in slices of
+//! guest time, so that they run in parallel in guest time. The guest's clock moves when all have
+//! done their slice. When all are halted it jumps.
 //!
-//! This is pure: events go in, decisions come out. Time is in picoseconds; an instruction's share of a
-//! picosecond is carried along, so that nothing is lost and every host computes the same.
+//! This is pure: events go in, decisions come out. Time is in picoseconds; an instruction's share
+//! of a picosecond is carried along, so that nothing is lost and every host computes the same.
 //!
-//! How the emulator is steered: a counter for every CPU goes up with its instructions, and when it reaches [`LIMIT`]
-//! the CPU's next block of code asks [`Scheduler::limit_reached`]. A CPU that is to run gets a counter just below the
-//! limit; one that is not gets the limit itself, so that it asks again before it does anything.
+//! How the emulator is steered: a counter for every CPU goes up with its instructions, and when it
+//! reaches [`LIMIT`] the CPU's next block of code asks [`Scheduler::limit_reached`]. A CPU that is
+//! to run gets a counter just below the limit; one that is not gets the limit itself, so that it
+//! asks again before it does anything.
 
 /// The counter value at which a CPU asks.
 pub const LIMIT: u64 = 1 << 40;
@@ -32,7 +34,8 @@ pub enum Next {
     Run(u64),
     /// Set its counter to [`LIMIT`] and leave its loop: it is another CPU's turn.
     Leave,
-    /// All have done their slice: find out when the next timer is due and call [`Scheduler::slice_over`].
+    /// All have done their slice: find out when the next timer is due and call
+    /// [`Scheduler::slice_over`].
     AskForTimers,
 }
 
@@ -43,7 +46,8 @@ pub enum Slice {
     Run(u64),
     /// As [`Next::Leave`].
     Leave,
-    /// Timers are due: set the counter to [`LIMIT`] and let the emulator move its clock to this time, ns.
+    /// Timers are due: set the counter to [`LIMIT`] and let the emulator move its clock to this
+    /// time, ns.
     MoveClock(u64),
 }
 
@@ -104,8 +108,8 @@ pub struct Scheduler {
     advanced_to: u64,
     /// Local time of the CPU that was halted last, ps.
     last: u64,
-    /// Local time of a CPU when it last wrote to its interrupt controller, ps: a CPU that wakes up in the middle of a
-    /// slice was woken then.
+    /// Local time of a CPU when it last wrote to its interrupt controller, ps: a CPU that wakes up
+    /// in the middle of a slice was woken then.
     sent: u64,
     /// All were halted, and the first has woken up.
     waking: bool,
@@ -122,8 +126,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// For `cpus` CPUs; `cycles` an instruction in 1/256, with each of which go `memory_ps` that no frequency changes;
-    /// slices of `slice_ns`; `threads` a core, of which each gets `share`/1024 of the core's speed when both are busy.
+    /// For `cpus` CPUs; `cycles` an instruction in 1/256, with each of which go `memory_ps` that no
+    /// frequency changes; slices of `slice_ns`; `threads` a core, of which each gets `share`/1024
+    /// of the core's speed when both are busy.
     pub fn new(
         cpus: usize,
         cycles: u32,
@@ -181,8 +186,8 @@ impl Scheduler {
         ((units / ps) as u64, (units % ps) as u64)
     }
 
-    /// What an instruction takes at a rate, in picoseconds times 256 times the rate. Memory's part is that of a CPU alone:
-    /// what waits leaves the core to its other thread.
+    /// What an instruction takes at a rate, in picoseconds times 256 times the rate. Memory's part
+    /// is that of a CPU alone: what waits leaves the core to its other thread.
     fn instruction(&self, rate: u64) -> u128 {
         // cycles/256 cycles at rate/1024 kHz: 1e9 * 1024 / 256 = 4e9 ps an instruction and kHz.
         u128::from(self.cycles) * (4_000_000_000 * 256 + u128::from(self.memory_ps) * u128::from(rate))
@@ -236,7 +241,8 @@ impl Scheduler {
         let rate = machine.khz(cpu).max(1) * if busy_sibling { self.share } else { 1024 };
         let slice_end = self.slice_end;
         let state = &mut self.cpus[cpu];
-        // The same for the whole slice: a CPU that the host interrupts in the middle of it continues unchanged.
+        // The same for the whole slice: a CPU that the host interrupts in the middle of it
+        // continues unchanged.
         if state.rated != slice_end && state.rate != rate {
             state.rate = rate;
             state.part = 0;
@@ -246,8 +252,8 @@ impl Scheduler {
         // 128 bits: picoseconds times kHz times 256 pass 2^64 within a second.
         let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate) * 256;
         let left = left.saturating_sub(u128::from(state.part));
-        // Rounded up: a CPU never stops short of its slice's end, which would make it ask again without progress. At
-        // most 2^30 keeps the counter below its limit.
+        // Rounded up: a CPU never stops short of its slice's end, which would make it ask again
+        // without progress. At most 2^30 keeps the counter below its limit.
         let instructions = left.div_ceil(self.instruction(rate)).clamp(1, 1 << 30) as u64;
         let state = &mut self.cpus[cpu];
         state.base = LIMIT - instructions;
@@ -279,25 +285,26 @@ impl Scheduler {
         cpu.started && !cpu.halted && cpu.local < self.slice_end
     }
 
-    /// How often to wait for a CPU that does not come: more often than the host can interrupt in a row, because that must not
-    /// change which CPU runs. A CPU in reset is not waited for twice.
+    /// How often to wait for a CPU that does not come: more often than the host can interrupt in a
+    /// row, because that must not change which CPU runs. A CPU in reset is not waited for twice.
     fn max_waits(&self) -> usize {
         200 * self.cpus.len()
     }
 
-    /// Takes note that a CPU which was halted or in reset runs again. False: it has to wait, since all were halted and
-    /// others may wake up at the same time.
+    /// Takes note that a CPU which was halted or in reset runs again. False: it has to wait, since
+    /// all were halted and others may wake up at the same time.
     fn note_awake(&mut self, cpu: usize, clock: u64) -> bool {
         if self.cpus[cpu].halted || !self.cpus[cpu].started {
-            // It wakes up no earlier than what woke it: a timer at the clock's time, or another CPU. Its turn may come later,
-            // but from now on it has one.
+            // It wakes up no earlier than what woke it: a timer at the clock's time, or another
+            // CPU. Its turn may come later, but from now on it has one.
             let now = self.sent.max(clock);
             let state = &mut self.cpus[cpu];
             state.local = state.local.max(now);
             state.halted = false;
             state.started = true;
-            // One timer may wake several at once, and QEMU's round-robin order among them is not deterministic. So none
-            // goes on before all have had the chance to report that they are awake: then the first one does.
+            // One timer may wake several at once, and QEMU's round-robin order among them is not
+            // deterministic. So none goes on before all have had the chance to report that they are
+            // awake: then the first one does.
             let alone = (0..self.cpus.len())
                 .all(|other| other == cpu || self.cpus[other].halted || !self.cpus[other].started);
             if self.current.is_none() && alone && self.cpus.len() > 1 {
@@ -312,8 +319,8 @@ impl Scheduler {
         !(self.waking && self.current.is_none())
     }
 
-    /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it was.
-    /// `counter` is that CPU's counter, `other` gives that of another.
+    /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it
+    /// was. `counter` is that CPU's counter, `other` gives that of another.
     pub fn limit_reached(
         &mut self,
         machine: &mut impl Machine,
@@ -368,7 +375,8 @@ impl Scheduler {
         let leave = std::mem::take(&mut self.cpus[cpu].leave);
         if self.cpus[cpu].local < self.slice_end {
             if leave {
-                // It has written to its APIC, or spins: perhaps another CPU is to wake up, or has what it waits for.
+                // It has written to its APIC, or spins: perhaps another CPU is to wake up, or has
+                // what it waits for.
                 self.give_way(cpu);
                 return Next::Leave;
             }
@@ -386,8 +394,8 @@ impl Scheduler {
             self.counts.stuck += 1;
             for other in 0..self.cpus.len() {
                 if other != cpu && self.is_ready(other) {
-                    // A CPU in reset does not ask, and QEMU does not report resets to a plug-in: one that never comes is taken
-                    // for such a CPU.
+                    // A CPU in reset does not ask, and QEMU does not report resets to a plug-in:
+                    // one that never comes is taken for such a CPU.
                     self.cpus[other].started = false;
                 }
             }
@@ -397,7 +405,8 @@ impl Scheduler {
         Next::AskForTimers
     }
 
-    /// All CPUs have done the slice; `deadline` is the time until the next timer from the clock on, ns.
+    /// All CPUs have done the slice; `deadline` is the time until the next timer from the clock on,
+    /// ns.
     pub fn slice_over(&mut self, machine: &mut impl Machine, cpu: usize, deadline: Option<u64>) -> Slice {
         if deadline.is_some_and(|deadline| (self.clock + deadline) * PS <= self.slice_end) {
             self.forget(cpu);
@@ -417,7 +426,8 @@ impl Scheduler {
         Slice::Run(self.grant(machine, cpu, end))
     }
 
-    /// The clock is `ns` now, never less than before; the machine is advanced by what its CPUs did until then.
+    /// The clock is `ns` now, never less than before; the machine is advanced by what its CPUs did
+    /// until then.
     pub fn move_clock(&mut self, machine: &mut impl Machine, ns: u64) {
         self.clock = self.clock.max(ns);
         if self.clock * PS >= self.slice_end && self.current.is_none() {
@@ -429,7 +439,8 @@ impl Scheduler {
             return;
         }
         self.advanced_to = self.clock;
-        // A CPU may have run beyond the clock, by a block of code: what is too much it owes to the next step.
+        // A CPU may have run beyond the clock, by a block of code: what is too much it owes to the
+        // next step.
         for (cpu, busy) in self.cpus.iter_mut().zip(&mut self.busy) {
             *busy = (cpu.owed / PS).min(passed);
             cpu.owed -= *busy * PS;
@@ -455,7 +466,8 @@ impl Scheduler {
         self.cpus.iter().all(|cpu| cpu.halted || !cpu.started)
     }
 
-    /// A CPU writes to its interrupt controller. Says whether its counter is to be set to [`LIMIT`].
+    /// A CPU writes to its interrupt controller. Says whether its counter is to be set to
+    /// [`LIMIT`].
     pub fn interrupts_sent(&mut self, cpu: usize, counter: u64) -> bool {
         if self.current != Some(cpu) {
             return false;
@@ -467,8 +479,8 @@ impl Scheduler {
         true
     }
 
-    /// A CPU executes PAUSE: it spins, and after some turns lets others run. Says whether its counter is to be set to
-    /// [`LIMIT`].
+    /// A CPU executes PAUSE: it spins, and after some turns lets others run. Says whether its
+    /// counter is to be set to [`LIMIT`].
     pub fn pause(&mut self, cpu: usize, counter: u64) -> bool {
         const SPINS: u32 = 6;
         if self.current != Some(cpu) {
@@ -485,7 +497,8 @@ impl Scheduler {
         true
     }
 
-    /// All CPUs are halted and the next timer is `deadline` ns away: the time to jump to, at most `most` ns from now.
+    /// All CPUs are halted and the next timer is `deadline` ns away: the time to jump to, at most
+    /// `most` ns from now.
     pub fn jump(&mut self, deadline: u64, most: u64) -> u64 {
         self.counts.jumps += 1;
         // Time that the last one to halt has already used.

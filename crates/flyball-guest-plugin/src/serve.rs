@@ -1,7 +1,9 @@
-//! Threads that serve the machine's PCI functions to QEMU, one per function: `punit` behind `vfio_user` on a Unix socket.
+//! Threads that serve the machine's PCI functions to QEMU, one per function: `punit` behind
+//! `vfio_user` on a Unix socket.
 //!
-//! QEMU, which this runs in, is the client: a CPU that accesses a function waits for the answer, so that an access takes
-//! effect before the guest's next instruction, as on hardware, and guest time does not pass meanwhile.
+//! QEMU, which this runs in, is the client: a CPU that accesses a function waits for the answer, so
+//! that an access takes effect before the guest's next instruction, as on hardware, and guest time
+//! does not pass meanwhile.
 
 use std::{
     io::{self, Read, Write},
@@ -16,7 +18,8 @@ use crate::{
     vfio_user::Connection,
 };
 
-/// Listens on the function's socket in `dir` and serves each connection: `answer` gets each message's bytes.
+/// Listens on the function's socket in `dir` and serves each connection: `answer` gets each
+/// message's bytes.
 pub fn start(
     dir: &Path,
     place: Place,
@@ -31,7 +34,8 @@ pub fn start(
         for mut stream in listener.incoming().flatten() {
             let mut connection = Connection::default();
             let mut bytes = vec![0; 16 * 1024];
-            // A plain read: descriptors of the guest's memory that come along are closed by the kernel.
+            // A plain read: descriptors of the guest's memory that come along are closed by the
+            // kernel.
             while let Ok(count) = stream.read(&mut bytes) {
                 // 0 bytes: QEMU has closed the connection.
                 let answers =

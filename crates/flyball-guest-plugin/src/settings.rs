@@ -33,7 +33,8 @@ pub struct Settings {
     pub log: Option<PathBuf>,
     /// A file for the silicon's state, one line per millisecond of guest time.
     pub trace: Option<PathBuf>,
-    /// The directory where the sockets of PCI functions are made, on a machine that has such functions.
+    /// The directory where the sockets of PCI functions are made, on a machine that has such
+    /// functions.
     pub sockets: Option<PathBuf>,
     /// Cycles per instruction, in 1/256 (closed loop).
     pub cycles: u32,
@@ -48,9 +49,10 @@ pub struct Settings {
 /// Default cycles per instruction: 16, with which a guest second takes about a host second.
 pub const CYCLES: u32 = 16 * 256;
 
-/// A register that no processor has, in the range that is left to emulators (Intel's manual, volume 4, 2.1: from 40000000h
-/// to 400000FFh): what is written there breaks the firmware, 0 repairs it. Bit 0: mailboxes stay busy. Bit 1: Speed
-/// Select refuses changes, without announcing it. Bit 2: performance levels are locked.
+/// A register that no processor has, in the range that is left to emulators (Intel's manual, volume
+/// 4, 2.1: from 40000000h to 400000FFh): what is written there breaks the firmware, 0 repairs it.
+/// Bit 0: mailboxes stay busy. Bit 1: Speed Select refuses changes, without announcing it. Bit 2:
+/// performance levels are locked.
 pub const FAULTS: u32 = 0x4000_00fb;
 
 /// Default length of a turn.
@@ -77,7 +79,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings as arguments, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled there.
+    /// The settings as arguments, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled
+    /// there.
     pub fn arguments(&self) -> Vec<String> {
         let mut out = vec![
             format!("machine={}", self.machine.display()),
@@ -125,8 +128,8 @@ impl Settings {
                 "class" => settings.class = WorkloadClass::named(value).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
-                        // A longer slice than QEMU's main thread sees the clock behind (`LAG`) would let it run the
-                        // guest's timers.
+                        // A longer slice than QEMU's main thread sees the clock behind (`LAG`)
+                        // would let it run the guest's timers.
                         value.parse().ok().filter(|n| (1_000..=1_000_000).contains(n)).ok_or_else(bad)?;
                 }
                 _ => return Err(bad()),

@@ -1,9 +1,11 @@
-//! The part of vfio-user that a PCI function without interrupts and without access to the guest's memory needs: QEMU is the
-//! client (`-device vfio-user-pci`), the other side is a [`Function`]. docs/interop/vfio-user.rst of QEMU is the source.
+//! The part of vfio-user that a PCI function without interrupts and without access to the guest's
+//! memory needs: QEMU is the client (`-device vfio-user-pci`), the other side is a [`Function`].
+//! docs/interop/vfio-user.rst of QEMU is the source.
 //!
-//! Pure: bytes come in, bytes go out. A message is a header of 16 bytes (identity, command, size, flags, error; all
-//! little-endian) and a body. What is not understood is answered with an error, so that the guest never waits for ever;
-//! a stream that cannot be followed any more (a size that cannot be) ends the connection.
+//! Pure: bytes come in, bytes go out. A message is a header of 16 bytes (identity, command, size,
+//! flags, error; all little-endian) and a body. What is not understood is answered with an error,
+//! so that the guest never waits for ever; a stream that cannot be followed any more (a size that
+//! cannot be) ends the connection.
 
 /// One PCI function's regions.
 pub trait Function {
@@ -56,7 +58,8 @@ impl Connection {
         let mut done = 0;
         while let Some(header) = self.pending.get(done..done + HEADER) {
             let size = word(header, 4) as usize;
-            // A size that cannot be loses the place of the next message: the stream cannot be followed any further.
+            // A size that cannot be loses the place of the next message: the stream cannot be
+            // followed any further.
             if !(HEADER..=LONGEST).contains(&size) {
                 return Err(Broken);
             }
@@ -118,7 +121,8 @@ fn answer(command: u32, body: &[u8], function: &mut impl Function) -> Result<Vec
         9 | 10 => {
             let offset = u64::from(at(0)?) | u64::from(at(4)?) << 32;
             let (region, count) = (at(8)?, at(12)?);
-            // The bounds are checked here, so that a function only ever sees accesses inside its regions.
+            // The bounds are checked here, so that a function only ever sees accesses inside its
+            // regions.
             let end = offset.checked_add(u64::from(count)).ok_or(EINVAL)?;
             if count > MAX || end > function.size(region) {
                 return Err(EINVAL);

@@ -1,5 +1,6 @@
-//! A guest may write any value to any register, port, mailbox and function, and QEMU's side may send any bytes: none of
-//! it may crash the host's side, make it wait, or give numbers that are none.
+//! A guest may write any value to any register, port, mailbox and function, and QEMU's side may
+//! send any bytes: none of it may crash the host's side, make it wait, or give numbers that are
+//! none.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,10 @@
-//! The ACPI tables that a guest's firmware adds to QEMU's own: what the processors can do and how to ask for it.
+//! The ACPI tables that a guest's firmware adds to QEMU's own: what the processors can do and how
+//! to ask for it.
 //!
-//! QEMU's q35 machine already has a device `\_SB.CPUS.Cnnn` for every CPU; an SSDT puts `_CPC` (CPPC), `_PSS`,
-//! `_PCT`, `_PPC` and `_PSD` (P-states) and `_CST` (idle states) into them, and a PCCT describes the mailbox through
-//! which CPPC registers are reached on processors without CPPC MSRs. Chapter numbers are those of ACPI 6.5.
+//! QEMU's q35 machine already has a device `\_SB.CPUS.Cnnn` for every CPU; an SSDT puts `_CPC`
+//! (CPPC), `_PSS`, `_PCT`, `_PPC` and `_PSD` (P-states) and `_CST` (idle states) into them, and a
+//! PCCT describes the mailbox through which CPPC registers are reached on processors without CPPC
+//! MSRs. Chapter numbers are those of ACPI 6.5.
 //!
 //! Firmware that the guest may break has devices by which the guest makes it act (`events`).
 
@@ -55,7 +57,8 @@ pub struct Cppc {
 pub enum CppcRegisters {
     /// In the mailbox, in the block of this number.
     Mailbox(u32),
-    /// AMD's registers 0xC00102B0 to 0xC00102B4 (arch/x86/include/asm/msr-index.h, `MSR_AMD_CPPC_*`).
+    /// AMD's registers 0xC00102B0 to 0xC00102B4 (arch/x86/include/asm/msr-index.h,
+    /// `MSR_AMD_CPPC_*`).
     AmdMsr,
 }
 
@@ -117,15 +120,17 @@ pub struct IdleState {
     pub milliwatts: u32,
 }
 
-/// The halt instruction as a C1 state (8.4.1.1, functional fixed hardware). The bit offset is Intel's class of the
-/// entry; 2 would mean MWAIT (arch/x86/kernel/acpi/cstate.c, `NATIVE_CSTATE_BEYOND_HALT`), which does not halt in TCG.
+/// The halt instruction as a C1 state (8.4.1.1, functional fixed hardware). The bit offset is
+/// Intel's class of the entry; 2 would mean MWAIT (arch/x86/kernel/acpi/cstate.c,
+/// `NATIVE_CSTATE_BEYOND_HALT`), which does not halt in TCG.
 pub const HALT: Register =
     Register { space: Space::FixedHardware, bits: 1, offset: 0, access: 0, address: 0 };
 
-/// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a piece of the guest's memory that its kernel leaves alone.
+/// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a piece of the guest's memory that its
+/// kernel leaves alone.
 ///
-/// The doorbell is the mailbox's own status word, and ringing it sets "command complete": every command is done at
-/// once, and what was written is visible in the memory.
+/// The doorbell is the mailbox's own status word, and ringing it sets "command complete": every
+/// command is done at once, and what was written is visible in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mailbox {
     /// Guest-physical address.
@@ -149,7 +154,8 @@ impl Mailbox {
         Mailbox::block(self.blocks)
     }
 
-    /// What is in it before the guest starts: the header (its status says "complete"), and where the counters wrap.
+    /// What is in it before the guest starts: the header (its status says "complete"), and where
+    /// the counters wrap.
     pub fn initial(&self, guaranteed: impl Fn(u32) -> u32) -> Vec<u8> {
         let mut memory = vec![0; self.size() as usize];
         let mut put = |at: u32, bytes: &[u8]| {
@@ -161,8 +167,8 @@ impl Mailbox {
         for number in 0..self.blocks {
             let at = Mailbox::block(number);
             put(at + block::GUARANTEED, &guaranteed(number).to_le_bytes());
-            // Written down although the specification's default is the same: the kernel reads the register if `_CPC`
-            // names one (cppc_get_perf_ctrs).
+            // Written down although the specification's default is the same: the kernel reads the
+            // register if `_CPC` names one (cppc_get_perf_ctrs).
             put(at + block::WRAP, &u64::MAX.to_le_bytes());
         }
         memory
@@ -183,13 +189,15 @@ impl Mailbox {
         body.extend_from_slice(&1u64.to_le_bytes()); // written bits: command complete
         body.extend_from_slice(&1u32.to_le_bytes()); // latency, microseconds
         body.extend_from_slice(&0u32.to_le_bytes()); // commands a minute: no limit (drivers/acpi/cppc_acpi.c)
-        // The kernel waits between commands where this is not 0 (send_pcc_cmd), and the time would be emulated time.
+        // The kernel waits between commands where this is not 0 (send_pcc_cmd), and the time would
+        // be emulated time.
         body.extend_from_slice(&0u16.to_le_bytes()); // least time between commands
         aml::table(*b"PCCT", 2, &body)
     }
 
     fn register(number: u32, at: u32, bits: u8) -> Aml {
-        // Addresses in the PCC space begin behind the header (GET_PCC_VADDR, drivers/acpi/cppc_acpi.c).
+        // Addresses in the PCC space begin behind the header (GET_PCC_VADDR,
+        // drivers/acpi/cppc_acpi.c).
         let address = u64::from(Mailbox::block(number) + at - Mailbox::HEADER);
         Register { space: Space::Pcc, bits, offset: 0, access: 0, address }.resource()
     }
@@ -202,8 +210,8 @@ impl Firmware {
         if self.acts {
             terms.push(aml::scope("\\_SB", &self.events()));
         }
-        // Three digits in upper case, as QEMU names its processors (hw/acpi/cpu.c): a scope of another name would not
-        // be found.
+        // Three digits in upper case, as QEMU names its processors (hw/acpi/cpu.c): a scope of
+        // another name would not be found.
         for (number, processor) in self.processors.iter().enumerate() {
             let objects = processor.objects(self.acts);
             if !objects.is_empty() {
@@ -215,9 +223,10 @@ impl Firmware {
         tables
     }
 
-    /// Devices whose `_STA` is an event of the firmware. The kernel evaluates it when it finds the device, and whenever
-    /// /sys/bus/acpi/devices/HID:00/status is read (drivers/acpi/device_sysfs.c, `status_show`). `FLYB00nn` notifies every
-    /// processor with code nn and changes nothing; `FLYB01nn` sets `_PPC` to nn, and then notifies with 80h (8.4.5.3).
+    /// Devices whose `_STA` is an event of the firmware. The kernel evaluates it when it finds the
+    /// device, and whenever /sys/bus/acpi/devices/HID:00/status is read
+    /// (drivers/acpi/device_sysfs.c, `status_show`). `FLYB00nn` notifies every processor with code
+    /// nn and changes nothing; `FLYB01nn` sets `_PPC` to nn, and then notifies with 80h (8.4.5.3).
     fn events(&self) -> Vec<Aml> {
         let count = self.processors.len();
         let device = |kind: u8, number: u8, term: Option<Aml>, code: u8| {
@@ -233,7 +242,8 @@ impl Firmware {
             )
         };
         let mut all = vec![aml::name(LIMIT, &aml::int(0))];
-        // Performance limit, idle states, throttling, guaranteed and highest performance (table 5.162).
+        // Performance limit, idle states, throttling, guaranteed and highest performance (table
+        // 5.162).
         all.extend([0x80, 0x81, 0x82, 0x83, 0x85].map(|code| device(0, code, None, code)));
         let states = self.processors.iter().filter_map(|processor| processor.states.as_ref());
         let states = states.map(|states| states.states.len()).max().unwrap_or(0).min(0x100);
@@ -250,8 +260,8 @@ impl Firmware {
 /// What `_PPC` returns where the firmware acts.
 const LIMIT: &str = "FLIM";
 
-/// `\_SB._OSC`: whatever the kernel says it can do is acknowledged. Without it the kernel leaves `_CPC` alone
-/// (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
+/// `\_SB._OSC`: whatever the kernel says it can do is acknowledged. Without it the kernel leaves
+/// `_CPC` alone (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
 fn capabilities() -> Aml {
     let platform = aml::uuid("0811b06e-4a27-44f9-8d60-3cbbc22e7b48");
     // Bit 2 of the first word of the answer (6.2.11, "Unrecognized UUID").
@@ -261,7 +271,8 @@ fn capabilities() -> Aml {
         4,
         &[
             aml::if_true(&aml::equal(&aml::arg(0), &platform), &[aml::give_back(&aml::arg(3))]),
-            // Any other capability list is refused as the specification says, with its own buffer as the answer.
+            // Any other capability list is refused as the specification says, with its own buffer
+            // as the answer.
             aml::dword_field(&aml::arg(3), 0, "STAT"),
             aml::or(&aml::path("STAT"), &unknown_uuid, &aml::path("STAT")),
             aml::give_back(&aml::arg(3)),
@@ -280,8 +291,8 @@ impl Processor {
             objects.extend(states.objects(acts));
         }
         if !self.idle.is_empty() {
-            // The package begins with the number of states, which the kernel compares with the package's length
-            // (acpi_processor_evaluate_cst, drivers/acpi/acpi_processor.c).
+            // The package begins with the number of states, which the kernel compares with the
+            // package's length (acpi_processor_evaluate_cst, drivers/acpi/acpi_processor.c).
             let count = aml::int(self.idle.len() as u64);
             let rows = self.idle.iter().map(|state| {
                 aml::package(&[
@@ -303,8 +314,9 @@ impl Cppc {
     fn package(&self) -> Aml {
         let int = |value: u32| aml::int(u64::from(value));
         let none = || Register::NONE.resource();
-        // The kernel drops a package whose count does not fit its revision (acpi_cppc_processor_probe): 23 for
-        // revision 3, so every entry has to be there, if only as a register without a place.
+        // The kernel drops a package whose count does not fit its revision
+        // (acpi_cppc_processor_probe): 23 for revision 3, so every entry has to be there, if only
+        // as a register without a place.
         let mut entries = vec![int(23), int(3)];
         match self.registers {
             CppcRegisters::Mailbox(number) => {
@@ -332,7 +344,8 @@ impl Cppc {
                 ]);
             }
             CppcRegisters::AmdMsr => {
-                // Fields of the registers by width and first bit, as arch/x86/include/asm/msr-index.h has them (AMD_CPPC_*_MASK).
+                // Fields of the registers by width and first bit, as
+                // arch/x86/include/asm/msr-index.h has them (AMD_CPPC_*_MASK).
                 let msr = |address, bits, offset| {
                     Register { space: Space::FixedHardware, bits, offset, access: 4, address }.resource()
                 };
@@ -391,7 +404,8 @@ impl PerformanceStates {
                 aml::package(&[
                     int(state.mhz),
                     int(state.milliwatts),
-                    // Latency of the transition and of the bus master: no bus is stopped here, so both say the same.
+                    // Latency of the transition and of the bus master: no bus is stopped here, so
+                    // both say the same.
                     int(state.latency_us),
                     int(state.latency_us),
                     int(state.control),
@@ -400,7 +414,8 @@ impl PerformanceStates {
             })
             .collect();
         let (domain, coordination, members) = self.domain;
-        // Five entries, revision 0: other values the kernel takes for an invalid _PSD (acpi_processor_get_psd).
+        // Five entries, revision 0: other values the kernel takes for an invalid _PSD
+        // (acpi_processor_get_psd).
         let psd = aml::package(&[int(5), int(0), int(domain), int(coordination as u32), int(members)]);
         vec![
             limit,

@@ -1,5 +1,5 @@
-//! Just enough of ACPI's machine language (ACPI 6.5, chapter 20) to describe processors: names, packages, integers,
-//! buffers, register descriptors, devices and methods.
+//! Just enough of ACPI's machine language (ACPI 6.5, chapter 20) to describe processors: names,
+//! packages, integers, buffers, register descriptors, devices and methods.
 
 /// A piece of AML.
 pub type Aml = Vec<u8>;
@@ -13,10 +13,12 @@ fn with_length(body: &[u8]) -> Aml {
         0xffe..=0xf_fffc => 3,
         _ => 4,
     };
-    // The length counts its own bytes, so the limits above are those of the encoding less what it takes itself.
+    // The length counts its own bytes, so the limits above are those of the encoding less what it
+    // takes itself.
     let length = body.len() + bytes;
     assert!(length < 1 << 28, "an AML package holds less than 256 MiB");
-    // One byte holds six bits. Of several, the first holds the count of the others and four bits, each other eight.
+    // One byte holds six bits. Of several, the first holds the count of the others and four bits,
+    // each other eight.
     if bytes == 1 {
         out.push(length as u8);
     } else {
@@ -152,7 +154,8 @@ pub fn uuid(text: &str) -> Aml {
         .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
     assert_eq!(bytes.len(), 16, "'{text}' is not a UUID");
-    // The text gives the first three groups as numbers, the buffer holds them with the lowest byte first (ToUUID).
+    // The text gives the first three groups as numbers, the buffer holds them with the lowest byte
+    // first (ToUUID).
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     buffer(&ORDER.map(|at| bytes[at]))
 }
@@ -190,8 +193,8 @@ impl Register {
 
     /// `ResourceTemplate () { Register (...) }`.
     pub fn resource(self) -> Aml {
-        // A generic register descriptor of 12 bytes, and at the end an end tag whose checksum 0 means "not checked"
-        // (6.4.2.9).
+        // A generic register descriptor of 12 bytes, and at the end an end tag whose checksum 0
+        // means "not checked" (6.4.2.9).
         let mut bytes = vec![0x82, 0x0c, 0x00, self.space as u8, self.bits, self.offset, self.access];
         bytes.extend_from_slice(&self.address.to_le_bytes());
         bytes.extend_from_slice(&[0x79, 0x00]);

@@ -1,12 +1,13 @@
-//! Packages from the mirror that this machine's apt already uses, without root and without touching its state.
+//! Packages from the mirror that this machine's apt already uses, without root and without touching
+//! its state.
 //!
-//! apt is run with a state directory, a source list and a status file of our own. The mirror's address is asked of
-//! apt; only the suites are ours, because the kernels of several releases are wanted. It works on Debian, whose
-//! archive holds all its releases at one address.
+//! apt is run with a state directory, a source list and a status file of our own. The mirror's
+//! address is asked of apt; only the suites are ours, because the kernels of several releases are
+//! wanted. It works on Debian, whose archive holds all its releases at one address.
 //!
-//! apt verifies the signature of the mirror's lists, and the lists state the SHA-256 of every package. flyball compares that
-//! hash itself with the bytes that it then unpacks, so that neither the mirror, nor who sits on the way, nor a failed apt
-//! can choose what runs here.
+//! apt verifies the signature of the mirror's lists, and the lists state the SHA-256 of every
+//! package. flyball compares that hash itself with the bytes that it then unpacks, so that neither
+//! the mirror, nor who sits on the way, nor a failed apt can choose what runs here.
 
 use std::{
     fs,
@@ -33,7 +34,8 @@ const KERNEL_SUITES: &[&str] = &[
     "sid",
 ];
 
-/// Suites of the emulator and of busybox: the first release whose backports have QEMU 11, with all its libraries.
+/// Suites of the emulator and of busybox: the first release whose backports have QEMU 11, with all
+/// its libraries.
 const EMULATOR_SUITES: &[&str] = &["trixie", "trixie-backports"];
 
 /// A private package state in `dir` that knows `suites`.
@@ -50,7 +52,8 @@ impl Apt {
         }
         let lines: String = suites.iter().map(|suite| mirror.line(suite)).collect();
         for (name, text) in [("status", ""), ("sources.list", lines.as_str()), ("preferences", pins)] {
-            // Only if they differ: apt builds its cache again for a source list that is newer than it.
+            // Only if they differ: apt builds its cache again for a source list that is newer than
+            // it.
             let path = dir.join(name);
             if fs::read_to_string(&path).ok().as_deref() != Some(text) {
                 fs::write(&path, text).map_err(|e| GuestError::file("write", &path, e))?;
@@ -68,12 +71,14 @@ impl Apt {
             format!("Dir::Etc::Preferences={dir}/preferences"),
             format!("Dir::Etc::PreferencesParts={dir}/parts"),
             format!("Dir::State={dir}"),
-            // An empty status file: nothing counts as installed, so the emulator's libraries are all fetched with it.
+            // An empty status file: nothing counts as installed, so the emulator's libraries are
+            // all fetched with it.
             format!("Dir::State::status={dir}/status"),
             format!("Dir::State::lists={dir}/lists"),
             format!("Dir::Cache={dir}"),
             format!("Dir::Log={dir}"),
-            // The machine's own configuration may allow what is refused here: unsigned mirrors, and signatures that got lost.
+            // The machine's own configuration may allow what is refused here: unsigned mirrors, and
+            // signatures that got lost.
             "Acquire::AllowInsecureRepositories=false".into(),
             "Acquire::AllowWeakRepositories=false".into(),
             "Acquire::AllowDowngradeToInsecureRepositories=false".into(),
@@ -122,7 +127,8 @@ impl Apt {
         Ok(())
     }
 
-    /// What apt would download for `packages` (`NAME` or `NAME=VERSION`), with the hash from the signed lists.
+    /// What apt would download for `packages` (`NAME` or `NAME=VERSION`), with the hash from the
+    /// signed lists.
     fn listed(&self, packages: &[String]) -> Result<Vec<Listed>, GuestError> {
         let mut words = vec!["download", "--print-uris"];
         words.extend(packages.iter().map(String::as_str));
@@ -244,15 +250,16 @@ impl Mirror {
             // sources.list may name a suite by its code name or by its role.
             let known = Some(release) == codename || KERNEL_SUITES.contains(&release) || release == "stable";
             let signed_by = fields.next().filter(|key| key.starts_with('/')).map(str::to_owned);
-            // The archive of security updates has none of the suites that are wanted, at an address of its own.
+            // The archive of security updates has none of the suites that are wanted, at an address
+            // of its own.
             (known && component == "main" && !address.contains("security"))
                 .then(|| Mirror { address: address.trim_end_matches('/').to_owned(), signed_by })
         })
     }
 
     fn line(&self, suite: &str) -> String {
-        // Debian's own keys, where the user's line names none: apt's general key ring may hold those of other
-        // vendors.
+        // Debian's own keys, where the user's line names none: apt's general key ring may hold
+        // those of other vendors.
         const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let keys = self.signed_by.clone().or_else(|| Path::new(KEYS).is_file().then(|| KEYS.to_owned()));
         let options = keys.map_or("[arch=amd64] ".into(), |keys| format!("[arch=amd64 signed-by={keys}] "));
@@ -260,7 +267,8 @@ impl Mirror {
     }
 }
 
-/// Fetches kernels, the emulator and busybox, if they are not in the cache; `say` is called for every step.
+/// Fetches kernels, the emulator and busybox, if they are not in the cache; `say` is called for
+/// every step.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
     cache.make()?;
@@ -283,7 +291,8 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
             continue;
         }
         say(&format!("kernel {version}: fetching"));
-        // Renamed when it is whole: what has the version's name can be used, whenever a fetch was interrupted.
+        // Renamed when it is whole: what has the version's name can be used, whenever a fetch was
+        // interrupted.
         let part = cache.kernels().join(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         // One package once; the image, its binary and its modules apart in newer releases.
@@ -304,8 +313,8 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
 }
 
 fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
-    // Only the emulator and its firmware come from the backports; everything that they need is the release's where
-    // that is new enough.
+    // Only the emulator and its firmware come from the backports; everything that they need is the
+    // release's where that is new enough.
     const PINS: &str =
         "Package: qemu-system-* seabios ipxe-qemu\nPin: release n=trixie-backports\nPin-Priority: 990\n";
     let apt = Apt::new(cache.apt().join("emulator"), mirror, EMULATOR_SUITES, PINS)?;
@@ -328,7 +337,8 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
         return Ok(());
     }
     say("QEMU and its libraries: fetching");
-    // `install` knows what QEMU depends on, `download` states the hashes of the lists: the one asks, the other fetches.
+    // `install` knows what QEMU depends on, `download` states the hashes of the lists: the one
+    // asks, the other fetches.
     let text =
         apt.run("apt-get", &["install", "--print-uris", "--no-install-recommends", "-y", "qemu-system-x86"])?;
     let packages: Option<Vec<String>> = text.lines().map(name_and_version).collect();
@@ -358,15 +368,16 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
     Ok(())
 }
 
-/// `NAME=VERSION` of a line of `apt-get install --print-uris`, whose second word is `NAME_VERSION_ARCHITECTURE.deb` with the
-/// version's colon encoded.
+/// `NAME=VERSION` of a line of `apt-get install --print-uris`, whose second word is
+/// `NAME_VERSION_ARCHITECTURE.deb` with the version's colon encoded.
 fn name_and_version(line: &str) -> Option<String> {
     let mut parts = line.split(' ').nth(1)?.split('_');
     let (name, version) = (parts.next()?, parts.next()?.replace("%3a", ":"));
     (!name.is_empty() && !name.starts_with('-')).then(|| format!("{name}={version}"))
 }
 
-/// The newest version in `names` (apt's package names) of an ordinary amd64 kernel that begins with `wanted`.
+/// The newest version in `names` (apt's package names) of an ordinary amd64 kernel that begins with
+/// `wanted`.
 fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
     names
         .lines()
@@ -379,7 +390,8 @@ fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Reads text as each of apt's answers; how many lines name a package with its hash. For `crate::untrusted`.
+/// Reads text as each of apt's answers; how many lines name a package with its hash. For
+/// `crate::untrusted`.
 pub(crate) fn try_lists(text: &str) -> usize {
     let mirror = Mirror::choose(text, "VERSION_CODENAME=trixie");
     let _ = mirror.map(|mirror| mirror.line("trixie"));
@@ -467,14 +479,16 @@ mod tests {
         assert!(apt.download(&["other".to_owned()]).is_err());
     }
 
-    /// Another package of the same length in the mirror's pool, as who sits on the way would send it.
+    /// Another package of the same length in the mirror's pool, as who sits on the way would send
+    /// it.
     #[test]
     fn a_package_that_was_replaced_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let Some(apt) = mirror(root.path()) else { return };
         let deb = root.path().join("mirror/vm_1_amd64.deb");
         let mut bytes = fs::read(&deb).unwrap();
-        // In the header of the first member, which holds no content: the package can still be unpacked.
+        // In the header of the first member, which holds no content: the package can still be
+        // unpacked.
         bytes[8 + 20] ^= 1;
         fs::write(&deb, &bytes).unwrap();
         let result = apt.download(&["vm".to_owned()]).and_then(|packages| packages[0].open().map(drop));

@@ -30,10 +30,12 @@ pub struct Cache {
 impl Cache {
     /// The user's cache: `$FLYBALL_CACHE`, else `$XDG_CACHE_HOME/flyball`, else `~/.cache/flyball`.
     ///
-    /// Programs of the cache are run, so it must be a place where only this user and root can have put something.
+    /// Programs of the cache are run, so it must be a place where only this user and root can have
+    /// put something.
     ///
     /// # Errors
-    /// [`GuestError::NoHome`] where there is no such place, [`GuestError::Cache`] where others can write to it.
+    /// [`GuestError::NoHome`] where there is no such place, [`GuestError::Cache`] where others can
+    /// write to it.
     pub fn of_user() -> Result<Cache, GuestError> {
         let base = location(&|name| env::var_os(name), env::home_dir())?;
         let root = std::path::absolute(base.join("guest")).map_err(|e| GuestError::file("find", base, e))?;
@@ -103,8 +105,9 @@ impl Cache {
     }
 }
 
-/// Where the cache is: from the environment, or in the home directory. That of the password database counts where `$HOME` is
-/// not set (a system service, cron); a place that all users share, such as /tmp, never does.
+/// Where the cache is: from the environment, or in the home directory. That of the password
+/// database counts where `$HOME` is not set (a system service, cron); a place that all users share,
+/// such as /tmp, never does.
 fn location(
     variable: &dyn Fn(&str) -> Option<OsString>,
     home: Option<PathBuf>,
@@ -113,8 +116,9 @@ fn location(
     if let Some(named) = set("FLYBALL_CACHE") {
         return Ok(named);
     }
-    // "All paths set in these environment variables must be absolute. If an implementation encounters a relative path in any
-    // of these variables it should consider the path invalid and ignore it." (XDG Base Directory Specification)
+    // "All paths set in these environment variables must be absolute. If an implementation
+    // encounters a relative path in any of these variables it should consider the path invalid and
+    // ignore it." (XDG Base Directory Specification)
     let xdg = set("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()).map(|dir| dir.join("flyball"));
     let home = home.filter(|dir| dir.is_absolute()).map(|dir| dir.join(".cache/flyball"));
     xdg.or(home).ok_or(GuestError::NoHome)
@@ -131,7 +135,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(error)?;
     std::io::Write::write_all(&mut file, bytes).map_err(error)?;
-    // Renamed over what is there: two guests that make the same file at the same time each leave a whole one.
+    // Renamed over what is there: two guests that make the same file at the same time each leave a
+    // whole one.
     file.persist(path).map_err(|e| error(e.error))?;
     Ok(())
 }

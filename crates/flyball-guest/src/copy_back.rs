@@ -1,7 +1,8 @@
 //! What a guest leaves behind, copied to the host.
 //!
-//! The guest's kernel, its programs and the archive that they send are not trusted. Only regular files and directories come
-//! back, below the directory that the user named, and never through a link or onto something that the user has not offered.
+//! The guest's kernel, its programs and the archive that they send are not trusted. Only regular
+//! files and directories come back, below the directory that the user named, and never through a
+//! link or onto something that the user has not offered.
 
 use std::{
     fs::File,
@@ -24,11 +25,13 @@ const MAX_NOTES: usize = 20;
 /// What may come back into a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// A directory for results: everything that is there may be replaced, but for these names, which are flyball's own, and
-    /// nothing goes into a `.git`, whose hooks the user's git would run.
+    /// A directory for results: everything that is there may be replaced, but for these names,
+    /// which are flyball's own, and nothing goes into a `.git`, whose hooks the user's git would
+    /// run.
     Results { reserved: &'static [&'static str] },
-    /// A directory that the user works in. Hidden files stay as they are: programs read many of them unasked. Of the others
-    /// those below these paths may be replaced; what else is there is kept, and the guest's file comes as `NAME.guest`.
+    /// A directory that the user works in. Hidden files stay as they are: programs read many of
+    /// them unasked. Of the others those below these paths may be replaced; what else is there is
+    /// kept, and the guest's file comes as `NAME.guest`.
     Work { replaced: Vec<PathBuf> },
 }
 
@@ -42,7 +45,8 @@ impl Rule {
             Rule::Results { reserved } if reserved.iter().any(|name| path == Path::new(name)) => {
                 Some("its name is that of one of flyball's own files")
             }
-            // Whatever its case: a directory on a file system that ignores case would be git's as well.
+            // Whatever its case: a directory on a file system that ignores case would be git's as
+            // well.
             Rule::Results { .. } => any(&git).then_some("it is in .git"),
             Rule::Work { .. } => any(&hidden).then_some("it is hidden"),
         }
@@ -120,8 +124,8 @@ fn copy_one(
         }
         Kind::File { mode, .. } => {
             dir.make_dirs(path.parent().unwrap_or(Path::new("")), 0o755)?;
-            // Of the guest's permissions only "executable" comes back: no set-user-ID bit, nothing that others may
-            // write.
+            // Of the guest's permissions only "executable" comes back: no set-user-ID bit, nothing
+            // that others may write.
             let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
             // Not std's file: it must be a new one, and no link to another.
             let mut file: File = match dir.create(path, mode) {

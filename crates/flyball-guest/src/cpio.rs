@@ -1,8 +1,8 @@
 //! An initramfs in memory: the `newc` cpio that the kernel unpacks (its buffer-format document
 //! `driver-api/early-userspace/buffer-format`).
 //!
-//! The bytes depend on the content alone: no times, numbered inodes, entries in the order given. A guest that is to
-//! run the same twice needs that.
+//! The bytes depend on the content alone: no times, numbered inodes, entries in the order given. A
+//! guest that is to run the same twice needs that.
 
 use std::collections::BTreeSet;
 
@@ -73,9 +73,9 @@ impl Cpio {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8], (major, minor): (u32, u32)) {
         self.inode += 1;
         let size = u32::try_from(content.len()).expect("a file of an initramfs has less than 4 GiB");
-        // Inode, mode, owner, group, links, time, size, device, special device, length of the name with its zero, checksum.
-        // The kernel takes several links to one inode for one file (init/initramfs.c), so every entry has one link
-        // and its own number.
+        // Inode, mode, owner, group, links, time, size, device, special device, length of the name
+        // with its zero, checksum. The kernel takes several links to one inode for one file
+        // (init/initramfs.c), so every entry has one link and its own number.
         let fields = [self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {

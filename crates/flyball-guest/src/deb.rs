@@ -1,7 +1,8 @@
-//! Debian packages, unpacked without dpkg: an `ar` archive whose member `data.tar.*` holds the files.
+//! Debian packages, unpacked without dpkg: an `ar` archive whose member `data.tar.*` holds the
+//! files.
 //!
-//! Only regular files, directories and links that stay inside are made, all below the target, without owners. The format is
-//! that of deb(5).
+//! Only regular files, directories and links that stay inside are made, all below the target,
+//! without owners. The format is that of deb(5).
 
 use std::{
     fs,
@@ -15,7 +16,8 @@ use crate::{decompress, error::GuestError};
 
 /// Bytes of a package. The kernel with the most drivers has 110 MB.
 const MAX_PACKAGE: u64 = 512 << 20;
-/// How much of a package is unpacked, and for how long. An unpacked kernel has 6,000 entries and 600 MB.
+/// How much of a package is unpacked, and for how long. An unpacked kernel has 6,000 entries and
+/// 600 MB.
 const LIMITS: Limits =
     Limits { entries: 200_000, file: 1 << 30, total: 4 << 30, time: Duration::from_secs(600) };
 

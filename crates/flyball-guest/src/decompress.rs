@@ -1,10 +1,12 @@
-//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, recognised by their first bytes.
+//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, recognised by their first
+//! bytes.
 
 use std::io::{self, Read};
 
 use flyball_files::ZstdReader;
 
-/// The compressions that distributions use for packages, modules and kernels, of those that are read here.
+/// The compressions that distributions use for packages, modules and kernels, of those that are
+/// read here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not compressed, or not known.
@@ -28,8 +30,8 @@ impl Compression {
     }
 }
 
-/// Memory that an xz stream may ask for. What `xz -9` packs takes 65 MiB to unpack (xz(1)), four times of which leaves room for
-/// larger dictionaries; the format allows 4 GiB.
+/// Memory that an xz stream may ask for. What `xz -9` packs takes 65 MiB to unpack (xz(1)), four
+/// times of which leaves room for larger dictionaries; the format allows 4 GiB.
 const MAX_XZ: u64 = 256 << 20;
 
 fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
@@ -37,8 +39,9 @@ fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
     Ok(liblzma::read::XzDecoder::new_stream(bytes, stream))
 }
 
-/// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are ignored: a
-/// kernel image is padded, and the kernel's build appends the unpacked size to an xz stream.
+/// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are
+/// ignored: a kernel image is padded, and the kernel's build appends the unpacked size to an xz
+/// stream.
 pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let read = match Compression::of(bytes) {

@@ -1,9 +1,10 @@
 //! The libraries that a program is run with, found without running anything of it.
 //!
-//! ldd(1) and the loader's `--list` start the loader that the program's header names, which is whatever its author chose.
-//! Here the headers are read (System V ABI, "Program Loading and Dynamic Linking") and the libraries searched as ld.so(8)
-//! searches them, in the order that its manual gives. Libraries for particular processors (glibc-hwcaps) are passed over: the
-//! guest's processor is another one.
+//! ldd(1) and the loader's `--list` start the loader that the program's header names, which is
+//! whatever its author chose. Here the headers are read (System V ABI, "Program Loading and Dynamic
+//! Linking") and the libraries searched as ld.so(8) searches them, in the order that its manual
+//! gives. Libraries for particular processors (glibc-hwcaps) are passed over: the guest's processor
+//! is another one.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +36,8 @@ const DEFAULT_DIRECTORIES: [&str; 6] =
 struct Needs {
     interpreter: Option<String>,
     libraries: Vec<String>,
-    /// Directories for the object's own libraries and, without a runpath, for those of its libraries.
+    /// Directories for the object's own libraries and, without a runpath, for those of its
+    /// libraries.
     rpath: Vec<String>,
     /// Directories for the object's own libraries.
     runpath: Vec<String>,
@@ -61,7 +63,8 @@ fn text(file: &File, at: u64) -> Option<String> {
 }
 
 impl Needs {
-    /// Reads a 64-bit file for this architecture. `None` for anything else, and for one that is damaged.
+    /// Reads a 64-bit file for this architecture. `None` for anything else, and for one that is
+    /// damaged.
     fn read(file: &File) -> Option<Needs> {
         const PT_LOAD: u32 = 1;
         const PT_DYNAMIC: u32 = 2;
@@ -77,7 +80,8 @@ impl Needs {
         let count = u64::from(u16::from_le_bytes([head[0x38], head[0x39]])).min(MAX_HEADERS);
         let mut needs = Needs::default();
         let mut dynamic = None;
-        // Segments by address in memory, with their place in the file: the dynamic section speaks of addresses.
+        // Segments by address in memory, with their place in the file: the dynamic section speaks
+        // of addresses.
         let mut segments = Vec::new();
         for index in 0..count {
             let header: [u8; 56] = bytes(file, table.checked_add(index * size)?)?;
@@ -110,7 +114,8 @@ impl Needs {
             }
             entries.push((tag, value));
         }
-        // First of all: names are offsets into this table, and the linker may put its entry behind theirs.
+        // First of all: names are offsets into this table, and the linker may put its entry behind
+        // theirs.
         let strings = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, address)| *address)?;
         let (address, place, _) = segments.iter().find(|(address, _, length)| {
             strings.checked_sub(*address).is_some_and(|inside| inside < *length)
@@ -131,7 +136,8 @@ impl Needs {
     }
 }
 
-/// The loader's cache: libraries of this architecture by name (glibc, sysdeps/generic/dl-cache.h, `struct cache_file_new`).
+/// The loader's cache: libraries of this architecture by name (glibc, sysdeps/generic/dl-cache.h,
+/// `struct cache_file_new`).
 fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEAD: usize = 48;
@@ -155,24 +161,25 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
         // The last word is of libraries for particular processors.
         let plain = word(bytes, at + 16) == Some(0);
         if let (FLAGS, true, Some(name), Some(path)) = (flags, plain, string(key), string(value)) {
-            // The first of several: the loader goes back to the first entry of a name (glibc, elf/dl-cache.c,
-            // search_cache).
+            // The first of several: the loader goes back to the first entry of a name (glibc,
+            // elf/dl-cache.c, search_cache).
             found.entry(name.to_owned()).or_insert_with(|| path.into());
         }
     }
     found
 }
 
-/// Opens a regular file that the user or a program named. A FIFO or a device is none, and is not waited for.
+/// Opens a regular file that the user or a program named. A FIFO or a device is none, and is not
+/// waited for.
 fn open(path: &Path) -> Option<File> {
-    // Libraries are usually links to their versions; the last component of the real path is none, which `Dir` insists
-    // on.
+    // Libraries are usually links to their versions; the last component of the real path is none,
+    // which `Dir` insists on.
     let real = fs::canonicalize(path).ok()?;
     Dir::open(real.parent()?).ok()?.file(real.file_name()?).ok()
 }
 
-/// Whether a program's loader is one that the system's owner has put there: a file of the owner of `/`, which others cannot
-/// write.
+/// Whether a program's loader is one that the system's owner has put there: a file of the owner of
+/// `/`, which others cannot write.
 fn is_of_the_system(loader: &Path) -> bool {
     let owner = fs::metadata("/").map(|root| root.uid()).ok();
     loader.is_absolute()
@@ -199,8 +206,9 @@ impl Search {
         Search { cache: loader_cache(&cache), first }
     }
 
-    /// The loader and the libraries of the program at `path`, by the absolute paths under which it finds them; none for what
-    /// is not a dynamically linked program. What cannot be found the guest's loader will complain about.
+    /// The loader and the libraries of the program at `path`, by the absolute paths under which it
+    /// finds them; none for what is not a dynamically linked program. What cannot be found the
+    /// guest's loader will complain about.
     pub fn needed(&self, path: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         // A program, and the directories that it inherits.
@@ -208,7 +216,8 @@ impl Search {
         let mut loader = None;
         while let Some((object, inherited)) = queue.pop() {
             let Some(needs) = open(&object).and_then(|file| Needs::read(&file)) else { continue };
-            // The program's own: libraries may name one too, but the kernel looks only at the program's.
+            // The program's own: libraries may name one too, but the kernel looks only at the
+            // program's.
             loader = loader.or_else(|| {
                 needs.interpreter.clone().filter(|interpreter| is_of_the_system(Path::new(interpreter)))
             });

@@ -8,8 +8,8 @@ pub struct Elf<'a> {
     bytes: &'a [u8],
 }
 
-/// Xen's note that says where a kernel may be entered without a boot loader (`XEN_ELFNOTE_PHYS32_ENTRY`,
-/// include/xen/interface/elfnote.h).
+/// Xen's note that says where a kernel may be entered without a boot loader
+/// (`XEN_ELFNOTE_PHYS32_ENTRY`, include/xen/interface/elfnote.h).
 const PHYS32_ENTRY: u32 = 18;
 
 impl<'a> Elf<'a> {
@@ -50,8 +50,8 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether the kernel can be entered through PVH, which is how QEMU starts an uncompressed kernel
-    /// (`CONFIG_PVH`).
+    /// Whether the kernel can be entered through PVH, which is how QEMU starts an uncompressed
+    /// kernel (`CONFIG_PVH`).
     pub fn has_pvh_entry(&self) -> bool {
         self.notes().is_some_and(|notes| {
             notes.iter().any(|(name, kind)| *kind == PHYS32_ENTRY && name.starts_with(b"Xen"))

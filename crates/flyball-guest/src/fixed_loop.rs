@@ -1,5 +1,5 @@
-//! A program for guests whose work is a known number of instructions: it counts down, and does nothing else. With it the
-//! closed loop's time is measured; a shell's loop varies by a percent.
+//! A program for guests whose work is a known number of instructions: it counts down, and does
+//! nothing else. With it the closed loop's time is measured; a shell's loop varies by a percent.
 
 /// The program's file: ten instructions a turn, then it exits with 0.
 pub fn program(turns: u32) -> Vec<u8> {
@@ -10,8 +10,8 @@ pub fn program(turns: u32) -> Vec<u8> {
     code.extend([0x48, 0xff, 0xc9]); // dec %rcx
     code.extend([0x75, 0xf3]); // jnz to the first nop
     code.extend([0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05]); // exit(0)
-    // Static and without sections: one segment that holds the headers and the code, so that the guest needs no
-    // loader.
+    // Static and without sections: one segment that holds the headers and the code, so that the
+    // guest needs no loader.
     let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     elf.extend((AT + 120).to_le_bytes()); // entry
     elf.extend(64u64.to_le_bytes()); // program headers
@@ -19,7 +19,8 @@ pub fn program(turns: u32) -> Vec<u8> {
     elf.extend([64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
     elf.extend([1, 0, 0, 0, 5, 0, 0, 0]); // load, read and execute
     let size = 120 + code.len() as u64;
-    // Offset 0: the kernel maps whole pages, and a segment's offset and address must agree below the page.
+    // Offset 0: the kernel maps whole pages, and a segment's offset and address must agree below
+    // the page.
     for word in [0, AT, AT, size, size, 0x1000] {
         elf.extend(word.to_le_bytes());
     }

@@ -39,8 +39,9 @@ pub enum Root {
     Initramfs,
     /// This directory of the host, read-only under a layer in memory.
     Directory(PathBuf),
-    /// This image of an ext4 file system, read-only under a layer in memory. Unlike a directory, it is there after the guest's sleep:
-    /// the kernel's virtio_blk knows suspend, its 9pnet_virtio does not.
+    /// This image of an ext4 file system, read-only under a layer in memory. Unlike a directory, it
+    /// is there after the guest's sleep: the kernel's virtio_blk knows suspend, its 9pnet_virtio
+    /// does not.
     Image(PathBuf),
 }
 
@@ -130,7 +131,8 @@ impl Request {
 /// The plug-in's file name.
 const PLUGIN: &str = "libflyball_guest_plugin.so";
 
-/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, where cargo leaves it, or in `../lib/flyball`.
+/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, where cargo leaves it, or in
+/// `../lib/flyball`.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
     // Not checked here: if it cannot be loaded, the emulator names the reason.
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
@@ -173,7 +175,8 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     let qemu = Qemu::find(cache)?;
     let plugin = find_plugin()?;
     let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
-    // In it are the user's files, and sockets that decide what the guest's firmware answers: it is closed to others.
+    // In it are the user's files, and sockets that decide what the guest's firmware answers: it is
+    // closed to others.
     let work = Scratch::new("flyball-guest").map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
     let initramfs = pack(cache, request, &kernel, work.path())?;
     let words = kernel_words(request, &machine);
@@ -182,7 +185,8 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     let no_memory = |e: io::Error| GuestError::Emulator(format!("cannot make the guest's memory: {e}"));
     let memory = run::memory(request.memory_mb).map_err(no_memory)?;
     run::keep_open(&memory).map_err(no_memory)?;
-    // The emulator maps it as the guest's memory, and the plug-in the same file for the mailbox and the feedback table.
+    // The emulator maps it as the guest's memory, and the plug-in the same file for the mailbox and
+    // the feedback table.
     let memory_path = path_of(&memory);
     let results = request.out.as_deref().map(Results::open).transpose()?;
     let mut settings = settings(request, &machine, interface, work.path())?;
@@ -220,7 +224,8 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
         progress_limits: request.progress_limits,
         interactive: request.command.is_empty(),
     };
-    // `work`, `memory` and `results` live to the end of this function: the emulator opens them by their paths.
+    // `work`, `memory` and `results` live to the end of this function: the emulator opens them by
+    // their paths.
     let mut end = run::run(boot, sinks)?;
     let (into, rule) = match (&results, &request.copy_back) {
         (Some(results), _) => (Some(&results.path), Rule::Results { reserved: LOGS }),
@@ -245,8 +250,8 @@ const LOGS: &[&str] = &[CONSOLE, REGISTERS, SILICON];
 
 /// The directory for a guest's results, with the logs that the plug-in writes while it runs.
 ///
-/// An earlier guest may have left links there under these names. So the files are made here, new, and the emulator inherits
-/// them; by their paths it would follow a link.
+/// An earlier guest may have left links there under these names. So the files are made here, new,
+/// and the emulator inherits them; by their paths it would follow a link.
 #[derive(Debug)]
 struct Results {
     path: PathBuf,
@@ -267,7 +272,8 @@ impl Results {
             Ok(file)
         };
         let (registers, silicon) = (log(REGISTERS)?, log(SILICON)?);
-        // The open directory is kept, not only its path, which a link may replace while the guest runs.
+        // The open directory is kept, not only its path, which a link may replace while the guest
+        // runs.
         Ok(Results { path: path.to_owned(), dir, registers, silicon })
     }
 
@@ -302,7 +308,8 @@ fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Resul
     Ok(path)
 }
 
-/// The request's part of the kernel's command line; `init.sh` reads the words that begin with `flyball.`.
+/// The request's part of the kernel's command line; `init.sh` reads the words that begin with
+/// `flyball.`.
 fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
     let mut words: Vec<String> = request.append.clone();
     words.push(format!("flyball.modules={}", machine.modules(request.driver, &request.modules).join(",")));
@@ -313,7 +320,8 @@ fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
         Root::Initramfs => {}
     }
     if request.init {
-        // A login on the console would wait for a device that only udev announces, and a first boot for a person.
+        // A login on the console would wait for a device that only udev announces, and a first boot
+        // for a person.
         words.push("flyball.init=1 systemd.getty_auto=no systemd.firstboot=no".into());
     }
     if request.command.is_empty() {
@@ -349,8 +357,9 @@ fn settings(
     Ok(settings)
 }
 
-/// What QEMU's command line has besides the board, the kernel and the serial lines: shares, PCI functions, firmware tables,
-/// the clock and the plug-in. Functions are served on sockets in `work`, which `settings` then names.
+/// What QEMU's command line has besides the board, the kernel and the serial lines: shares, PCI
+/// functions, firmware tables, the clock and the plug-in. Functions are served on sockets in
+/// `work`, which `settings` then names.
 fn devices(
     request: &Request,
     machine: &GuestMachine,
@@ -378,7 +387,8 @@ fn devices(
     }
     words.extend(qemu::identity(&machine.spec.name, request.closed));
     if request.closed {
-        // What is not guest time must not reach the guest: no clock of the host's, no randomness but the seed's.
+        // What is not guest time must not reach the guest: no clock of the host's, no randomness
+        // but the seed's.
         words.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
         words.push(request.seed.to_string().into());
     }
@@ -388,9 +398,9 @@ fn devices(
     Ok(words)
 }
 
-/// How performance is asked for: as requested, or what the driver cannot do without. The kernel takes HWP that firmware
-/// has switched on for decided (drivers/cpufreq/intel_pstate.c, `intel_pstate_hwp_is_enabled`), so `no_hwp` is a driver
-/// of machines where it is off.
+/// How performance is asked for: as requested, or what the driver cannot do without. The kernel
+/// takes HWP that firmware has switched on for decided (drivers/cpufreq/intel_pstate.c,
+/// `intel_pstate_hwp_is_enabled`), so `no_hwp` is a driver of machines where it is off.
 fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
     if request.interface.is_none() && request.driver == Driver::IntelPstate("no_hwp") {
         let machine = GuestMachine::find(&request.machine, request.cpus, None)?;
@@ -400,15 +410,17 @@ fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
     Ok(request.interface)
 }
 
-/// Writes a new file that only this user can read: the initramfs holds the files that the user gave to the guest.
+/// Writes a new file that only this user can read: the initramfs holds the files that the user gave
+/// to the guest.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let error = |e| GuestError::file("write", path, e);
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(error)?;
     io::Write::write_all(&mut file, bytes).map_err(error)
 }
 
-/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace in `out/trace.txt`.
-/// `events` are directories below events/; those that the guest's kernel does not have are left out.
+/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace
+/// in `out/trace.txt`. `events` are directories below events/; those that the guest's kernel does
+/// not have are left out.
 pub fn recording(command: &[String], events: &[String]) -> String {
     let events = events.join(" ");
     let line = initramfs::command_line(command);

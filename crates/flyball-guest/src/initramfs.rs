@@ -1,8 +1,9 @@
 //! What the guest boots into: busybox, the kernel's modules, our init, and the job.
 //!
-//! Two archives follow each other, as the kernel allows: the base, which depends on the kernel alone and is kept in
-//! the cache, and the job: the command and the files that go with it. Nothing is mounted from the host unless a
-//! root is asked for, so that a guest's run depends on nothing but these bytes.
+//! Two archives follow each other, as the kernel allows: the base, which depends on the kernel
+//! alone and is kept in the cache, and the job: the command and the files that go with it. Nothing
+//! is mounted from the host unless a root is asked for, so that a guest's run depends on nothing
+//! but these bytes.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -53,13 +54,14 @@ impl JobFile {
     }
 }
 
-/// The libraries and the loader that programs among `files` are run with, each under its own path, so that a guest
-/// without a root file system of the host's can run what the host can.
+/// The libraries and the loader that programs among `files` are run with, each under its own path,
+/// so that a guest without a root file system of the host's can run what the host can.
 pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
     let search = Search::of_this_machine();
     let mut found: Vec<JobFile> = Vec::new();
     let mut open: Vec<PathBuf> = files.iter().map(|file| file.source.clone()).collect();
-    // Links to directories are not followed: the guest gets them as links, and they may form a circle.
+    // Links to directories are not followed: the guest gets them as links, and they may form a
+    // circle.
     while let Some(path) = open.pop() {
         if path.is_dir() && !path.is_symlink() {
             open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
@@ -95,7 +97,8 @@ pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<P
     for dir in ["proc", "sys", "dev", "run", "tmp", "root", "etc", "job", "usr/bin", "usr/sbin", "var"] {
         archive.dir(dir);
     }
-    // The kernel opens it as init's input and output before init can mount anything (console_on_rootfs(), init/main.c).
+    // The kernel opens it as init's input and output before init can mount anything
+    // (console_on_rootfs(), init/main.c).
     archive.device("dev/console", 5, 1);
     archive.device("dev/null", 1, 3);
     archive.file("init", 0o755, INIT.as_bytes());

@@ -1,8 +1,9 @@
-//! The kernel to boot: a version from the cache, a bzImage, an uncompressed vmlinux or a Debian package, and how
-//! QEMU can start it.
+//! The kernel to boot: a version from the cache, a bzImage, an uncompressed vmlinux or a Debian
+//! package, and how QEMU can start it.
 //!
-//! QEMU enters an uncompressed kernel directly (PVH), which spares the guest the emulated seconds of unpacking
-//! itself. A kernel without a PVH entry or with an unsupported compression is booted as a bzImage.
+//! QEMU enters an uncompressed kernel directly (PVH), which spares the guest the emulated seconds
+//! of unpacking itself. A kernel without a PVH entry or with an unsupported compression is booted
+//! as a bzImage.
 
 use std::{
     fs, io,
@@ -46,7 +47,8 @@ pub enum ImageError {
     NotElf,
 }
 
-/// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that say where the kernel is.
+/// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that say where the
+/// kernel is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BzImage<'a> {
     /// The first words of the version string: the release.
@@ -69,13 +71,15 @@ impl<'a> BzImage<'a> {
         }
         let cut = || ImageError::Truncated;
         let setup = match bytes[0x1f1] {
-            // "For backwards compatibility, if the setup_sects field contains 0, the real value is 4" (boot.rst).
+            // "For backwards compatibility, if the setup_sects field contains 0, the real value is
+            // 4" (boot.rst).
             0 => 4,
             sectors => usize::from(sectors),
         };
         let start = (setup + 1) * 512 + long(0x248).ok_or_else(cut)? as usize;
         let length = long(0x24c).ok_or_else(cut)? as usize;
-        // Both numbers have 32 bits, so their sum cannot overflow on the 64-bit machines that this is for.
+        // Both numbers have 32 bits, so their sum cannot overflow on the 64-bit machines that this
+        // is for.
         let payload = bytes.get(start..start + length).ok_or_else(cut)?;
         // kernel_version points to the text less 0x200.
         let text = usize::from(word(0x20e).ok_or_else(cut)?) + 0x200;
@@ -97,8 +101,9 @@ impl<'a> BzImage<'a> {
     }
 }
 
-/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux, a Debian package or a build tree, or the beginning
-/// of a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
+/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux, a Debian package or a
+/// build tree, or the beginning of a version in the cache. `modules` overrides where its modules
+/// are (`.../lib/modules/RELEASE`).
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
     // A file wins over a version of the same name.
@@ -185,7 +190,8 @@ fn of_build(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     Ok(Kernel { modules, config: Some(tree.join(".config")), ..of_image(cache, &image)? })
 }
 
-/// A bzImage or vmlinux; the modules are where `make modules_install` puts them next to a bzImage of a package.
+/// A bzImage or vmlinux; the modules are where `make modules_install` puts them next to a bzImage
+/// of a package.
 fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
     let bytes = fs::read(image).map_err(|e| GuestError::file("read", image, e))?;
     if let Some(elf) = Elf::new(&bytes) {
@@ -204,14 +210,16 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         });
     }
     let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why.to_string()))?;
-    // By content: builds of one release differ, and an image that was made to look like another must not be taken for it.
+    // By content: builds of one release differ, and an image that was made to look like another
+    // must not be taken for it.
     let mark = cache::sha256(bz.payload);
     let unpacked = cache.made(&format!("vmlinux-{}-{mark}", bz.release.replace('/', "_")))?;
     let pvh = if unpacked.is_file() {
         true
     } else {
         match bz.vmlinux() {
-            // Kept in the cache: unpacking takes seconds, and every later guest of this kernel starts without.
+            // Kept in the cache: unpacking takes seconds, and every later guest of this kernel
+            // starts without.
             Ok(kernel) if Elf::new(&kernel).is_some_and(|elf| elf.has_pvh_entry()) => {
                 cache::write_whole(&unpacked, &kernel)?;
                 true

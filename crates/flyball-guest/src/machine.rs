@@ -1,5 +1,5 @@
-//! From a machine of flyball-silicon to QEMU and the guest's kernel: a CPU model, the firmware's tables, and words on the
-//! kernel's command line.
+//! From a machine of flyball-silicon to QEMU and the guest's kernel: a CPU model, the firmware's
+//! tables, and words on the kernel's command line.
 
 use std::{cmp::Ordering, fs, path::Path};
 
@@ -74,9 +74,11 @@ impl Driver {
         let mut words = Vec::new();
         match self {
             Driver::Default => {
-                // amd-pstate stays away by default where the firmware names no preferred profile, as QEMU's does not
-                // (drivers/cpufreq/amd-pstate.c, amd_pstate_acpi_pm_profile_undefined). What a machine with a profile
-                // gets is asked for by name: active from 6.5 on; servers from 6.13 on, if they are of family 1Ah or later.
+                // amd-pstate stays away by default where the firmware names no preferred profile,
+                // as QEMU's does not (drivers/cpufreq/amd-pstate.c,
+                // amd_pstate_acpi_pm_profile_undefined). What a machine with a profile gets is
+                // asked for by name: active from 6.5 on; servers from 6.13 on, if they are of
+                // family 1Ah or later.
                 let cppc =
                     matches!(spec.firmware.interface, InterfaceSpec::CppcMsr | InterfaceSpec::CppcShared);
                 let wanted = !spec.identity.server
@@ -92,8 +94,8 @@ impl Driver {
                     words.push("amd_pstate.shared_mem=1".into());
                 }
             }
-            // Active too: without HWP the kernel's own choice is passive (drivers/cpufreq/intel_pstate.c,
-            // intel_pstate_init).
+            // Active too: without HWP the kernel's own choice is passive
+            // (drivers/cpufreq/intel_pstate.c, intel_pstate_init).
             Driver::IntelPstate(mode) => words.push(format!("intel_pstate={mode}")),
             Driver::AcpiCpufreq | Driver::None => {
                 words.extend(["amd_pstate=disable".into(), "intel_pstate=disable".into()]);
@@ -114,8 +116,8 @@ impl Driver {
 }
 
 impl GuestMachine {
-    /// The machine that `name` names: one that comes with flyball, or a machine's TOML file. `cpus` 0: four, or as
-    /// many as it has if those are fewer.
+    /// The machine that `name` names: one that comes with flyball, or a machine's TOML file. `cpus`
+    /// 0: four, or as many as it has if those are fewer.
     pub fn find(name: &str, cpus: u32, interface: Option<Interface>) -> Result<GuestMachine, GuestError> {
         let toml = match MachineSpec::builtin_text(name) {
             Some(text) => text.to_owned(),
@@ -139,8 +141,9 @@ impl GuestMachine {
         Ok(GuestMachine { toml: reduction.toml, spec, layout })
     }
 
-    /// QEMU's CPU model: one of its own with this machine's name and numbers. Which one only decides what TCG offers
-    /// besides; all that has to do with power and performance is the silicon's.
+    /// QEMU's CPU model: one of its own with this machine's name and numbers. Which one only
+    /// decides what TCG offers besides; all that has to do with power and performance is the
+    /// silicon's.
     pub fn cpu_model(&self) -> String {
         let identity = &self.spec.identity;
         let base = match (identity.vendor, identity.family) {
@@ -170,8 +173,8 @@ impl GuestMachine {
                 let place = topology.as_ref().map(|topology| topology.core_of(cpu as usize));
                 let kind = place.map_or(0, |place| place.kind);
                 let core = &spec.core[kind];
-                // Cores differ in their highest level where the machine file ranks them; the kernel's scheduler reads
-                // the order from it.
+                // Cores differ in their highest level where the machine file ranks them; the
+                // kernel's scheduler reads the order from it.
                 let ranking = place.and_then(|place| core.ranking.get(place.in_package as usize)).copied();
                 let registers = if shared { CppcRegisters::Mailbox(cpu) } else { CppcRegisters::AmdMsr };
                 let (lowest_mhz, nominal_mhz) = (spec.firmware.cpc_lowest_mhz, spec.firmware.cpc_nominal_mhz);
@@ -195,8 +198,8 @@ impl GuestMachine {
         Firmware { processors, mailbox, acts: false }
     }
 
-    /// `_PSS` of a CPU. AMD's are asked for through the P-state registers, as on the machines; Intel's through a port,
-    /// because TCG's processors do not report SpeedStep.
+    /// `_PSS` of a CPU. AMD's are asked for through the P-state registers, as on the machines;
+    /// Intel's through a port, because TCG's processors do not report SpeedStep.
     fn states(&self, cpu: u32, intel: bool) -> Option<PerformanceStates> {
         let firmware = &self.spec.firmware;
         if firmware.pstates_mhz.is_empty() {
@@ -228,7 +231,8 @@ impl GuestMachine {
 
     /// The kernel's command line.
     pub fn command_line(&self, driver: Driver, release: &str, more: &[String]) -> String {
-        // The console, and nothing that costs emulated seconds: self-tests and key rings that nothing here uses.
+        // The console, and nothing that costs emulated seconds: self-tests and key rings that
+        // nothing here uses.
         const WORDS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable \
             clocksource=tsc no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests=1 \
             initcall_blacklist=load_system_certificate_list,jent_mod_init,crypto_kdf108_init,init_encrypted,init_ima";
@@ -242,7 +246,8 @@ impl GuestMachine {
         words.join(" ")
     }
 
-    /// Modules that init loads before the command: what a machine's udev would load by itself, and `more`.
+    /// Modules that init loads before the command: what a machine's udev would load by itself, and
+    /// `more`.
     pub fn modules(&self, driver: Driver, more: &[String]) -> Vec<String> {
         let speed_select: &[&str] = match self.spec.sst.as_ref().map(|sst| sst.class) {
             Some(SstClass::MailboxMsr) => &["?isst_if_mbox_msr"],

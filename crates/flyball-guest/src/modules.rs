@@ -1,7 +1,8 @@
 //! The few modules that a guest needs, with all they depend on, out of a kernel's module tree.
 //!
-//! Packages carry no `modules.dep` (depmod makes it at installation), so the dependencies are read from the modules
-//! themselves: `depends=` in their `.modinfo`. Names are compared as the kernel does, with `-` and `_` equal.
+//! Packages carry no `modules.dep` (depmod makes it at installation), so the dependencies are read
+//! from the modules themselves: `depends=` in their `.modinfo`. Names are compared as the kernel
+//! does, with `-` and `_` equal.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +12,8 @@ use std::{
 
 use crate::{decompress, elf::Elf, error::GuestError};
 
-/// The modules that every guest gets where its kernel has them: file systems for the host's files, access to
-/// registers, the drivers and governors that are the point of it all, and the meters.
+/// The modules that every guest gets where its kernel has them: file systems for the host's files,
+/// access to registers, the drivers and governors that are the point of it all, and the meters.
 pub const WANTED: &[&str] = &[
     "virtio_pci",
     "9p",
@@ -65,7 +66,8 @@ pub struct Module {
     pub content: Vec<u8>,
 }
 
-/// The name by which the kernel knows the module in this file: `kernel/a/acpi-cpufreq.ko.xz` is `acpi_cpufreq`.
+/// The name by which the kernel knows the module in this file: `kernel/a/acpi-cpufreq.ko.xz` is
+/// `acpi_cpufreq`.
 pub fn name_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().find_map(|end| name.strip_suffix(end))?;
@@ -94,8 +96,9 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those that the kernel
-/// does not have as modules are left out: they are built in, or it does not know them.
+/// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those
+/// that the kernel does not have as modules are left out: they are built in, or it does not know
+/// them.
 pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<Module>, GuestError> {
     let index = index(dir);
     let mut done: BTreeMap<String, Module> = BTreeMap::new();
@@ -105,8 +108,8 @@ pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Res
         let Some(file) = index.get(&name).filter(|_| !done.contains_key(&name)) else { continue };
         let packed = fs::read(file).map_err(|e| GuestError::file("read", file, e))?;
         let content =
-            // Unpacked here: the modprobe of busybox does not know Zstandard. The limit is against files made to fill
-            // the memory.
+            // Unpacked here: the modprobe of busybox does not know Zstandard. The limit is against
+            // files made to fill the memory.
             decompress::unpack(&packed, 256 << 20).map_err(|e| GuestError::file("unpack", file, e))?;
         let elf = Elf::new(&content).ok_or_else(|| GuestError::format(file, "not a kernel module"))?;
         let mut needs = Vec::new();
@@ -140,8 +143,8 @@ pub fn dependency_list(modules: &[Module]) -> String {
         let mut order: Vec<&str> = Vec::new();
         let mut open: Vec<&str> = module.needs.iter().map(String::as_str).collect();
         while let Some(path) = open.pop() {
-            // A module that several need moves to the end: it is loaded before all of them, since modprobe goes
-            // through the list backwards.
+            // A module that several need moves to the end: it is loaded before all of them, since
+            // modprobe goes through the list backwards.
             order.retain(|seen| *seen != path);
             order.push(path);
             if order.len() > by_path.len() {

@@ -1,4 +1,5 @@
-//! The emulator: where it is, whether it is new enough, and the command line that makes it one of our machines.
+//! The emulator: where it is, whether it is new enough, and the command line that makes it one of
+//! our machines.
 
 use std::{
     env,
@@ -37,7 +38,8 @@ impl Qemu {
         if let Some(found) = Qemu::unpacked(&cache.qemu()) {
             return found;
         }
-        // An error here is not passed on: most machines have none, and the message below names what to do.
+        // An error here is not passed on: most machines have none, and the message below names what
+        // to do.
         if let Ok(found) = Qemu::at(Path::new("qemu-system-x86_64"))
             && found.version >= LEAST
         {
@@ -66,7 +68,8 @@ impl Qemu {
         Ok(qemu)
     }
 
-    /// The emulator that `guest fetch` has unpacked in `dir`, started by its own loader with its own libraries.
+    /// The emulator that `guest fetch` has unpacked in `dir`, started by its own loader with its
+    /// own libraries.
     fn unpacked(dir: &Path) -> Option<Result<Qemu, GuestError>> {
         let root = dir.join("root");
         let program = root.join("usr/bin/qemu-system-x86_64");
@@ -160,14 +163,16 @@ impl Board<'_> {
     pub fn arguments(&self) -> Vec<OsString> {
         let Layout { sockets, cores, threads } = self.layout;
         let text = [
-            // Nothing that a user's or a distribution's configuration adds: the same guest on every host.
+            // Nothing that a user's or a distribution's configuration adds: the same guest on every
+            // host.
             "-nodefaults",
             "-no-user-config",
             "-display",
             "none",
             "-monitor",
             "none",
-            // The kernel's command line has panic=-1, reboot at once: this ends the emulator instead.
+            // The kernel's command line has panic=-1, reboot at once: this ends the emulator
+            // instead.
             "-no-reboot",
             "-machine",
             "q35,memory-backend=ram",
@@ -195,7 +200,8 @@ pub fn escape(text: &str) -> String {
     text.replace(',', ",,")
 }
 
-/// What the firmware says the machine is: a guest of flyball's, so that flyball in it says that all is emulated.
+/// What the firmware says the machine is: a guest of flyball's, so that flyball in it says that all
+/// is emulated.
 pub fn identity(machine: &str, closed: bool) -> [OsString; 4] {
     let version = if closed { "closed loop" } else { "open loop" };
     let machine = escape(machine);
@@ -212,8 +218,8 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     let path = escape(&dir.to_string_lossy());
     [
         "-virtfs".into(),
-        // `none`: files show the owners that they have on the host. `remap`: directories of several file systems may
-        // share inode numbers.
+        // `none`: files show the owners that they have on the host. `remap`: directories of several
+        // file systems may share inode numbers.
         format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap").into(),
     ]
 }
@@ -229,8 +235,8 @@ pub fn disk(file: &Path) -> [OsString; 4] {
     ]
 }
 
-/// The PCI functions of a machine as devices of QEMU's, each served on its socket in `sockets`, with the bridges that
-/// they are behind and what a function 0 needs to be there.
+/// The PCI functions of a machine as devices of QEMU's, each served on its socket in `sockets`,
+/// with the bridges that they are behind and what a function 0 needs to be there.
 pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut device = |text: String| words.extend(["-device".into(), text.into()]);
@@ -239,8 +245,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
         let package = place.package;
         let bridge = format!("punit{package}");
         if place.bridged && seen.iter().all(|(bus, _)| *bus != bridge) {
-            // Below 1Fh, where q35 has its own devices (the LPC bridge, SATA and SMBus), from 1Ch down; eight bridges
-            // to a slot.
+            // Below 1Fh, where q35 has its own devices (the LPC bridge, SATA and SMBus), from 1Ch
+            // down; eight bridges to a slot.
             let (slot, function) = (0x1c - package / 8, package % 8);
             device(format!(
                 "pci-bridge,id={bridge},chassis_nr={},shpc=off,bus=pcie.0,addr={slot:x}.{function}{}",
@@ -259,8 +265,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
             "socket": { "type": "unix", "path": sockets.join(place.socket()).to_string_lossy() },
             "bus": bus,
             "addr": format!("{slot:x}.{function}"),
-            // A CPU of the guest waits for the answer with QEMU's big lock held: on a busy host that may take
-            // seconds.
+            // A CPU of the guest waits for the answer with QEMU's big lock held: on a busy host
+            // that may take seconds.
             "x-msg-timeout": 60_000,
         });
         device(function.to_string());

@@ -1,8 +1,8 @@
 //! Starts a guest, passes on its output, and reports how it ended.
 //!
-//! The guest's four serial lines end in pipes: the kernel's console, the command's standard output and standard
-//! error, and the control line on which init reports progress. Serial lines are synchronous in QEMU, so that what a
-//! guest prints does not depend on when the host reads it.
+//! The guest's four serial lines end in pipes: the kernel's console, the command's standard output
+//! and standard error, and the control line on which init reports progress. Serial lines are
+//! synchronous in QEMU, so that what a guest prints does not depend on when the host reads it.
 
 use std::{
     ffi::OsString,
@@ -97,7 +97,8 @@ impl End {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Splits the emulator's standard error into the plug-in's counts and what QEMU itself reported.
+    /// Splits the emulator's standard error into the plug-in's counts and what QEMU itself
+    /// reported.
     fn take_stderr(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
@@ -117,7 +118,8 @@ impl End {
 
 /// Bytes of the tar that a guest may send; more than its memory can hold is sent by no honest init.
 const MAX_OUTPUTS: u64 = 1 << 30;
-/// Bytes that are kept of the console, of the emulator's standard error, and of output that is kept: the last of them.
+/// Bytes that are kept of the console, of the emulator's standard error, and of output that is
+/// kept: the last of them.
 const MAX_KEPT: usize = 64 << 20;
 /// Notes of init that are kept. An honest one makes one for each module.
 const MAX_NOTES: usize = 1000;
@@ -162,7 +164,8 @@ struct Control {
 }
 
 impl Control {
-    /// Parses one line of init's. A guest may write anything to the line: what is not understood is ignored.
+    /// Parses one line of init's. A guest may write anything to the line: what is not understood is
+    /// ignored.
     fn line(&mut self, line: &str, since: Duration) -> Option<u64> {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -194,7 +197,8 @@ impl Control {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A guest that never ends its line must not fill the memory; what is longer counts as several lines.
+            // A guest that never ends its line must not fill the memory; what is longer counts as
+            // several lines.
             let limited = &mut io::Read::take(&mut from, 4096);
             match io::BufRead::read_until(limited, b'\n', &mut line) {
                 Ok(0) | Err(_) => return self.end,
@@ -205,8 +209,8 @@ impl Control {
                 self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MAX_OUTPUTS)
             {
                 let mut out = Vec::new();
-                // A tar that is cut short is not copied at all: what is missing of it would look like files that the
-                // command did not write.
+                // A tar that is cut short is not copied at all: what is missing of it would look
+                // like files that the command did not write.
                 if io::Read::take(&mut from, size).read_to_end(&mut out).is_ok() && out.len() as u64 == size {
                     self.end.out = Some(out);
                 }
@@ -266,8 +270,8 @@ pub fn terminal_size() -> (u16, u16) {
     }
 }
 
-/// The serial lines' interrupts: the four lines of a PC share two, which a guest without shared interrupts would
-/// lose; QEMU's ACPI tables describe these to the kernel.
+/// The serial lines' interrupts: the four lines of a PC share two, which a guest without shared
+/// interrupts would lose; QEMU's ACPI tables describe these to the kernel.
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
@@ -341,10 +345,12 @@ fn command(boot: &Boot<'_>, lines: &[Line]) -> Command {
 fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     use std::os::unix::process::CommandExt;
     #[expect(unsafe_code, reason = "pre_exec")]
-    // SAFETY: between fork and exec only this one system call is made, and it takes no lock and no memory.
+    // SAFETY: between fork and exec only this one system call is made, and it takes no lock and no
+    // memory.
     unsafe {
         command.pre_exec(|| {
-            // Sent when the thread that forks ends, not the process (prctl(2)); that thread waits for the emulator.
+            // Sent when the thread that forks ends, not the process (prctl(2)); that thread waits
+            // for the emulator.
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
             Ok(())
         });

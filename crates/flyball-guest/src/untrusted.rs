@@ -1,5 +1,5 @@
-//! The parsers of what packages, mirrors and guests send, as functions of bytes, for `fuzz/`: no bytes may make them panic,
-//! hang or write outside the directory that they get.
+//! The parsers of what packages, mirrors and guests send, as functions of bytes, for `fuzz/`: no
+//! bytes may make them panic, hang or write outside the directory that they get.
 
 use std::{fs, path::Path};
 
@@ -45,7 +45,8 @@ pub fn image(bytes: &[u8]) -> String {
     found
 }
 
-/// What a guest leaves behind, copied into `folder` by the rule for results and by that for a working directory.
+/// What a guest leaves behind, copied into `folder` by the rule for results and by that for a
+/// working directory.
 ///
 /// # Errors
 /// Why it is refused.

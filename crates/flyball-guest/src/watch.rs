@@ -1,8 +1,9 @@
 //! Watches the emulator: its time and memory, and whether the guest still makes progress.
 //!
-//! A command may run silently for as long as its caller's limit allows. But a kernel that has used minutes of processor time
-//! without reaching its init, or an emulator that uses no processor time at all, is stuck. Processor time is counted
-//! instead of elapsed time, so that a busy host changes nothing.
+//! A command may run silently for as long as its caller's limit allows. But a kernel that has used
+//! minutes of processor time without reaching its init, or an emulator that uses no processor time
+//! at all, is stuck. Processor time is counted instead of elapsed time, so that a busy host changes
+//! nothing.
 
 use std::{
     process::Child,
@@ -18,7 +19,8 @@ use crate::error::GuestError;
 pub struct ProgressLimits {
     /// Processor time of the emulator until the guest's init runs. The slowest boot seen took 40 s.
     pub boot: Duration,
-    /// Time in which the emulator uses no processor time at all. A kernel that is idle still has timers.
+    /// Time in which the emulator uses no processor time at all. A kernel that is idle still has
+    /// timers.
     pub still: Duration,
 }
 
@@ -48,7 +50,8 @@ pub struct Watched {
     pub memory: Option<u64>,
 }
 
-/// Waits for the emulator's end; kills it at the limit or when it is stuck. `up` is set when init has reported.
+/// Waits for the emulator's end; kills it at the limit or when it is stuck. `up` is set when init
+/// has reported.
 pub fn wait(
     child: &mut Child,
     limit: Option<Duration>,
@@ -97,7 +100,8 @@ pub fn wait(
 /// The unit of times in /proc, whatever the kernel's own tick is (include/asm-generic/param.h).
 const USER_HZ: u64 = 100;
 
-/// Whether a process is stopped, and the processor time of all its threads, from its `stat` (proc(5)).
+/// Whether a process is stopped, and the processor time of all its threads, from its `stat`
+/// (proc(5)).
 fn usage(stat: &str) -> Option<(bool, Duration)> {
     // The name in brackets may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,4 +1,5 @@
-//! Holds that last over boots: what `flyball hold add --at-boot` has written, in /var/lib/flyball/active.
+//! Holds that last over boots: what `flyball hold add --at-boot` has written, in
+//! /var/lib/flyball/active.
 //!
 //! ```text
 //! # NAME PRIORITY PROFILE
@@ -46,7 +47,8 @@ impl Active {
     /// # Errors
     /// The first line that is wrong. Nothing of a file that is wrong somewhere is used.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<Active>, ConfigError> {
-        // Bytes that are not UTF-8 become U+FFFD, which no name takes: the line is refused with its number.
+        // Bytes that are not UTF-8 become U+FFFD, which no name takes: the line is refused with its
+        // number.
         let text = String::from_utf8_lossy(bytes);
         let mut found: Vec<Active> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -66,7 +68,8 @@ impl Active {
             let (Some(profile), None) = (words.next(), words.next()) else {
                 return Err(wrong("a line is NAME PRIORITY PROFILE"));
             };
-            // The directory of a file may not be mounted when the service starts, and may be another user's.
+            // The directory of a file may not be mounted when the service starts, and may be
+            // another user's.
             if profile.contains('/') || profile.chars().any(char::is_control) {
                 return Err(wrong("a profile is a name here, not a file"));
             }
@@ -107,7 +110,8 @@ impl Active {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        // The whole file at once: a line that was torn by a crash would be refused at the next boot, and all others with it.
+        // The whole file at once: a line that was torn by a crash would be refused at the next
+        // boot, and all others with it.
         let lines: String =
             all.iter().map(|one| format!("{} {} {}\n", one.name, one.priority, one.profile)).collect();
         flyball_files::replace(&path, format!("# NAME PRIORITY PROFILE\n{lines}").as_bytes())

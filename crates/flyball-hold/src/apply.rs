@@ -1,5 +1,5 @@
-//! Making a machine as the holds want it, in one transaction: what no hold sets any more is restored, the rest is planned and
-//! written where it differs.
+//! Making a machine as the holds want it, in one transaction: what no hold sets any more is
+//! restored, the rest is planned and written where it differs.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +27,13 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// The places where the kernel made another value of what was written: they are not written again and again.
+    /// The places where the kernel made another value of what was written: they are not written
+    /// again and again.
     pub fn clamped(&self, effective: &Effective) -> Vec<Left> {
         let made = self.applied.iter().flat_map(Applied::clamped);
         let left = made.filter_map(|made| {
-            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs): it is not a place to be left.
+            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs):
+            // it is not a place to be left.
             let change = &made.change;
             Some(Left {
                 hold: effective.hold_of(&change.from)?.clone(),
@@ -74,10 +76,12 @@ impl From<ReadError> for BringError {
     }
 }
 
-/// Brings about what `effective` wants but for the places in `left`. The caller keeps the lock until it has saved the store. `yielded` are places that belong to another writer from now on.
+/// Brings about what `effective` wants but for the places in `left`. The caller keeps the lock
+/// until it has saved the store. `yielded` are places that belong to another writer from now on.
 ///
 /// # Errors
-/// See [`BringError`]. A place that could not be restored is not an error: it is named in the answer, and the journal keeps it.
+/// See [`BringError`]. A place that could not be restored is not an error: it is named in the
+/// answer, and the journal keeps it.
 pub fn bring_about(
     host: &dyn Host,
     state: &StateDir,
@@ -91,9 +95,11 @@ pub fn bring_about(
         let restored = restore_locked(host, state, Scope::Holds)?;
         return Ok(Brought { applied: None, restored: restored.restoration });
     }
-    // One look for what holds want, what is kept and what differs: between two looks another program may write.
+    // One look for what holds want, what is kept and what differs: between two looks another
+    // program may write.
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
-    // Places that are left to others too: to restore them would be a write against the other writer.
+    // Places that are left to others too: to restore them would be a write against the other
+    // writer.
     let targets = targets(&snapshot, &effective.intent)?;
     // What belongs to another writer is not remembered again.
     let remembered: BTreeSet<Location> = targets
@@ -109,14 +115,14 @@ pub fn bring_about(
     }
     // The journal names the holds, so that `flyball restore -n` says whose settings it would undo.
     let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
-    // The transaction closes its lock when it ends; this second descriptor of the same open file keeps the flock (flock(2)) until the
-    // caller has saved the store.
+    // The transaction closes its lock when it ends; this second descriptor of the same open file
+    // keeps the flock (flock(2)) until the caller has saved the store.
     let lock = lock
         .again()
         .map_err(|error| TransactionError::Lock(LockError::Io { path: state.path().to_owned(), error }))?;
     let mut transaction = Transaction::begin_holds(host, state, lock, command, &holds)?;
-    // In this order: what was yielded must not be restored, what is restored (a governor) resets what is set after it, and what is
-    // set must have been remembered.
+    // In this order: what was yielded must not be restored, what is restored (a governor) resets
+    // what is set after it, and what is set must have been remembered.
     transaction.yield_to_others(yielded.to_vec())?;
     let restored = transaction.release_except(&kept)?;
     transaction.remember_kept(&remembered)?;
@@ -133,7 +139,8 @@ pub fn bring_about(
 /// What [`bring_about`] would do.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// What would be restored, because no hold sets it any more: the place, what was there first, what is there.
+    /// What would be restored, because no hold sets it any more: the place, what was there first,
+    /// what is there.
     pub restored: Vec<(Location, Content, Content)>,
     /// What would be written for the holds that remain, before anything is restored.
     pub plan: Option<Plan>,
@@ -157,7 +164,8 @@ pub fn preview(
     }
     let contents = Journal::load(state)?.filter(|contents| contents.boot == boot_id(host));
     let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
-    // While a hold remains, what others disturbed is not restored unless the release itself disturbs it.
+    // While a hold remains, what others disturbed is not restored unless the release itself
+    // disturbs it.
     let is_released = |location: &Location, goal: &Goal| {
         written.is_none() || goal.first_old.is_some() && !kept.contains(location)
     };
@@ -174,8 +182,8 @@ fn is_yielded(location: &Location, left: &[Left]) -> bool {
     left.iter().any(|left| left.because == LeftBecause::Yielded && left.location == *location)
 }
 
-/// Whether the journal has something of holds that no hold sets any more, lacks something that one wants, or has a transaction that
-/// was killed.
+/// Whether the journal has something of holds that no hold sets any more, lacks something that one
+/// wants, or has a transaction that was killed.
 fn needs_journal(
     host: &dyn Host,
     state: &StateDir,
@@ -183,7 +191,8 @@ fn needs_journal(
     wanted: &BTreeSet<Location>,
 ) -> Result<bool, JournalError> {
     let Some(contents) = Journal::load(state)? else { return Ok(!wanted.is_empty()) };
-    // An earlier boot's journal is set aside when a transaction begins: it says nothing of what holds have set in this one.
+    // An earlier boot's journal is set aside when a transaction begins: it says nothing of what
+    // holds have set in this one.
     if contents.boot != boot_id(host) || contents.interrupted().is_some() {
         return Ok(true);
     }

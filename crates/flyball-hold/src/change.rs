@@ -1,4 +1,5 @@
-//! Changing the holds, as a command does: the store first, then the machine; both as before if the machine refuses.
+//! Changing the holds, as a command does: the store first, then the machine; both as before if the
+//! machine refuses.
 
 use flyball_control::write::state::{LockError, StateDir};
 use flyball_host::Host;
@@ -32,8 +33,8 @@ impl From<LockError> for ChangeError {
     }
 }
 
-/// Changes the holds of a machine and makes it so. The store is saved before the machine is written, so that a command that is killed
-/// is continued by the service or the next command.
+/// Changes the holds of a machine and makes it so. The store is saved before the machine is
+/// written, so that a command that is killed is continued by the service or the next command.
 ///
 /// # Errors
 /// See [`ChangeError`]; then the holds are as they were.
@@ -46,8 +47,8 @@ pub fn change_holds(
 ) -> Result<Changed, ChangeError> {
     let lock = state.lock(command)?;
     let mut store = Store::load(state, host)?;
-    // A hold that has ended can still be released by its name: without a service its settings are still there. But it must not
-    // take the place of a new one.
+    // A hold that has ended can still be released by its name: without a service its settings are
+    // still there. But it must not take the place of a new one.
     if store.is_full() {
         store.expire(moment.now);
     }
@@ -56,8 +57,8 @@ pub fn change_holds(
     store.expire(moment.now);
     let facts = store.facts(host, moment.local);
     let effective = Effective::of(&store.holds, &facts);
-    // Before the machine: after a kill in between, the next start brings the holds about. In the other order the machine would have
-    // settings that no hold explains.
+    // Before the machine: after a kill in between, the next start brings the holds about. In the
+    // other order the machine would have settings that no hold explains.
     store.save(state)?;
     match bring_about(host, state, &lock, command, (&effective, &store.left), &[]) {
         Ok(brought) => {
@@ -70,7 +71,8 @@ pub fn change_holds(
             before.expire(moment.now);
             before.save(state)?;
             let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
-            // What the old holds set is in effect, unless the failed attempt has restored some of it.
+            // What the old holds set is in effect, unless the failed attempt has restored some of
+            // it.
             let _ = bring_about(host, state, &lock, command, (&effective, &before.left), &[]);
             Err(error.into())
         }

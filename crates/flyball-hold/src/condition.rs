@@ -1,4 +1,5 @@
-//! Conditions of holds: the power supply, the time of the day, what runs, pressure, heat and limits.
+//! Conditions of holds: the power supply, the time of the day, what runs, pressure, heat and
+//! limits.
 
 mod facts;
 mod lasting;
@@ -149,7 +150,8 @@ impl Condition {
         if facts.lasting.contains(&self.to_string()) {
             return None;
         }
-        // A part that a look shows to be unmet is the better reason; otherwise it is a matter of time, or of what the kernel reports.
+        // A part that a look shows to be unmet is the better reason; otherwise it is a matter of
+        // time, or of what the kernel reports.
         Some(self.unmet_now(facts).unwrap_or_else(|| match (&self.pressure, self.limit) {
             (Some(pressure), _) => format!("the pressure {pressure} is not reported"),
             (_, Some(limit)) => format!("the {limit} limit is not reached all the time"),
@@ -202,10 +204,12 @@ impl Condition {
         self.time_span.unwrap_or(if is_sampled { SAMPLED_SPAN } else { Duration::ZERO })
     }
 
-    /// How often it must be looked at because the kernel reports nothing: twice within the time that it has to last.
+    /// How often it must be looked at because the kernel reports nothing: twice within the time
+    /// that it has to last.
     pub fn sampled(&self) -> Option<Duration> {
         let is_sampled = self.temperature.is_some() || self.limit.is_some();
-        // Twice, so that one peak between two readings does not count as lasting. A sensor's own period is about a second.
+        // Twice, so that one peak between two readings does not count as lasting. A sensor's own
+        // period is about a second.
         let pause = (self.time_to_last() / 2).clamp(Duration::from_secs(2), Duration::from_secs(30));
         is_sampled.then_some(pause)
     }
@@ -221,11 +225,13 @@ impl Condition {
         Some(format!("{what} read every {pause}, because the kernel does not report it"))
     }
 
-    /// The groups that must have processes: what the condition calls each, and the paths that it may have.
+    /// The groups that must have processes: what the condition calls each, and the paths that it
+    /// may have.
     pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
         let unit = self.unit.as_ref().map(|unit| (format!("unit={unit}"), paths_of_unit(unit)));
         let group = self.cgroup.as_ref().map(|path| (format!("cgroup={path}"), Some(vec![path.clone()])));
-        // A user that does not exist has no path: the condition stays unmet, as it would in a machine's file that came before the user.
+        // A user that does not exist has no path: the condition stays unmet, as it would in a
+        // machine's file that came before the user.
         let user = self.user.as_ref().map(|user| {
             let slice = |number| vec![format!("user.slice/user-{number}.slice")];
             (format!("user={user}"), facts::number_of_user(user).map(slice))
@@ -235,8 +241,9 @@ impl Condition {
     }
 }
 
-/// Where the control group of a unit may be, as systemd makes it (systemd.slice(5), systemd.resource-control(5)); `None` if the text
-/// is not a unit's name. A unit with a Slice= of its own is not found there.
+/// Where the control group of a unit may be, as systemd makes it (systemd.slice(5),
+/// systemd.resource-control(5)); `None` if the text is not a unit's name. A unit with a Slice= of
+/// its own is not found there.
 fn paths_of_unit(unit: &str) -> Option<Vec<String>> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     let (name, kind) = unit.rsplit_once('.')?;
@@ -251,7 +258,8 @@ fn paths_of_unit(unit: &str) -> Option<Vec<String>> {
             Some(vec![parts.join("/")])
         }
         "service" | "scope" | "socket" | "mount" | "swap" => {
-            // Services start in system.slice, virtual machines and containers in machine.slice; process 1 is in init.scope.
+            // Services start in system.slice, virtual machines and containers in machine.slice;
+            // process 1 is in init.scope.
             let plain = ["system.slice", "machine.slice", "init.scope"]
                 .map(|slice| if slice == unit { unit.to_owned() } else { format!("{slice}/{unit}") });
             let mut paths = plain.to_vec();
@@ -272,7 +280,8 @@ impl fmt::Display for Condition {
         fn part(key: &str, value: Option<impl fmt::Display>) -> Option<String> {
             value.map(|value| format!("{key}={value}"))
         }
-        // In a fixed order: the text is also the key under which the service keeps what lasts, and commands look it up.
+        // In a fixed order: the text is also the key under which the service keeps what lasts, and
+        // commands look it up.
         let parts = [
             part("power", self.power),
             part("time", self.time),

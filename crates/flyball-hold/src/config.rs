@@ -33,7 +33,8 @@ pub struct Config {
     pub when: Vec<When>,
     /// The holds that last over boots; the file has none.
     pub active: Vec<Active>,
-    /// The profile of flyball that stands for each profile of the desktop, where the file names one.
+    /// The profile of flyball that stands for each profile of the desktop, where the file names
+    /// one.
     pub desktop: Desktop,
 }
 
@@ -45,7 +46,8 @@ pub struct Desktop {
     pub performance: Option<String>,
 }
 
-/// Holds of a configuration have priorities from this one up, in their order: below those that users add.
+/// Holds of a configuration have priorities from this one up, in their order: below those that
+/// users add.
 const FIRST_PRIORITY: u32 = 10;
 
 /// Entries of a file, as many as there may be holds.
@@ -60,7 +62,8 @@ impl Config {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             wrong(file, &String::from_utf8_lossy(&bytes[..error.valid_up_to()]), usize::MAX, "not UTF-8")
         })?;
-        // As a table with spans, not into a structure: each value that is refused has its line and column.
+        // As a table with spans, not into a structure: each value that is refused has its line and
+        // column.
         let table = DeTable::parse(text)
             .map_err(|error| wrong(file, text, error.span().map_or(0, |span| span.start), error.message()))?;
         let wrong = |at: usize, what: &str| wrong(file, text, at, what);

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::HoldName;
 
-/// Corrections of one place in a minute. Two services that correct each other would otherwise never end.
+/// Corrections of one place in a minute. Two services that correct each other would otherwise never
+/// end.
 pub const MAX_CORRECTIONS: usize = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -25,8 +26,8 @@ pub enum Cause {
     Resume,
     /// A CPU came or went, or another device.
     Device(String),
-    /// Nothing was reported: firmware, the kernel itself, or a writer that cannot be seen from here. The programs that run and write
-    /// this knob are a guess.
+    /// Nothing was reported: firmware, the kernel itself, or a writer that cannot be seen from
+    /// here. The programs that run and write this knob are a guess.
     NotSeen { perhaps: Vec<String> },
 }
 
@@ -175,7 +176,8 @@ impl Corrections {
     pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> bool {
         // Places that are quiet again take no memory.
         self.0.retain(|_, times| times.last().is_some_and(|last| now.saturating_sub(*last) < MINUTE));
-        // The last minute, not the minute of the clock: bursts before and after its turn would be corrected twice as often.
+        // The last minute, not the minute of the clock: bursts before and after its turn would be
+        // corrected twice as often.
         let times = self.0.entry(location.clone()).or_default();
         times.retain(|time| now.saturating_sub(*time) < MINUTE);
         let allowed = times.len() < MAX_CORRECTIONS;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::Condition;
 
-/// A hold's name: letters, digits and `-_.:@`, so that it is one word in a shell, a log and a unit's name.
+/// A hold's name: letters, digits and `-_.:@`, so that it is one word in a shell, a log and a
+/// unit's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldName(String);
 
@@ -118,7 +119,8 @@ impl End {
         if self.at.is_some_and(|at| at <= now) {
             return Some("its time is over".to_owned());
         }
-        // Asked of /proc at each event: a pidfd is the caller's, and commands without a service have none.
+        // Asked of /proc at each event: a pidfd is the caller's, and commands without a service
+        // have none.
         let process = self.process.filter(|process| !process.runs())?;
         Some(format!("process {} has ended", process.pid))
     }
@@ -128,7 +130,8 @@ impl End {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     pub name: HoldName,
-    /// Who asked: `config` for /etc/flyball/hold.toml, `boot` for /var/lib/flyball/active, otherwise a user.
+    /// Who asked: `config` for /etc/flyball/hold.toml, `boot` for /var/lib/flyball/active,
+    /// otherwise a user.
     pub owner: String,
     /// Of two holds of one place the one with the higher number counts; of equal ones the later.
     pub priority: u32,
@@ -163,7 +166,8 @@ impl Hold {
 
     /// The settings, each with the hold's name in what it is from.
     pub fn intent(&self) -> Intent {
-        // Two holds may have the same line of one profile: without the name a change could not be led to its hold.
+        // Two holds may have the same line of one profile: without the name a change could not be
+        // led to its hold.
         let named = |setting: &Setting| Setting {
             from: format!("hold {}: {}", self.name, setting.from),
             ..setting.clone()

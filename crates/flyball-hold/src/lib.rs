@@ -1,10 +1,11 @@
 //! Settings that are kept.
 //!
-//! A [`Hold`] is a name, an owner, a priority and settings, perhaps with a condition and an end. What is in force is the overlay
-//! of all holds, per knob and per place ([`Effective`]); below it is what the journal says was there before the first hold.
-//! [`bring_about`] makes the machine so, as one transaction. The [`Store`] keeps the holds of this boot in a file of the state
-//! directory, next to the journal. The [`Service`] reacts to what the kernel reports: it corrects, reports or yields, and says which
-//! process caused it.
+//! A [`Hold`] is a name, an owner, a priority and settings, perhaps with a condition and an end.
+//! What is in force is the overlay of all holds, per knob and per place ([`Effective`]); below it
+//! is what the journal says was there before the first hold. [`bring_about`] makes the machine so,
+//! as one transaction. The [`Store`] keeps the holds of this boot in a file of the state directory,
+//! next to the journal. The [`Service`] reacts to what the kernel reports: it corrects, reports or
+//! yields, and says which process caused it.
 
 mod active;
 mod apply;

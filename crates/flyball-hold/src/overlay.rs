@@ -25,7 +25,8 @@ pub struct Effective {
 impl Effective {
     /// The overlay of these holds, which are in the order in which they were added.
     pub fn of(holds: &[Hold], facts: &Facts) -> Effective {
-        // Ends are not looked at here: `Store::expire` takes such holds out, with the lock, so that they are released for good.
+        // Ends are not looked at here: `Store::expire` takes such holds out, with the lock, so that
+        // they are released for good.
         let is_in_force =
             |hold: &&Hold| hold.condition.as_ref().is_none_or(|condition| condition.is_met(facts));
         let mut counting: Vec<&Hold> = holds.iter().filter(is_in_force).collect();
@@ -52,7 +53,8 @@ impl Effective {
 
     /// The settings without the places that were left to others.
     pub fn without(&self, left: &[Left], snapshot: &Snapshot) -> Intent {
-        // Only a setting of all instances, of which one is left, needs to know which others there are.
+        // Only a setting of all instances, of which one is left, needs to know which others there
+        // are.
         let splits = |setting: &Setting| {
             setting.name.instance.is_none()
                 && left.iter().any(|left| left.concerns(setting) && !left.instance.is_empty())

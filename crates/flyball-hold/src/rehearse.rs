@@ -1,4 +1,5 @@
-//! Rehearsals: a file of events that are played to the service on a machine that exists only in software.
+//! Rehearsals: a file of events that are played to the service on a machine that exists only in
+//! software.
 //!
 //! ```text
 //! # TIME EVENT, in the order of time
@@ -171,7 +172,8 @@ pub struct Rehearsal<'h> {
 const BEGINS: u32 = 12 * 60;
 
 impl<'h> Rehearsal<'h> {
-    /// Starts the service with this configuration, at noon, on a machine without a power supply, heat or users.
+    /// Starts the service with this configuration, at noon, on a machine without a power supply,
+    /// heat or users.
     ///
     /// # Errors
     /// As [`Service::start`], and the lock is taken.

@@ -1,5 +1,6 @@
-//! The service: what it does about each report of the kernel. It has no loop and no clock of its own: the caller waits for events and
-//! passes them in with the time, so that a rehearsal and a test play them.
+//! The service: what it does about each report of the kernel. It has no loop and no clock of its
+//! own: the caller waits for events and passes them in with the time, so that a rehearsal and a
+//! test play them.
 
 mod correct;
 mod notice;
@@ -27,11 +28,12 @@ use crate::{
     service::{correct::Seen, unsettled::Unsettled},
 };
 
-/// How often everything is compared although nothing was reported: firmware and the kernel change settings without a word.
+/// How often everything is compared although nothing was reported: firmware and the kernel change
+/// settings without a word.
 pub const VERIFY_EVERY: Duration = Duration::from_secs(60);
 
-/// Pauses before what could not be done is tried again, in milliseconds: policies that a driver is making, a CPU on its way. After
-/// the last one the regular verify tries.
+/// Pauses before what could not be done is tried again, in milliseconds: policies that a driver is
+/// making, a CPU on its way. After the last one the regular verify tries.
 const RETRIES: [u64; 4] = [20, 100, 300, 1000];
 
 /// Writes of others that are remembered while another flyball has the machine.
@@ -102,11 +104,13 @@ struct Batch {
 }
 
 impl<'h> Service<'h> {
-    /// Takes the holds of this boot over, with those of the configuration instead of the ones that it had before. A configuration or
-    /// profile that is wrong adds no hold at all, and the status says where it is wrong.
+    /// Takes the holds of this boot over, with those of the configuration instead of the ones that
+    /// it had before. A configuration or profile that is wrong adds no hold at all, and the status
+    /// says where it is wrong.
     ///
     /// # Errors
-    /// Another service runs, or the state directory cannot be used. What the machine refuses is a notice, not an error.
+    /// Another service runs, or the state directory cannot be used. What the machine refuses is a
+    /// notice, not an error.
     pub fn start(
         host: &'h dyn Host,
         state: StateDir,
@@ -143,7 +147,8 @@ impl<'h> Service<'h> {
             since: moment.unix,
             blind,
         });
-        // Saved before anything is written: a second service that is started now, and `hold status`, see this one.
+        // Saved before anything is written: a second service that is started now, and
+        // `hold status`, see this one.
         service.configure(config, profiles, moment);
         service.expire(moment);
         service.store.save(&service.state)?;
@@ -231,7 +236,8 @@ impl<'h> Service<'h> {
     /// How long to wait if nothing is reported.
     pub fn sleep_for(&self, now: Duration) -> Duration {
         let ends = self.store.holds.iter().filter_map(|hold| hold.end.at);
-        // Counted from the last look: from now on it would never come due on a machine with many events.
+        // Counted from the last look: from now on it would never come due on a machine with many
+        // events.
         let lasting = self.lasting.next(self.conditions(), self.looked);
         let others =
             self.retry.map(|(_, at)| at).into_iter().chain(self.next_edge).chain(lasting).chain(ends);
@@ -240,7 +246,8 @@ impl<'h> Service<'h> {
 
     /// Does what a batch of events and the time ask for.
     pub fn handle(&mut self, events: Vec<Event>, moment: Moment) {
-        // The order matters: the holds that there are, which of them have ended, what their conditions say, and then the overlay.
+        // The order matters: the holds that there are, which of them have ended, what their
+        // conditions say, and then the overlay.
         let mut batch = self.sort(events, moment);
         if batch.store {
             self.reload();
@@ -303,7 +310,8 @@ impl<'h> Service<'h> {
                         batch.device = Some(path);
                     }
                 }
-                // Suspend takes CPUs down and up without uevents (freeze_secondary_cpus in kernel/cpu.c): resume is the only report.
+                // Suspend takes CPUs down and up without uevents (freeze_secondary_cpus in
+                // kernel/cpu.c): resume is the only report.
                 Event::Resumed { .. } => (batch.resumed, batch.compare) = (true, true),
                 Event::Pressure { name } => {
                     self.lasting.press(&name, moment.now);
@@ -326,7 +334,8 @@ impl<'h> Service<'h> {
         self.state.lock("flyball hold run")
     }
 
-    /// Notes that there is something to be done as soon as the lock is given up, which the watch of its directory reports.
+    /// Notes that there is something to be done as soon as the lock is given up, which the watch of
+    /// its directory reports.
     fn wait(&mut self, error: &LockError) {
         // Said once: until the other one ends, each report of the kernel leads here again.
         if !self.waits {
@@ -366,7 +375,8 @@ impl<'h> Service<'h> {
         self.facts.minutes = moment.local.minutes;
         let conditions = self.store.holds.iter().filter_map(|hold| hold.condition.as_ref());
         self.facts.lasting = self.lasting.judge(conditions, &self.facts, moment.now);
-        // For commands, which do not see time pass. It is saved with the holds that it brings in force.
+        // For commands, which do not see time pass. It is saved with the holds that it brings in
+        // force.
         self.store.lasting.clone_from(&self.facts.lasting);
         self.looked = moment.now;
         self.next_edge = next_edge(self.conditions(), moment.local).map(|wait| moment.now + wait);
@@ -412,7 +422,8 @@ impl<'h> Service<'h> {
         self.waits = false;
         self.retry = match (&failure, self.retry) {
             (None, _) => None,
-            // After the pauses are used up there is no next one: the regular comparison goes on trying, once a minute.
+            // After the pauses are used up there is no next one: the regular comparison goes on
+            // trying, once a minute.
             (Some(_), retry) => {
                 let next = retry.map_or(0, |(count, _)| count + 1);
                 RETRIES.get(next).map(|pause| (next, moment.now + Duration::from_millis(*pause)))
@@ -467,7 +478,8 @@ impl<'h> Service<'h> {
 
 /// Whether a file or device is about processors: settings lie there, and what resets them.
 pub fn concerns_processors(path: &str) -> bool {
-    // The kernel reports paths without links: powercap's class directory leads to the first of its devices.
+    // The kernel reports paths without links: powercap's class directory leads to the first of its
+    // devices.
     const PLACES: [&str; 4] = [
         "/sys/devices/system/cpu",
         "/sys/devices/system/node",

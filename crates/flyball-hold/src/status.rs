@@ -1,4 +1,5 @@
-//! What is held: each knob with what is wanted, what is there, the hold that decides, and those that it overrides.
+//! What is held: each knob with what is wanted, what is there, the hold that decides, and those
+//! that it overrides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -79,7 +80,8 @@ impl Status {
     }
 }
 
-/// Looks at the machine. What keeps the holds from being compared (they contradict each other) is the status's failure.
+/// Looks at the machine. What keeps the holds from being compared (they contradict each other) is
+/// the status's failure.
 pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> Status {
     let holds = store.holds.iter().map(|hold| {
         let unmet = || hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
@@ -115,7 +117,8 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
     let mut asked: BTreeMap<Location, Vec<Asked>> = BTreeMap::new();
     for name in &effective.holds {
         let Some(hold) = store.holds.iter().find(|hold| hold.name == *name) else { continue };
-        // A hold that could not be held alone may be held with the others: then it is missing in this list only.
+        // A hold that could not be held alone may be held with the others: then it is missing in
+        // this list only.
         for target in targets(&snapshot, &hold.intent()).unwrap_or_default() {
             let one = Asked { hold: name.clone(), wanted: target.value };
             asked.entry(target.location).or_default().push(one);
@@ -127,7 +130,8 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
         let Some(hold) = effective.hold_of(&target.from) else { continue };
         let left = store.left.iter().find(|left| left.location == target.location);
         let mut over = asked.remove(&target.location).unwrap_or_default();
-        // What is left are the holds that it overrides; hold and setting of the place itself are in the line already.
+        // What is left are the holds that it overrides; hold and setting of the place itself are in
+        // the line already.
         over.retain(|asked| asked.hold != *hold);
         let holds = !drifted.contains(&target.location);
         let one = HeldKnob {

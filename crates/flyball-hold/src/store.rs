@@ -1,5 +1,6 @@
-//! The holds of this boot, in a file of the state directory: who asked for what, what was left to others, and the last drifts. Who
-//! changes it has the lock of the directory; who reads it needs none, because it is replaced as a whole.
+//! The holds of this boot, in a file of the state directory: who asked for what, what was left to
+//! others, and the last drifts. Who changes it has the lock of the directory; who reads it needs
+//! none, because it is replaced as a whole.
 
 use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
 
@@ -97,7 +98,8 @@ impl Store {
         }
     }
 
-    /// Reads the store. One of an earlier boot is empty: the kernel has forgotten its settings, as the journal has.
+    /// Reads the store. One of an earlier boot is empty: the kernel has forgotten its settings, as
+    /// the journal has.
     ///
     /// # Errors
     /// The file cannot be read or is not a store.
@@ -115,7 +117,8 @@ impl Store {
             let what = format!("it belongs to the machine '{}'", store.machine);
             return Err(StoreError::Content { path, what });
         }
-        // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and processes have other numbers.
+        // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and processes
+        // have other numbers.
         Ok(if store.boot == boot_id(host) { store } else { Store::empty(host) })
     }
 
@@ -140,7 +143,8 @@ impl Store {
         let excess = self.drifts.len().saturating_sub(MAX_DRIFTS);
         self.drifts.drain(..excess);
         let path = Store::path(state);
-        // It is plain data, which can always be written. An empty file would be refused by the next load, not taken for one without holds.
+        // It is plain data, which can always be written. An empty file would be refused by the next
+        // load, not taken for one without holds.
         let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         flyball_files::replace(&path, &bytes).map_err(|error| StoreError::Io { path, error })
     }
@@ -150,8 +154,8 @@ impl Store {
     /// # Errors
     /// There are too many, or the name is one of the configuration's.
     pub fn add(&mut self, hold: Hold) -> Result<(), StoreError> {
-        // The configuration's names have a colon that users may write too: without this check a command could take such a hold over
-        // until the service reads the file again.
+        // The configuration's names have a colon that users may write too: without this check a
+        // command could take such a hold over until the service reads the file again.
         let known = self.holds.iter().find(|known| known.name == hold.name);
         if known.is_some_and(|known| known.owner == Hold::CONFIG && hold.owner != Hold::CONFIG) {
             return Err(StoreError::OfConfig(hold.name));
@@ -204,7 +208,8 @@ impl Store {
     pub fn facts(&self, host: &dyn Host, now: LocalTime) -> Facts {
         let conditions = self.holds.iter().filter_map(|hold| hold.condition.as_ref());
         let mut facts = Facts::look(host, now, conditions);
-        // Only the service sees how long something lasts; what it saw before it ended says nothing about now.
+        // Only the service sees how long something lasts; what it saw before it ended says nothing
+        // about now.
         if self.running().is_some() {
             facts.lasting.clone_from(&self.lasting);
         }

@@ -1,5 +1,6 @@
-//! A day of a service in accelerated time, on a simulated machine: how often it wakes up, what that costs, and that it keeps nothing.
-//! And storms: hotplug, another writer every second, clocks that jump.
+//! A day of a service in accelerated time, on a simulated machine: how often it wakes up, what that
+//! costs, and that it keeps nothing. And storms: hotplug, another writer every second, clocks that
+//! jump.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -101,7 +102,8 @@ fn a_day_keeps_nothing_and_wakes_up_once_a_minute() {
     let verifies = day.as_secs() / VERIFY_EVERY.as_secs();
     let most = verifies + 24 * 6 + 10;
     assert!(wake_ups <= most, "{wake_ups} wake-ups, where {most} have a reason");
-    // The first hours fill caches; the list of the last changes has one more per hour. What the allocator keeps differs from hour to hour.
+    // The first hours fill caches; the list of the last changes has one more per hour. What the
+    // allocator keeps differs from hour to hour.
     let first = memory[6..12].iter().max();
     let last = memory[20..].iter().min();
     assert!(last.zip(first).is_some_and(|(last, first)| *last <= first + 512), "memory grows: {memory:?}");
@@ -119,7 +121,8 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     }
     let (done, _) = play("ryzen-5750g", &hotplug, Duration::from_secs(400), &mut || ());
     assert!(!done.iter().any(|done| matches!(done.notice, Notice::Failed(_))), "{done:?}");
-    // Another writer every second for five minutes: 5 corrections per minute at most, then one warning.
+    // Another writer every second for five minutes: 5 corrections per minute at most, then one
+    // warning.
     let mut writer = String::new();
     for second in 1..300 {
         let _ = writeln!(
@@ -146,7 +149,8 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     assert_eq!(changes, 100, "the start, and each jump");
 }
 
-/// Another tool changes the level by an ioctl, which the kernel reports to no one: the regular comparison finds it.
+/// Another tool changes the level by an ioctl, which the kernel reports to no one: the regular
+/// comparison finds it.
 #[test]
 fn a_level_of_speed_select_that_changes_is_noticed_and_nothing_else_is_lost() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

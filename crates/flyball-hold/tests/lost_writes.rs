@@ -1,5 +1,5 @@
-//! Values that read back otherwise than they were written: because a driver makes its policies new in the middle of a change of mode, for a
-//! moment, or because the kernel clamps them, always.
+//! Values that read back otherwise than they were written: because a driver makes its policies new
+//! in the middle of a change of mode, for a moment, or because the kernel clamps them, always.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -72,8 +72,8 @@ fn profiles(name: &str) -> Result<Vec<Setting>, String> {
     Intent::from_arguments(&[name], None).map(|intent| intent.settings).map_err(|error| error.to_string())
 }
 
-/// Another program changes the limit, and this many writes of the correction are lost. What drifted within ten seconds, whether it holds then, and why
-/// it was left.
+/// Another program changes the limit, and this many writes of the correction are lost. What drifted
+/// within ten seconds, whether it holds then, and why it was left.
 fn corrected(lost: usize) -> (Vec<Drift>, bool, Vec<LeftBecause>) {
     let host = Losing {
         host: SimHost::open(&SimSetup::parse("ryzen-5750g").unwrap()).unwrap(),

@@ -1,6 +1,7 @@
-//! Random sequences of holds that are added, released and end, of other programs that write, and of a service that is killed at any
-//! call, over the small kernel of flyball-control's tests. While holds are in force the machine has what they want; after the last one
-//! it is as it was, byte for byte.
+//! Random sequences of holds that are added, released and end, of other programs that write, and of
+//! a service that is killed at any call, over the small kernel of flyball-control's tests. While
+//! holds are in force the machine has what they want; after the last one it is as it was, byte for
+//! byte.
 //!
 //! FLYBALL_MODEL_SCHEDULES sets the number of sequences, PROPTEST_RNG_SEED which ones.
 
@@ -197,7 +198,8 @@ fn run(
             Step::Poke(index) => {
                 let (path, value) = POKES[*index];
                 let by = Writer { pid: 4711, name: Some("other".to_owned()), unit: None };
-                // What no hold sets belongs to the other program afterwards; here it would only make the end hard to judge.
+                // What no hold sets belongs to the other program afterwards; here it would only
+                // make the end hard to judge.
                 if is_wanted(&kernel, &state, path) && kernel.poke(path, value).is_ok() {
                     service.handle(vec![Event::Written { path: format!("{CPU}/{path}"), by }], moment(now));
                 }

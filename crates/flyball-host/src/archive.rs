@@ -1,10 +1,11 @@
 //! A machine in one file: what `flyball record` writes and `-M ARCHIVE` opens.
 //!
-//! The file is a tar archive packed with zstd. It holds `sys/` and `proc/` as the machine's kernel presented them,
-//! `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers), `errors.txt` (files that answered with an
-//! error, `errno|path` a line, so that the archive gives the same answer) and `flyball.json` (the format's number). Archives come
-//! from strangers: nothing in one is ever unpacked to a disk, paths that climb are refused, links lead nowhere but
-//! inside, and sizes are bounded before memory is taken.
+//! The file is a tar archive packed with zstd. It holds `sys/` and `proc/` as the machine's kernel
+//! presented them, `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers),
+//! `errors.txt` (files that answered with an error, `errno|path` a line, so that the archive gives
+//! the same answer) and `flyball.json` (the format's number). Archives come from strangers: nothing
+//! in one is ever unpacked to a disk, paths that climb are refused, links lead nowhere but inside,
+//! and sizes are bounded before memory is taken.
 
 mod read;
 mod writer;
@@ -144,7 +145,8 @@ impl Archive {
     }
 
     fn keep(&mut self, bytes: usize) -> Result<(), Refused> {
-        // Counted before it is kept: an archive of a few kilobytes can unpack to more names than fit into memory.
+        // Counted before it is kept: an archive of a few kilobytes can unpack to more names than
+        // fit into memory.
         self.kept += bytes + ENTRY;
         if self.kept > MAX_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
     }
@@ -184,22 +186,24 @@ impl Archive {
             if !self.folders.entry(above.to_owned()).or_default().insert(name.to_owned()) {
                 break;
             }
-            // Every folder above is kept with its whole path, so a deep path costs its length squared.
+            // Every folder above is kept with its whole path, so a deep path costs its length
+            // squared.
             self.keep(above.len() + name.len())?;
             rest = above;
         }
         Ok(())
     }
 
-    /// Follows links: the path, without a leading slash, of what `path` means. Links of the machine lead nowhere but inside:
-    /// they are followed in the maps.
+    /// Follows links: the path, without a leading slash, of what `path` means. Links of the machine
+    /// lead nowhere but inside: they are followed in the maps.
     fn resolve(&self, op: Op, path: &str, follow_last: bool) -> Result<String, HostError> {
         let fail = |errno| HostError::new(op, path, errno);
         let (mut links, mut steps) = (0, 0);
         let mut todo: Vec<&str> = path.split('/').rev().collect();
         let mut here = String::new();
         while let Some(part) = todo.pop() {
-            // Links bound the number of targets, this bounds their length: 40 long ones in each of 100,000 reads take minutes.
+            // Links bound the number of targets, this bounds their length: 40 long ones in each of
+            // 100,000 reads take minutes.
             steps += 1;
             if steps > MAX_STEPS {
                 return Err(fail(Errno::LOOP));

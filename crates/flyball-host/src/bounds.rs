@@ -1,5 +1,5 @@
-//! Bounds on the memory and processor time of this process, and how it ends where they are exceeded: with a sentence and an
-//! exit code, not by SIGABRT or SIGXCPU.
+//! Bounds on the memory and processor time of this process, and how it ends where they are
+//! exceeded: with a sentence and an exit code, not by SIGABRT or SIGXCPU.
 
 #![allow(unsafe_code, reason = "GlobalAlloc, sigaction(2), write(2) and _exit(2) in a signal's handler")]
 
@@ -34,7 +34,8 @@ static BOUNDS: OnceLock<Bounds> = OnceLock::new();
 /// Whether the allocator has been refused memory: the reason of the abort that follows.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// An allocator, which notes where it gets no memory. std aborts then, as it does for other reasons.
+/// An allocator, which notes where it gets no memory. std aborts then, as it does for other
+/// reasons.
 #[derive(Debug, Clone, Copy)]
 pub struct NotingAllocator<A>(pub A);
 
@@ -90,10 +91,12 @@ impl Before {
 pub fn bound(bounds: Bounds) -> io::Result<Before> {
     let bounds = BOUNDS.get_or_init(|| bounds);
     for signal in [libc::SIGABRT, libc::SIGXCPU] {
-        // SAFETY: all zeros is a value of sigaction, a structure of integers and an optional function.
+        // SAFETY: all zeros is a value of sigaction, a structure of integers and an optional
+        // function.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = end as *const () as usize;
-        // SAFETY: the structure is whole, and the handler only makes calls that signal-safety(7) lists.
+        // SAFETY: the structure is whole, and the handler only makes calls that signal-safety(7)
+        // lists.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
     let wanted = [(Resource::Data, bounds.memory), (Resource::Cpu, bounds.seconds)];
@@ -106,17 +109,19 @@ pub fn bound(bounds: Bounds) -> io::Result<Before> {
     Ok(before)
 }
 
-/// Says which bound was exceeded and ends the process. An abort for another reason goes on to its default, the end by the
-/// signal.
+/// Says which bound was exceeded and ends the process. An abort for another reason goes on to its
+/// default, the end by the signal.
 extern "C" fn end(signal: libc::c_int) {
     let Some(bounds) = BOUNDS.get() else { return };
     let line = match signal {
         libc::SIGXCPU => bounds.out_of_time,
         _ if REFUSED.load(Ordering::Relaxed) => bounds.out_of_memory,
-        // The handler returns, and abort(3) raises the signal a second time with its default action.
+        // The handler returns, and abort(3) raises the signal a second time with its default
+        // action.
         _ => return,
     };
-    // SAFETY: write(2) reads as many bytes as the text has; both calls are on the list of signal-safety(7).
+    // SAFETY: write(2) reads as many bytes as the text has; both calls are on the list of
+    // signal-safety(7).
     unsafe {
         libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
         libc::_exit(bounds.code.into());

@@ -1,8 +1,8 @@
 //! Cgroup v2 partitions: groups whose CPUs no task outside of them runs on.
 //!
-//! A partition takes its CPUs out of the scheduling domains of the other groups; the CPUs stay online, so that they keep
-//! their frequency policy, their interrupts and their place in sysfs (Documentation/admin-guide/cgroup-v2.rst,
-//! "cpuset.cpus.partition"; kernel/cgroup/cpuset.c).
+//! A partition takes its CPUs out of the scheduling domains of the other groups; the CPUs stay
+//! online, so that they keep their frequency policy, their interrupts and their place in sysfs
+//! (Documentation/admin-guide/cgroup-v2.rst, "cpuset.cpus.partition"; kernel/cgroup/cpuset.c).
 
 use crate::{Errno, Host, HostError, Op};
 
@@ -71,7 +71,8 @@ impl Group {
         host.write(&self.file("cpuset.cpus"), cpus.as_bytes())
     }
 
-    /// Its kind, as the kernel prints it: `isolated invalid (Reason)` for a partition that the kernel cannot make.
+    /// Its kind, as the kernel prints it: `isolated invalid (Reason)` for a partition that the
+    /// kernel cannot make.
     ///
     /// # Errors
     /// The errno of reading; `ENOENT` if groups are not given cpusets.
@@ -100,8 +101,8 @@ impl Group {
     /// The errno of reading, unless the file does not exist.
     pub fn is_partition(&self, host: &dyn Host) -> Result<bool, HostError> {
         let kind = host.read_optional(&self.file("cpuset.cpus.partition"))?.unwrap_or_default();
-        // A partition that lost its CPUs reads back as `root invalid (reason)`: the kernel keeps the word that was
-        // written.
+        // A partition that lost its CPUs reads back as `root invalid (reason)`: the kernel keeps
+        // the word that was written.
         Ok((kind.starts_with(Kind::Isolated.word()) || kind.starts_with(Kind::Root.word()))
             && !kind.contains("invalid"))
     }
@@ -137,8 +138,8 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
         Ok::<bool, HostError>(text.split_whitespace().any(|word| word == "cpuset"))
     };
     match has("cgroup.controllers") {
-        // The kernel has the controller; whether groups below get its files is written here (cgroup-v2.rst, "Enabling and
-        // Disabling").
+        // The kernel has the controller; whether groups below get its files is written here
+        // (cgroup-v2.rst, "Enabling and Disabling").
         Ok(true) => has("cgroup.subtree_control"),
         Ok(false) => Err(missing()),
         Err(error) if error.is_absent() => Err(missing()),

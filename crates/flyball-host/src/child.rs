@@ -1,5 +1,6 @@
-//! Programs that run on a machine, and child processes as a benchmark needs them: a process group of their own, a fixed set of CPUs, death with their
-//! parent, and the kernel's accounting (wait4's rusage) when they end.
+//! Programs that run on a machine, and child processes as a benchmark needs them: a process group
+//! of their own, a fixed set of CPUs, death with their parent, and the kernel's accounting (wait4's
+//! rusage) when they end.
 
 #![allow(unsafe_code, reason = "pre_exec, wait4(2)")]
 
@@ -19,7 +20,8 @@ use crate::{
     user::{SUDO_VARIABLES, User},
 };
 
-/// What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2)).
+/// What a process and the descendants that it waited for used, by the kernel's accounting
+/// (getrusage(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     /// Seconds of CPU time in user mode.
@@ -65,7 +67,8 @@ pub struct Ended {
 
 /// A program that runs on a machine, started by [`Host::spawn`](crate::Host::spawn).
 pub trait Process: Send + std::fmt::Debug {
-    /// Waits for the end, at most `limit` of the machine's time. `None` when that time is over or a signal arrived.
+    /// Waits for the end, at most `limit` of the machine's time. `None` when that time is over or a
+    /// signal arrived.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
 
     /// Ends it, with everything that it started; by force after `patience`.
@@ -116,7 +119,8 @@ impl Launch {
         }
     }
 
-    /// Stays in this process's group, with its terminal and standard input: a command that a person uses.
+    /// Stays in this process's group, with its terminal and standard input: a command that a person
+    /// uses.
     #[must_use]
     pub fn in_foreground(mut self) -> Launch {
         self.own_group = false;
@@ -131,12 +135,12 @@ impl Launch {
         self
     }
 
-    /// Runs it at this niceness, -20 (first) to 19 (last), against tasks of other sessions too. Where that is not
-    /// allowed it runs as it is.
+    /// Runs it at this niceness, -20 (first) to 19 (last), against tasks of other sessions too.
+    /// Where that is not allowed it runs as it is.
     ///
     /// Niceness counts only among the tasks of one session where the kernel groups tasks by session
-    /// (kernel/sched/autogroup.c), so a process with a group of its own gets a session of its own, and the session the
-    /// same niceness.
+    /// (kernel/sched/autogroup.c), so a process with a group of its own gets a session of its own,
+    /// and the session the same niceness.
     #[must_use]
     pub fn at_niceness(mut self, niceness: i32) -> Launch {
         self.niceness = Some(niceness);
@@ -150,14 +154,16 @@ impl Launch {
         self
     }
 
-    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may use from then on.
+    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may use from then
+    /// on.
     #[must_use]
     pub fn in_control_group(mut self, path: &str) -> Launch {
         self.group = std::ffi::CString::new(format!("{path}/cgroup.procs")).ok();
         self
     }
 
-    /// Runs it as `user`, with the groups and the home of that user; everything else here is still done as root.
+    /// Runs it as `user`, with the groups and the home of that user; everything else here is still
+    /// done as root.
     #[must_use]
     pub fn as_user(mut self, user: Option<&User>) -> Launch {
         let Some(user) = user.filter(|user| !user.is_self()) else { return self };
@@ -192,7 +198,8 @@ impl Launch {
         self
     }
 
-    /// The program and its arguments, for a machine in software: it runs a model that these words name.
+    /// The program and its arguments, for a machine in software: it runs a model that these words
+    /// name.
     pub fn words(&self) -> Vec<String> {
         let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
         words.map(|word| word.to_string_lossy().into_owned()).collect()
@@ -203,13 +210,14 @@ impl Launch {
         self.cpus.as_ref()
     }
 
-    /// Prints the result of the model `name` as a program would print its own. Without a file it goes to standard error:
-    /// flyball's own standard output is for data.
+    /// Prints the result of the model `name` as a program would print its own. Without a file it
+    /// goes to standard error: flyball's own standard output is for data.
     pub fn print(&mut self, name: &str, text: &str) {
         use io::Write as _;
         match &mut self.stdout {
             Some(file) => {
-                // As for a program that cannot write its output: what is missing is noticed when the output is read.
+                // As for a program that cannot write its output: what is missing is noticed when
+                // the output is read.
                 let _ = file.write_all(text.as_bytes());
             }
             None if self.silent => {}
@@ -223,18 +231,21 @@ impl Launch {
     /// Starts it on the running kernel.
     ///
     /// # Errors
-    /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all offline.
+    /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all
+    /// offline.
     pub fn start(mut self) -> io::Result<Running> {
         if let Some(stdout) = self.stdout.take() {
             self.command.stdout(stdout);
         }
         let own_session = self.own_group && self.niceness.is_some();
         if self.own_group && !own_session {
-            // So that `stop` reaches what the program starts. setsid(2) below makes a group too, and would fail in one that has been made.
+            // So that `stop` reaches what the program starts. setsid(2) below makes a group too,
+            // and would fail in one that has been made.
             self.command.process_group(0);
         }
         if self.own_group {
-            // By this the guardian finds what the workload has started, should this process be killed.
+            // By this the guardian finds what the workload has started, should this process be
+            // killed.
             self.command.env(crate::process::OWNER_VARIABLE, crate::process::unique_name());
         }
         let session_niceness = self.niceness.map(|niceness| niceness.to_string());
@@ -244,16 +255,19 @@ impl Launch {
         let dies_with_us = self.own_group;
         let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
         let user = self.user.take();
-        // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe
-        // (signal, prctl, getppid, sched_setaffinity, setsid, setpriority, open, write, personality, setgroups, setgid,
-        // setuid) and allocates nothing; `mask` and the user's groups were made before the fork.
+        // SAFETY: between fork and exec the closure makes only system calls that are
+        // async-signal-safe (signal, prctl, getppid, sched_setaffinity, setsid, setpriority, open,
+        // write, personality, setgroups, setgid, setuid) and allocates nothing; `mask` and the
+        // user's groups were made before the fork.
         unsafe {
             self.command.pre_exec(move || {
-                // flyball ignores it; a program expects the default, which an ignored signal does not become at execve.
+                // flyball ignores it; a program expects the default, which an ignored signal does
+                // not become at execve.
                 libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 if own_session {
-                    // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c), and its niceness is what counts against
-                    // other sessions. That a kernel has no such file, or allows no better niceness, is not worth a failure.
+                    // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c),
+                    // and its niceness is what counts against other sessions. That a kernel has no
+                    // such file, or allows no better niceness, is not worth a failure.
                     libc::setsid();
                     let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if let Some(text) = &session_niceness
@@ -263,7 +277,8 @@ impl Launch {
                     }
                 }
                 if let Some(group) = &group {
-                    // 0 is the writing process. Before the affinity: outside the group its CPUs are not to be had.
+                    // 0 is the writing process. Before the affinity: outside the group its CPUs are
+                    // not to be had.
                     let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if file < 0 || libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
                         return Err(io::Error::last_os_error());
@@ -286,11 +301,14 @@ impl Launch {
                 if let Some(user) = &user {
                     become_user(user)?;
                 }
-                // Last: the kernel forgets this request when the user changes (kernel/cred.c, commit_creds).
+                // Last: the kernel forgets this request when the user changes (kernel/cred.c,
+                // commit_creds).
                 if dies_with_us {
-                    // The kernel clears this at execve of a set-user-ID program, which is as it should be.
+                    // The kernel clears this at execve of a set-user-ID program, which is as it
+                    // should be.
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // A parent that died before the prctl sends no signal any more (prctl(2), PR_SET_PDEATHSIG).
+                    // A parent that died before the prctl sends no signal any more (prctl(2),
+                    // PR_SET_PDEATHSIG).
                     if libc::getppid() != parent {
                         return Err(io::Error::from_raw_os_error(libc::ESRCH));
                     }
@@ -301,8 +319,8 @@ impl Launch {
         let started = Instant::now();
         let child = self.command.spawn()?;
         let pid = child.id() as i32;
-        // SAFETY: pidfd_open(2) on a child that has not been waited for: the number cannot have been reused. The
-        // descriptor returned is new and ours alone.
+        // SAFETY: pidfd_open(2) on a child that has not been waited for: the number cannot have
+        // been reused. The descriptor returned is new and ours alone.
         let descriptor = unsafe {
             let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
             if raw < 0 {
@@ -321,9 +339,10 @@ impl Launch {
 /// Gives up root for `user`, for good. Called between fork and exec.
 fn become_user(user: &User) -> io::Result<()> {
     let check = |answer: libc::c_long| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // Groups first, the user last: each step needs the root that the last one gives up. As system calls, because the C
-    // library's functions take locks to tell other threads, which a forked child does not have.
-    // SAFETY: the pointer and the length are those of a live slice; the others are numbers.
+    // Groups first, the user last: each step needs the root that the last one gives up. As system
+    // calls, because the C library's functions take locks to tell other threads, which a forked
+    // child does not have. SAFETY: the pointer and the length are those of a live slice; the others
+    // are numbers.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()))?;
         check(libc::syscall(libc::SYS_setgid, user.gid))?;
@@ -347,7 +366,8 @@ impl Running {
         self.pid as u32
     }
 
-    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is fine.
+    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is
+    /// fine.
     fn signal(&self, signal: rustix::process::Signal) {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
         let _ = if self.own_group {
@@ -361,7 +381,8 @@ impl Running {
 impl Process for Running {
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         use rustix::event::{PollFd, PollFlags, poll};
-        // A pidfd is readable when its process has ended (pidfd_open(2)): the wait can have a limit, which waitpid(2) lacks.
+        // A pidfd is readable when its process has ended (pidfd_open(2)): the wait can have a
+        // limit, which waitpid(2) lacks.
         let mut watched = [PollFd::from_borrowed_fd(self.descriptor.as_fd(), PollFlags::IN)];
         let timeout = rustix::event::Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -376,7 +397,8 @@ impl Process for Running {
         let mut status = 0;
         // SAFETY: an all-zero rusage is a valid value of this plain C structure.
         let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` and `raw` are live and exclusively borrowed for the call; `pid` is our child.
+        // SAFETY: `status` and `raw` are live and exclusively borrowed for the call; `pid` is our
+        // child.
         let answer = unsafe { libc::wait4(self.pid, &raw mut status, libc::WNOHANG, &raw mut raw) };
         match answer {
             -1 => Err(io::Error::last_os_error()),
@@ -399,7 +421,8 @@ impl Process for Running {
             if left.is_zero() {
                 self.signal(rustix::process::Signal::KILL);
             }
-            // After the signal as well: a process in uninterruptible sleep ends later, and a wait of no time would spin.
+            // After the signal as well: a process in uninterruptible sleep ends later, and a wait
+            // of no time would spin.
             let step = Duration::from_millis(100);
             if let Some(ended) = self.wait(if left.is_zero() { step } else { left.min(step) })? {
                 // Those of the group that outlived their leader.

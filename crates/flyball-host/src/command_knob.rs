@@ -1,5 +1,5 @@
-//! A setting that the user's commands read and write: the size of a pool, a tunable of a program. A search changes and restores it
-//! like a knob of the kernel.
+//! A setting that the user's commands read and write: the size of a pool, a tunable of a program. A
+//! search changes and restores it like a knob of the kernel.
 
 use std::{
     fs::File,
@@ -18,7 +18,8 @@ const VALUE: &str = "{value}";
 /// What a knob without a command for reading reads as.
 const UNREAD: &[u8] = b"unread";
 
-/// How long a command may take. One that hangs would keep the machine in a state that is neither the old nor the new one.
+/// How long a command may take. One that hangs would keep the machine in a state that is neither
+/// the old nor the new one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long it may take to end after SIGTERM.
@@ -30,8 +31,8 @@ const MAX_OUTPUT: u64 = 4096;
 /// Bytes of a command. The journal has it in each line about the knob.
 const MAX_COMMAND: usize = 4096;
 
-/// A setting with its commands, each a line for /bin/sh. The journal holds them, so that it can be restored when the file that
-/// they came from has changed or gone.
+/// A setting with its commands, each a line for /bin/sh. The journal holds them, so that it can be
+/// restored when the file that they came from has changed or gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandKnob {
@@ -69,7 +70,8 @@ impl CommandKnob {
         } else if commands.into_iter().flatten().any(|command| {
             command.trim().is_empty()
                 || command.len() > MAX_COMMAND
-                // A line end separates commands in a shell. Other control characters would not show in messages.
+                // A line end separates commands in a shell. Other control characters would not show
+                // in messages.
                 || command.contains(|c: char| c.is_control() && c != '\n' && c != '\t')
         }) {
             Some("a command is empty, longer than 4096 bytes or has control characters")
@@ -78,8 +80,8 @@ impl CommandKnob {
         }
     }
 
-    /// Whether a value can stand in a command. A shell takes these characters as they are, also between quotes, so nothing
-    /// that a knob reads can become a command.
+    /// Whether a value can stand in a command. A shell takes these characters as they are, also
+    /// between quotes, so nothing that a knob reads can become a command.
     pub fn is_value(text: &str) -> bool {
         !text.is_empty()
             && text.len() <= 256
@@ -135,7 +137,8 @@ impl CommandKnob {
         let failed = |error: std::io::Error| {
             self.error(op, &error.to_string(), Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
         };
-        // In memory, not pipes: a command that prints much would wait for a reader that waits for its end.
+        // In memory, not pipes: a command that prints much would wait for a reader that waits for
+        // its end.
         let capture = || {
             memfd_create("flyball-knob", MemfdFlags::CLOEXEC).map(File::from).map_err(|e| failed(e.into()))
         };
@@ -145,7 +148,8 @@ impl CommandKnob {
         let mut running = host.spawn(launch).map_err(failed)?;
         let deadline = std::time::Instant::now() + PATIENCE;
         let ended = loop {
-            // A signal to flyball ends a wait early; the command has its own process group and goes on.
+            // A signal to flyball ends a wait early; the command has its own process group and goes
+            // on.
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if let Some(ended) = running.wait(left).map_err(failed)? {
                 break ended;
@@ -172,7 +176,8 @@ impl CommandKnob {
 /// The beginning of what a command printed.
 fn head(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // The offset is shared with the command's descriptor. What cannot be read is missing from a message, or not a value.
+    // The offset is shared with the command's descriptor. What cannot be read is missing from a
+    // message, or not a value.
     if file.seek(SeekFrom::Start(0)).is_ok() {
         let _ = file.take(MAX_OUTPUT).read_to_end(&mut bytes);
     }

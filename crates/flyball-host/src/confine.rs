@@ -1,9 +1,11 @@
-//! Confining this process before it parses what another user wrote: only the named files, no programs, no sockets, no
-//! rights of root beyond files. What a hole in a parser could then do ends at the files that the user named.
+//! Confining this process before it parses what another user wrote: only the named files, no
+//! programs, no sockets, no rights of root beyond files. What a hole in a parser could then do ends
+//! at the files that the user named.
 //!
-//! Three means of the kernel, each used where it is there: capabilities are dropped, Landlock (Linux 5.13) bounds files and
-//! TCP connections, and a system call filter refuses what no reader of files needs. `no_new_privs` goes with both. A
-//! kernel or a container that lacks one of them changes nothing else.
+//! Three means of the kernel, each used where it is there: capabilities are dropped, Landlock
+//! (Linux 5.13) bounds files and TCP connections, and a system call filter refuses what no reader
+//! of files needs. `no_new_privs` goes with both. A kernel or a container that lacks one of them
+//! changes nothing else.
 
 use std::{
     collections::BTreeMap,
@@ -18,11 +20,13 @@ use landlock::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// The newest version of Landlock whose rights are asked for; what a kernel does not know is left out. 6 is that of Linux 6.12.
+/// The newest version of Landlock whose rights are asked for; what a kernel does not know is left
+/// out. 6 is that of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
-/// What std reads to count the processors that a process may use (`std::thread::available_parallelism`), and what says which
-/// process has a state file locked. The command line of that process stays out of reach.
+/// What std reads to count the processors that a process may use
+/// (`std::thread::available_parallelism`), and what says which process has a state file locked. The
+/// command line of that process stays out of reach.
 const OF_EACH: [&str; 4] = ["/proc/locks", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
 
 /// The files of a process that is to be confined.
@@ -47,8 +51,8 @@ pub struct Confined {
 }
 
 impl Confinement {
-    /// For a process that has everything open that it needs: no call that opens a file is left, so that this does not depend on
-    /// Landlock, and no capability.
+    /// For a process that has everything open that it needs: no call that opens a file is left, so
+    /// that this does not depend on Landlock, and no capability.
     pub fn without_files() -> Confinement {
         Confinement { opens_nothing: true, ..Confinement::default() }
     }
@@ -65,7 +69,8 @@ impl Confinement {
 
     /// The process writes into this directory, which it may have to make.
     pub fn write_in(&mut self, folder: &Path) {
-        // Where the directory is not there yet, the right to make it belongs to the next one above it that is.
+        // Where the directory is not there yet, the right to make it belongs to the next one above
+        // it that is.
         let there = folder.ancestors().find(|path| path.is_dir());
         self.folders.push(there.unwrap_or(Path::new(".")).to_owned());
     }
@@ -79,8 +84,8 @@ impl Confinement {
             Some(parent) => self.write_in(parent),
             None => {}
         };
-        // Files are written under another name and renamed, so the right belongs to the directory. What is written through,
-        // as /dev/stdout, needs none of its own.
+        // Files are written under another name and renamed, so the right belongs to the directory.
+        // What is written through, as /dev/stdout, needs none of its own.
         if !flyball_files::is_stream(file) {
             folder_of(file);
         }
@@ -91,8 +96,8 @@ impl Confinement {
         }
     }
 
-    /// Confines the calling thread and what it starts from now on; a process of one thread as a whole. There is no way
-    /// back. What the kernel does not offer is left out.
+    /// Confines the calling thread and what it starts from now on; a process of one thread as a
+    /// whole. There is no way back. What the kernel does not offer is left out.
     pub fn enter(&self) -> Confined {
         // The order: without the capabilities the others need no_new_privs, which both of them set.
         Confined {
@@ -102,8 +107,8 @@ impl Confinement {
         }
     }
 
-    /// Root keeps what makes it read the files of others, and write them if there is something to write: the user who runs
-    /// `sudo flyball -M FILE` has asked for that file.
+    /// Root keeps what makes it read the files of others, and write them if there is something to
+    /// write: the user who runs `sudo flyball -M FILE` has asked for that file.
     fn drop_capabilities(&self) -> io::Result<()> {
         let mut needed =
             if self.opens_nothing { CapabilitySet::empty() } else { CapabilitySet::DAC_READ_SEARCH };
@@ -111,7 +116,8 @@ impl Confinement {
             needed |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         }
         let kept = rustix::thread::capabilities(None)?.permitted & needed;
-        // Before the others, because it needs CAP_SETPCAP. An ordinary user has no such right, and nothing to lose.
+        // Before the others, because it needs CAP_SETPCAP. An ordinary user has no such right, and
+        // nothing to lose.
         for capability in (0..64).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
             let _ = rustix::thread::remove_capability_from_bounding_set(capability);
         }
@@ -131,26 +137,29 @@ impl Confinement {
             .handle_access(AccessNet::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?
             .create()?;
-        // A temporary file is read again, and files of a directory are looked for before they are replaced.
+        // A temporary file is read again, and files of a directory are looked for before they are
+        // replaced.
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
         let reads = self.reads.iter().map(PathBuf::as_path).chain(OF_EACH.iter().map(Path::new));
-        // A terminal that is opened now is asked for its size and mode by ioctl(2), which Landlock refuses since Linux 6.10 (ABI 5)
-        // on devices without this right; those that were open before are not concerned.
+        // A terminal that is opened now is asked for its size and mode by ioctl(2), which Landlock
+        // refuses since Linux 6.10 (ABI 5) on devices without this right; those that were open
+        // before are not concerned.
         let tty: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
         let terminal = self.has_terminal.then_some((Path::new("/dev/tty"), tty));
         for (path, rights) in reads.map(|path| (path, read)).chain(folders).chain(files).chain(terminal) {
-            // A path that is not there gets no rule and is refused by open(2) as ever. A pipe (/dev/stdin) is on no file
-            // system: the kernel takes no rule for it (EBADFD in landlock_add_rule), and needs none.
+            // A path that is not there gets no rule and is refused by open(2) as ever. A pipe
+            // (/dev/stdin) is on no file system: the kernel takes no rule for it (EBADFD in
+            // landlock_add_rule), and needs none.
             let _ = (&mut ruleset).add_rules(path_beneath_rules([path], rights));
         }
         Ok(ruleset.restrict_self()?.ruleset)
     }
 }
 
-/// Calls that no reader of files makes: other programs, sockets, other processes, mounts, modules, and parts of the kernel
-/// in which holes were found again and again. What is not listed is allowed: a list of what is needed would have to follow
-/// every C library.
+/// Calls that no reader of files makes: other programs, sockets, other processes, mounts, modules,
+/// and parts of the kernel in which holes were found again and again. What is not listed is
+/// allowed: a list of what is needed would have to follow every C library.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -193,7 +202,8 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_keyctl,
 ];
 
-/// Calls that open or change a file by its name, or act on another process: root's files are root's without any capability.
+/// Calls that open or change a file by its name, or act on another process: root's files are root's
+/// without any capability.
 const OF_FILES: &[libc::c_long] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -249,7 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// Does something in a thread that is confined: all three means bind threads, and end with them.
+    /// Does something in a thread that is confined: all three means bind threads, and end with
+    /// them.
     fn confined<T: Send>(files: &Confinement, work: impl FnOnce(Confined) -> T + Send) -> T {
         thread::scope(|scope| scope.spawn(|| work(files.enter())).join().expect("the thread does not panic"))
     }

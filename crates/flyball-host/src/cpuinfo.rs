@@ -1,7 +1,8 @@
 //! /proc/cpuinfo: what the processor is, and the package and core of each online CPU.
 //!
-//! The kernel prints a block per online CPU (arch/x86/kernel/cpu/proc.c, `show_cpuinfo`). The file may be cut short, or
-//! come from an older kernel or another architecture: lines that are not known are passed over.
+//! The kernel prints a block per online CPU (arch/x86/kernel/cpu/proc.c, `show_cpuinfo`). The file
+//! may be cut short, or come from an older kernel or another architecture: lines that are not known
+//! are passed over.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,8 +52,8 @@ pub struct CpuIds {
     pub core: Option<u32>,
 }
 
-/// The content of /proc/cpuinfo. What describes the processor is taken from the first block that has it: all CPUs of a
-/// machine show the same, apart from the microcode while it is being loaded.
+/// The content of /proc/cpuinfo. What describes the processor is taken from the first block that
+/// has it: all CPUs of a machine show the same, apart from the microcode while it is being loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuInfo {
     /// Empty if the file does not say.
@@ -89,8 +90,9 @@ impl CpuInfo {
         let mut info = CpuInfo::default();
         let mut cpu = None;
         let mut start = 0;
-        // Whether one block has said what the processor is. Then only what differs from CPU to CPU is looked at, which is
-        // three lines of some 28: on 512 CPUs the file has a megabyte, most of it the same flags again and again.
+        // Whether one block has said what the processor is. Then only what differs from CPU to CPU
+        // is looked at, which is three lines of some 28: on 512 CPUs the file has a megabyte, most
+        // of it the same flags again and again.
         let mut is_known = false;
         while start < bytes.len() {
             let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);

@@ -2,12 +2,12 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-/// The highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the bound keeps
-/// a mistyped `0-4000000000` from filling the memory.
+/// The highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the
+/// bound keeps a mistyped `0-4000000000` from filling the memory.
 const HIGHEST: u32 = 65_535;
 
-/// A set of CPU numbers, in ascending order. A bit a CPU, without zero words at the end: a set of one large machine's
-/// CPUs is a handful of words, and there are thousands of such sets.
+/// A set of CPU numbers, in ascending order. A bit a CPU, without zero words at the end: a set of
+/// one large machine's CPUs is a handful of words, and there are thousands of such sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuList(Vec<u64>);
 
@@ -237,7 +237,8 @@ impl fmt::Display for CpuList {
             }
             match last - first {
                 0 => write!(f, "{separator}{first}")?,
-                // Two neighbours as a pair, where the kernel prints a range: both read back the same.
+                // Two neighbours as a pair, where the kernel prints a range: both read back the
+                // same.
                 1 => write!(f, "{separator}{first},{last}")?,
                 _ => write!(f, "{separator}{first}-{last}")?,
             }

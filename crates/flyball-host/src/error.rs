@@ -47,7 +47,8 @@ macro_rules! errnos {
                 [$(Errno::$name),*].into_iter().find(|errno| errno.name() == Some(name))
             }
 
-            /// The symbolic name (`EBUSY`), or `None` for a number that attribute files do not answer.
+            /// The symbolic name (`EBUSY`), or `None` for a number that attribute files do not
+            /// answer.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Errno::$name => Some(concat!("E", stringify!($name))),)*
@@ -138,7 +139,8 @@ impl fmt::Display for Errno {
 
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
-        // Errors that the library makes itself (an early end, text that is not UTF-8) have no number.
+        // Errors that the library makes itself (an early end, text that is not UTF-8) have no
+        // number.
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }

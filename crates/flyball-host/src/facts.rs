@@ -27,8 +27,8 @@
 //! 0x1b0 {0-3} = 6
 //! ```
 //!
-//! The head is `key: value` up to the first empty line. `[FOLDER]` begins a section; paths in it are relative to the
-//! folder. Lines that begin with `#` are comments. A line is one of:
+//! The head is `key: value` up to the first empty line. `[FOLDER]` begins a section; paths in it
+//! are relative to the folder. Lines that begin with `#` are comments. A line is one of:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -40,12 +40,13 @@
 //! | `PATH {LIST} =` | a file that repeats the block below it for each number of the list |
 //! | `REGISTER {LIST} = VALUE` | in the section `[msr]`: a register of these CPUs, in hexadecimal |
 //!
-//! One `{LIST}` of numbers in a path (`0-3,8`) stands for as many paths. Values and targets of such a line are
-//! templates: `{}` is the number itself, `{+2}` and `{-2}` the number plus or minus two, `{a b*3}` a list with one item
-//! per number, where `*3` repeats an item. A file's value is one line, and the newline that attributes end with is left
-//! out. A value of several lines is a block of lines that begin with `|`, below a line with no value. A value in double
-//! quotes can hold anything: `\n`, `\t`, `\\`, `\"`, `\{`, `\}`, `\xNN`, and `\c` at its end for a value without a final
-//! newline. `[kernel log]` is followed by the block of the log's lines.
+//! One `{LIST}` of numbers in a path (`0-3,8`) stands for as many paths. Values and targets of such
+//! a line are templates: `{}` is the number itself, `{+2}` and `{-2}` the number plus or minus two,
+//! `{a b*3}` a list with one item per number, where `*3` repeats an item. A file's value is one
+//! line, and the newline that attributes end with is left out. A value of several lines is a block
+//! of lines that begin with `|`, below a line with no value. A value in double quotes can hold
+//! anything: `\n`, `\t`, `\\`, `\"`, `\{`, `\}`, `\xNN`, and `\c` at its end for a value without a
+//! final newline. `[kernel log]` is followed by the block of the log's lines.
 
 mod read;
 mod template;
@@ -104,7 +105,8 @@ pub struct FactsError {
 }
 
 impl Facts {
-    /// The facts of a machine recorded as files: `sys`, `proc`, `msr.txt` and `kernel.log` below `root`.
+    /// The facts of a machine recorded as files: `sys`, `proc`, `msr.txt` and `kernel.log` below
+    /// `root`.
     ///
     /// # Errors
     /// Where a folder cannot be listed, a name is not text, or `msr.txt` is damaged.
@@ -129,7 +131,8 @@ impl Facts {
         Ok(found)
     }
 
-    /// Takes a folder and what is below it. It ends: links are taken as links, and `dir` bounds the depth of paths.
+    /// Takes a folder and what is below it. It ends: links are taken as links, and `dir` bounds the
+    /// depth of paths.
     fn walk(&mut self, dir: &Dir, folder: &str) -> io::Result<()> {
         let names = dir.list(folder)?;
         if names.is_empty() {

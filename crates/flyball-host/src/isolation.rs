@@ -1,4 +1,5 @@
-//! Which CPUs the kernel leaves alone: `nohz_full=` and `isolcpus=` of its command line, read as the kernel reads them.
+//! Which CPUs the kernel leaves alone: `nohz_full=` and `isolcpus=` of its command line, read as
+//! the kernel reads them.
 
 use crate::CpuList;
 
@@ -9,7 +10,8 @@ const HIGHEST: u32 = 65_535;
 #[derive(Debug, Clone, Copy)]
 pub struct LastCpu {
     pub cpu: u32,
-    /// Whether there can be no other: it is the last one of cpu/possible. Recordings may lack that file.
+    /// Whether there can be no other: it is the last one of cpu/possible. Recordings may lack that
+    /// file.
     pub is_exact: bool,
 }
 
@@ -22,8 +24,9 @@ impl LastCpu {
     }
 }
 
-/// Reads a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last CPU, and `0-31:2/4` for
-/// two of every four. `None` for what the kernel refuses, which is always the whole list.
+/// Reads a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last
+/// CPU, and `0-31:2/4` for two of every four. `None` for what the kernel refuses, which is always
+/// the whole list.
 fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     // Not left to `parse`, which accepts a plus sign.
     let digits = |text: &str| {
@@ -59,7 +62,8 @@ fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     Some(cpus)
 }
 
-/// What a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, the ones that are asked about).
+/// What a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, the ones that
+/// are asked about).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Tick,
@@ -70,8 +74,9 @@ enum Purpose {
 /// Which CPUs the kernel leaves alone, and how that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolation {
-    /// CPUs without a tick while one task runs: `nohz_full=`, or `isolcpus=nohz,`. Their RCU callbacks run elsewhere,
-    /// with `rcu_nocbs=` and without it (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
+    /// CPUs without a tick while one task runs: `nohz_full=`, or `isolcpus=nohz,`. Their RCU
+    /// callbacks run elsewhere, with `rcu_nocbs=` and without it (rcu_init_nohz() in
+    /// kernel/rcu/tree_nocb.h, since 3.10).
     pub tickless: CpuList,
     /// CPUs that the scheduler balances nothing onto: `isolcpus=`, without flags or with `domain`.
     pub isolated: CpuList,
@@ -100,11 +105,13 @@ impl Isolation {
                 _ => continue,
             };
             let Some(mut cpus) = kernel_list(list, last) else { continue };
-            // One CPU must do the work of the others: the one that boots, if all are named (housekeeping_setup()).
+            // One CPU must do the work of the others: the one that boots, if all are named
+            // (housekeeping_setup()).
             if cpus.len() as u64 > u64::from(last.cpu) {
                 cpus = cpus.difference(&CpuList::from_iter([0]));
             }
-            // housekeeping_setup() refuses a second list for the same purpose that differs from the first.
+            // housekeeping_setup() refuses a second list for the same purpose that differs from the
+            // first.
             let differs = |kept: &Purpose| taken.iter().any(|(other, list)| other == kept && *list != cpus);
             if cpus.is_empty() || kept.iter().any(differs) {
                 continue;
@@ -123,8 +130,9 @@ impl Isolation {
         isolation
     }
 
-    /// Replaces what the command line asks for by what the kernel made of it: /sys/devices/system/cpu/nohz_full. A
-    /// kernel without CONFIG_NO_HZ_FULL takes the option and has no tickless CPU.
+    /// Replaces what the command line asks for by what the kernel made of it:
+    /// /sys/devices/system/cpu/nohz_full. A kernel without CONFIG_NO_HZ_FULL takes the option and
+    /// has no tickless CPU.
     #[must_use]
     pub fn with_tickless(mut self, list: &str) -> Isolation {
         if let Some(cpus) = reported(list) {
@@ -144,7 +152,8 @@ impl Isolation {
 /// The CPUs of cpu/nohz_full or cpu/isolated.
 pub fn reported(list: &str) -> Option<CpuList> {
     match list.trim() {
-        // print_cpus_nohz_full() in drivers/base/cpu.c prints a mask that was never allocated, in 6.12 too.
+        // print_cpus_nohz_full() in drivers/base/cpu.c prints a mask that was never allocated, in
+        // 6.12 too.
         "(null)" => Some(CpuList::new()),
         list => list.parse().ok(),
     }
@@ -160,8 +169,9 @@ pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| !word.is_empty())
 }
 
-/// `isolcpus=[flag-list,]cpu-list`, as housekeeping_isolcpus_setup() takes it. Every word that starts with a letter is a
-/// flag, so that `all` and a leading `N` isolate nothing: `None`, as for a flag with other characters.
+/// `isolcpus=[flag-list,]cpu-list`, as housekeeping_isolcpus_setup() takes it. Every word that
+/// starts with a letter is a flag, so that `all` and a leading `N` isolate nothing: `None`, as for
+/// a flag with other characters.
 fn isolcpus(value: &str) -> Option<(Vec<Purpose>, &str)> {
     let mut kept = Vec::new();
     let mut rest = value;

@@ -1,12 +1,15 @@
-//! Speed Select: the calls of `/dev/isst_interface`, and the register block behind the newer of them.
+//! Speed Select: the calls of `/dev/isst_interface`, and the register block behind the newer of
+//! them.
 //!
-//! Two families of calls share the node. Up to Emerald Rapids ([`legacy`]) a request is a mailbox command, an MMIO
-//! register or an MSR of a CPU; from Granite Rapids on ([`tpmi`]) it names a package and a power domain. Which one
-//! a machine speaks is in [`Platform::api_version`]. [`registers`] reads and writes the TPMI block itself, as
-//! debugfs shows it ([`memdump`]), for machines whose node is missing.
+//! Two families of calls share the node. Up to Emerald Rapids ([`legacy`]) a request is a mailbox
+//! command, an MMIO register or an MSR of a CPU; from Granite Rapids on ([`tpmi`]) it names a
+//! package and a power domain. Which one a machine speaks is in [`Platform::api_version`].
+//! [`registers`] reads and writes the TPMI block itself, as debugfs shows it ([`memdump`]), for
+//! machines whose node is missing.
 //!
-//! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked here before a driver
-//! sees it, because drivers differ in what they check and two of them fault on what they do not (see [`tpmi`]).
+//! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked here
+//! before a driver sees it, because drivers differ in what they check and two of them fault on what
+//! they do not (see [`tpmi`]).
 
 pub mod legacy;
 pub mod memdump;
@@ -19,7 +22,8 @@ use crate::{CpuInfo, Errno, Host, HostError, Kind, Op, Vendor};
 /// The node of the common driver (isst_if_common.c).
 pub const NODE: &str = "/dev/isst_interface";
 
-/// The numbers of the calls, as ioctl(2) gets them on 64-bit machines (magic 0xFE, size of a pointer).
+/// The numbers of the calls, as ioctl(2) gets them on 64-bit machines (magic 0xFE, size of a
+/// pointer).
 pub mod number {
     /// What the drivers are.
     pub const GET_PLATFORM_INFO: u32 = 0x8008_fe00;
@@ -112,13 +116,14 @@ pub(crate) fn bad_argument(what: impl std::fmt::Display) -> HostError {
     HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
 }
 
-/// The module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that has none
-/// (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
+/// The module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that has
+/// none (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
 pub fn module_for(model: u32) -> Option<&'static str> {
     match model {
         // Skylake-X and Cascade Lake: the mailbox is two MSRs (MSR_OS_MAILBOX_INTERFACE and _DATA).
         0x55 => Some("isst_if_mbox_msr"),
-        // Ice Lake to Emerald Rapids: the mailbox is a PCI device, and the classes are in MMIO space.
+        // Ice Lake to Emerald Rapids: the mailbox is a PCI device, and the classes are in MMIO
+        // space.
         0x6a | 0x6c | 0x8f | 0xcf => Some("isst_if_mbox_pci and isst_if_mmio"),
         // Granite Rapids X and D, Sierra Forest, Grand Ridge, Clearwater Forest.
         0xad | 0xae | 0xaf | 0xb6 | 0xdd => Some("intel_vsec, intel_vsec_tpmi and isst_tpmi"),

@@ -1,5 +1,5 @@
-//! Files that stay open between readings: a sampler reads thousands of attributes each second, and opening one costs ten
-//! times what reading it does.
+//! Files that stay open between readings: a sampler reads thousands of attributes each second, and
+//! opening one costs ten times what reading it does.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -12,7 +12,8 @@ use crate::{Errno, HostError, Op};
 
 /// A file that stays open.
 pub trait KeptFile: Send {
-    /// Reads at `offset` (0 for an attribute, the register's number for `/dev/cpu/N/msr`); how many bytes.
+    /// Reads at `offset` (0 for an attribute, the register's number for `/dev/cpu/N/msr`); how many
+    /// bytes.
     ///
     /// # Errors
     /// The errno of pread(2): `ENODEV`, `ENXIO` or `EIO` where the CPU behind it went offline.
@@ -36,7 +37,8 @@ impl LiveFile {
     ) -> Result<Option<LiveFile>, HostError> {
         let mut opened = open();
         if !opened.as_ref().is_ok_and(fits) {
-            // The soft limit is 1024 on most systems, for the sake of select(2), and may be raised by anyone.
+            // The soft limit is 1024 on most systems, for the sake of select(2), and may be raised
+            // by anyone.
             raise_limit();
             opened = open();
         }
@@ -48,7 +50,8 @@ impl LiveFile {
     }
 }
 
-/// The limit as it was read last. A sampler opens thousands of files, and asking for it each time costs half as much as opening.
+/// The limit as it was read last. A sampler opens thousands of files, and asking for it each time
+/// costs half as much as opening.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether enough descriptors remain after this one: the kernel gives the lowest that is free.

@@ -1,11 +1,12 @@
 //! The host interface: all access to a machine.
 //!
-//! Everything that flyball knows about a computer, and everything that it does to one, passes through the [`Host`]
-//! trait: attribute files by the path that the kernel gives them, model-specific registers by number, Speed Select calls
-//! by ioctl number, tracefs, and programs. A host is the running kernel ([`Live`]), a directory or an archive that holds
-//! a recorded machine ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above do not
-//! distinguish them; what only a machine in software can do is in [`Software`]. No path under `/sys`, `/proc` or `/dev` is opened
-//! anywhere else.
+//! Everything that flyball knows about a computer, and everything that it does to one, passes
+//! through the [`Host`] trait: attribute files by the path that the kernel gives them,
+//! model-specific registers by number, Speed Select calls by ioctl number, tracefs, and programs. A
+//! host is the running kernel ([`Live`]), a directory or an archive that holds a recorded machine
+//! ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above do not
+//! distinguish them; what only a machine in software can do is in [`Software`]. No path under
+//! `/sys`, `/proc` or `/dev` is opened anywhere else.
 //!
 //! A host is a value: one process can have several, with different roots.
 
@@ -79,8 +80,9 @@ pub enum Kind {
 
 /// One machine, as seen through its kernel's interfaces.
 ///
-/// Paths are absolute and as the machine's own kernel spells them (`/sys/devices/system/cpu/online`), whatever
-/// root the implementation keeps them under. All calls are synchronous and may be made from several threads.
+/// Paths are absolute and as the machine's own kernel spells them
+/// (`/sys/devices/system/cpu/online`), whatever root the implementation keeps them under. All calls
+/// are synchronous and may be made from several threads.
 pub trait Host: Send + Sync {
     fn kind(&self) -> Kind;
 
@@ -130,7 +132,8 @@ pub trait Host: Send + Sync {
     /// Reads model-specific register `register` of CPU `cpu`.
     ///
     /// # Errors
-    /// `ENOENT`/`ENODEV` without the msr driver or CPU, `EIO` for a register that the CPU does not have.
+    /// `ENOENT`/`ENODEV` without the msr driver or CPU, `EIO` for a register that the CPU does not
+    /// have.
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError>;
 
     /// Writes model-specific register `register` of CPU `cpu`.
@@ -142,22 +145,25 @@ pub trait Host: Send + Sync {
     /// One ioctl on `/dev/isst_interface`; `argument` is the call's structure, changed in place.
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
-    /// The file in which programs about Speed Select keep the topology of CPUs, which sysfs forgets of those that are
-    /// offline; `None` for a machine that is not kept between commands.
+    /// The file in which programs about Speed Select keep the topology of CPUs, which sysfs forgets
+    /// of those that are offline; `None` for a machine that is not kept between commands.
     fn topology_cache(&self) -> Option<std::path::PathBuf> {
         None
     }
 
-    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` next to `sys/`.
+    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` next to
+    /// `sys/`.
     ///
     /// # Errors
-    /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where none was recorded.
+    /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where
+    /// none was recorded.
     fn kernel_log(&self) -> Result<String, HostError> {
         Err(HostError::new(Op::Read, "the kernel log", Errno::NOENT))
     }
 
-    /// Opens a counter of event `config` of the PMU with type number `kind` (`/sys/bus/event_source/devices/NAME/type`)
-    /// on `cpu`, for all tasks. Only a live machine has these.
+    /// Opens a counter of event `config` of the PMU with type number `kind`
+    /// (`/sys/bus/event_source/devices/NAME/type`) on `cpu`, for all tasks. Only a live machine has
+    /// these.
     ///
     /// # Errors
     /// The errno of perf_event_open(2); `ENOSYS` where there are no counters.
@@ -166,8 +172,8 @@ pub trait Host: Send + Sync {
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Opens counters of one CPU that are read together, with one interrupt of that CPU: the PMU's type number and event
-    /// of each. Only a live machine has these.
+    /// Opens counters of one CPU that are read together, with one interrupt of that CPU: the PMU's
+    /// type number and event of each. Only a live machine has these.
     ///
     /// # Errors
     /// As [`Host::event_counter`].
@@ -176,8 +182,8 @@ pub trait Host: Send + Sync {
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Keeps a file open that will be read many times; `None` where that is not possible or spares nothing, and it is to
-    /// be read with [`Host::read_into`] or [`Host::msr`].
+    /// Keeps a file open that will be read many times; `None` where that is not possible or spares
+    /// nothing, and it is to be read with [`Host::read_into`] or [`Host::msr`].
     ///
     /// # Errors
     /// The errno of open(2).
@@ -189,7 +195,8 @@ pub trait Host: Send + Sync {
     /// What the hold service of this machine shares with users who may not read it themselves.
     ///
     /// # Errors
-    /// The errno of connect(2); `EACCES` for a user who is not answered, `ENOSYS` for a machine that has no service.
+    /// The errno of connect(2); `EACCES` for a user who is not answered, `ENOSYS` for a machine
+    /// that has no service.
     fn shared_readings(&self) -> Result<readings::Readings, HostError> {
         Err(HostError::new(Op::Read, "shared readings", Errno::NOSYS))
     }
@@ -197,17 +204,18 @@ pub trait Host: Send + Sync {
     /// The machine's tracefs.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing, `ENOSYS` where nothing can be
-    /// traced: of a recorded machine.
+    /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing, `ENOSYS`
+    /// where nothing can be traced: of a recorded machine.
     fn tracefs(&self) -> Result<tracefs::Tracefs, HostError> {
         Err(HostError::new(Op::Read, "tracefs", Errno::NOSYS))
     }
 
-    /// Starts a program on the machine. A machine in software runs the model of a workload that the words name.
+    /// Starts a program on the machine. A machine in software runs the model of a workload that the
+    /// words name.
     ///
     /// # Errors
-    /// `NotFound` for a program that is not there; `Unsupported` where nothing can run: on a recorded machine;
-    /// `InvalidInput` for words that name no model, with what is expected.
+    /// `NotFound` for a program that is not there; `Unsupported` where nothing can run: on a
+    /// recorded machine; `InvalidInput` for words that name no model, with what is expected.
     fn spawn(&self, launch: Launch) -> std::io::Result<Box<dyn Process>> {
         let _ = launch;
         Err(std::io::Error::new(
@@ -258,8 +266,8 @@ pub trait Host: Send + Sync {
     }
 }
 
-/// A machine in software: it boots on request, and runs models of workloads ([`Host::spawn`]) in its own time, which
-/// passes only in [`Host::sleep`] and [`Process::wait`].
+/// A machine in software: it boots on request, and runs models of workloads ([`Host::spawn`]) in
+/// its own time, which passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {
     /// The model that words name, as [`Host::spawn`] takes them.
     ///
@@ -267,14 +275,15 @@ pub trait Software {
     /// `InvalidInput` for words that name none.
     fn model(&self, words: &[String]) -> std::io::Result<Model>;
 
-    /// Boots it again, with these words added to the kernel command line that it was opened with. Its clock goes on.
+    /// Boots it again, with these words added to the kernel command line that it was opened with.
+    /// Its clock goes on.
     ///
     /// # Errors
     /// What the machine cannot be booted with.
     fn reboot(&self, words: &[String]) -> std::io::Result<()>;
 
-    /// What differs by chance between runs of a workload, and between boots, follows from this number from now on. Two
-    /// machines with the same numbers do the same.
+    /// What differs by chance between runs of a workload, and between boots, follows from this
+    /// number from now on. Two machines with the same numbers do the same.
     fn vary(&self, run: u64);
 
     /// Whether its state is kept in a file between commands, so that it must not boot in between.
@@ -285,12 +294,14 @@ pub trait Software {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     pub name: String,
-    /// The unit of what it does per second, if that is its result; otherwise the result is the time that it takes.
+    /// The unit of what it does per second, if that is its result; otherwise the result is the time
+    /// that it takes.
     pub rate_unit: Option<String>,
 }
 
-/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and ignores SIGXFSZ: where a
-/// file may not grow (ulimit -f), a write answers EFBIG, which can be handled between two settings.
+/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
+/// ignores SIGXFSZ: where a file may not grow (ulimit -f), a write answers EFBIG, which can be
+/// handled between two settings.
 #[allow(unsafe_code, reason = "signal(2)")]
 pub fn set_signal_actions() {
     // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.

@@ -33,8 +33,8 @@ struct LastFolder {
     handle: Option<OwnedFd>,
 }
 
-/// The folder below which most attributes are. Opening them relative to it spares the kernel the walk down from the
-/// root, a third of the time that a read takes.
+/// The folder below which most attributes are. Opening them relative to it spares the kernel the
+/// walk down from the root, a third of the time that a read takes.
 const CPUS: &str = "/sys/devices/system/cpu/";
 
 impl Tree {
@@ -42,7 +42,8 @@ impl Tree {
         Tree { root: root.into(), cpus: OnceLock::new(), last: Mutex::default() }
     }
 
-    /// The path on this file system. `..` is refused: no path of a knob has one, and a journal must not lead elsewhere by one.
+    /// The path on this file system. `..` is refused: no path of a knob has one, and a journal must
+    /// not lead elsewhere by one.
     fn resolve(&self, op: Op, path: &str) -> Result<CString, HostError> {
         let relative = path.strip_prefix('/').unwrap_or(path);
         if relative.split('/').any(|part| part == "..") {
@@ -70,7 +71,8 @@ impl Tree {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         if let (Some(below), Some(cpus)) = (path.strip_prefix(CPUS), self.cpus()) {
-            // As `resolve` does; a name with two dots inside is refused too, and no attribute has one.
+            // As `resolve` does; a name with two dots inside is refused too, and no attribute has
+            // one.
             let climbs = memchr::memchr(b'.', below.as_bytes()).is_some() && below.contains("..");
             if climbs || below.is_empty() || below.starts_with('/') {
                 return Err(HostError::new(Op::Read, path, Errno::INVAL));
@@ -81,10 +83,10 @@ impl Tree {
         rustix::fs::open(&full, flags, Mode::empty()).map_err(fail)
     }
 
-    /// Opens a file below the folder of the CPUs. A snapshot reads the files of a policy or CPU one after the other: from the
-    /// third one on they are opened relative to their own folder, which spares the kernel one or two of the names to look
-    /// up. On 512 CPUs that is a sixth of the time that the files of `show` take. For two files a handle costs more than it
-    /// spares.
+    /// Opens a file below the folder of the CPUs. A snapshot reads the files of a policy or CPU one
+    /// after the other: from the third one on they are opened relative to their own folder, which
+    /// spares the kernel one or two of the names to look up. On 512 CPUs that is a sixth of the
+    /// time that the files of `show` take. For two files a handle costs more than it spares.
     fn open_below_cpus(
         &self,
         cpus: BorrowedFd<'_>,
@@ -112,8 +114,8 @@ impl Tree {
         }
         let Some(handle) = &last.handle else { return whole() };
         match rustix::fs::openat(handle, name, flags, Mode::empty()) {
-            // The folder itself may be gone and made again since it was opened: a driver that is switched, or a CPU that
-            // goes offline, takes its policy away.
+            // The folder itself may be gone and made again since it was opened: a driver that is
+            // switched, or a CPU that goes offline, takes its policy away.
             Err(rustix::io::Errno::NOENT) => whole(),
             other => other,
         }
@@ -152,7 +154,8 @@ impl Tree {
                 other => break other.map_err(fail)?,
             }
         };
-        // A store function that took less would get the rest as a value of its own: that is an error, not a retry.
+        // A store function that took less would get the rest as a value of its own: that is an
+        // error, not a retry.
         if count == bytes.len() { Ok(()) } else { Err(HostError::new(Op::Write, path, Errno::IO)) }
     }
 
@@ -204,7 +207,8 @@ impl Tree {
     }
 }
 
-/// The folder of the CPU or policy that a path below the folder of the CPUs leads into, and the rest.
+/// The folder of the CPU or policy that a path below the folder of the CPUs leads into, and the
+/// rest.
 fn split_folder(below: &str) -> Option<(&str, &str)> {
     let start = below.strip_prefix("cpufreq/").map_or(0, |rest| below.len() - rest.len());
     let length = below[start..].find('/')?;
@@ -219,7 +223,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// How a machine is named that is neither a guest of flyball's nor a simulated one that is served to this process.
+    /// How a machine is named that is neither a guest of flyball's nor a simulated one that is
+    /// served to this process.
     pub const NAME: &str = "live";
 
     /// The running machine, with paths below `/`.
@@ -234,7 +239,8 @@ impl Default for Live {
     }
 }
 
-/// The machine that /proc/version names where a simulated one is served (`flyball-sim/src/tree/procfs.rs`).
+/// The machine that /proc/version names where a simulated one is served
+/// (`flyball-sim/src/tree/procfs.rs`).
 fn served(version: &str) -> Option<&str> {
     version.split_once("(flyball sim, simulated machine ")?.1.split_once(") #").map(|(name, _)| name)
 }
@@ -259,8 +265,9 @@ impl Host for Live {
         Some("/var/run/isst_cpu_topology.dat".into())
     }
 
-    /// `live`; in the namespace of a served simulated machine `sim:NAME (served)`, so that a journal of the one is not
-    /// taken for one of the other; in a guest what its firmware says, so that no report of it passes for one of hardware.
+    /// `live`; in the namespace of a served simulated machine `sim:NAME (served)`, so that a
+    /// journal of the one is not taken for one of the other; in a guest what its firmware says, so
+    /// that no report of it passes for one of hardware.
     fn name(&self) -> String {
         if let Some(name) = self.read("/proc/version").ok().as_deref().and_then(served) {
             return format!("sim:{name} (served)");
@@ -284,7 +291,8 @@ impl Host for Live {
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let fail = |errno: Errno| HostError::new(Op::ReadMsr, msr_name(cpu, register), errno);
-        // Opened for each read: a CPU that goes offline would leave a handle that answers ENXIO or EIO.
+        // Opened for each read: a CPU that goes offline would leave a handle that answers ENXIO or
+        // EIO.
         let file = std::fs::File::open(msr_device(cpu)).map_err(|error| fail(Errno::from(&error)))?;
         let mut bytes = [0; 8];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, u64::from(register))
@@ -309,9 +317,9 @@ impl Host for Live {
             .write(true)
             .open(NODE)
             .map_err(|error| HostError::new(Op::Isst, NODE, Errno::from(&error)))?;
-        // SAFETY: `argument` is a live, exclusively borrowed buffer. The driver (isst_if_common.c) reads and
-        // writes only within the structure that `number` names, and the callers in `isst` size the buffer by
-        // that structure, element counts included.
+        // SAFETY: `argument` is a live, exclusively borrowed buffer. The driver (isst_if_common.c)
+        // reads and writes only within the structure that `number` names, and the callers in `isst`
+        // size the buffer by that structure, element counts included.
         let answer = unsafe { libc::ioctl(file.as_raw_fd(), number as libc::Ioctl, argument.as_mut_ptr()) };
         if answer < 0 {
             let error = std::io::Error::last_os_error();
@@ -328,14 +336,16 @@ impl Host for Live {
             let error = std::io::Error::last_os_error();
             HostError::new(Op::Read, "the kernel log", Errno::from(&error))
         };
-        // SAFETY: SIZE_BUFFER takes no buffer; a null pointer of length 0 is what the manual asks for.
+        // SAFETY: SIZE_BUFFER takes no buffer; a null pointer of length 0 is what the manual asks
+        // for.
         let size = unsafe { libc::klogctl(SIZE_BUFFER, std::ptr::null_mut(), 0) };
         if size < 0 {
             return Err(fail());
         }
         let mut buffer = vec![0u8; size as usize];
         // SAFETY: the buffer is ours and `size` bytes long; the kernel writes at most that many.
-        // READ_ALL leaves the lines where they are. READ would take them away from the system's logger.
+        // READ_ALL leaves the lines where they are. READ would take them away from the system's
+        // logger.
         let count = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), size) };
         if count < 0 {
             return Err(fail());

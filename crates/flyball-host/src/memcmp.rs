@@ -1,5 +1,6 @@
-//! `memcmp` for static binaries. That of musl compares byte by byte (src/string/memcmp.c); reading a recording of 512 CPUs, whose
-//! thousands of paths have long common beginnings, took 2.4 times as long with it as with glibc's.
+//! `memcmp` for static binaries. That of musl compares byte by byte (src/string/memcmp.c); reading
+//! a recording of 512 CPUs, whose thousands of paths have long common beginnings, took 2.4 times as
+//! long with it as with glibc's.
 
 #![allow(unsafe_code, reason = "a function of the C library")]
 

@@ -1,9 +1,10 @@
 //! Numbers of the model-specific registers that flyball reads or writes.
 //!
-//! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. Where another file names a register,
-//! or the kernel has no name for it, the line says where its name comes from.
+//! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. Where another file
+//! names a register, or the kernel has no name for it, the line says where its name comes from.
 
-/// drivers/platform/x86/intel/speed_select_if/isst_if_common.c; the power unit's number of a CPU on mailbox parts.
+/// drivers/platform/x86/intel/speed_select_if/isst_if_common.c; the power unit's number of a CPU on
+/// mailbox parts.
 pub const MSR_THREAD_ID_INFO: u32 = 0x53;
 /// drivers/platform/x86/intel/tpmi_power_domains.c; the power unit's number of a CPU on TPMI parts.
 pub const MSR_PM_LOGICAL_ID: u32 = 0x54;
@@ -40,7 +41,8 @@ pub const MSR_CONFIG_TDP_LEVEL_2: u32 = 0x64a;
 /// Bit 31: the level is locked.
 pub const MSR_CONFIG_TDP_CONTROL: u32 = 0x64b;
 pub const MSR_TURBO_ACTIVATION_RATIO: u32 = 0x64c;
-/// `MSR_CORE_PERF_LIMIT_REASONS` of processors since Skylake (Intel SDM volume 4); the kernel names only the older 0x690.
+/// `MSR_CORE_PERF_LIMIT_REASONS` of processors since Skylake (Intel SDM volume 4); the kernel names
+/// only the older 0x690.
 pub const MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE: u32 = 0x64f;
 pub const MSR_CORE_PERF_LIMIT_REASONS: u32 = 0x690;
 pub const MSR_GFX_PERF_LIMIT_REASONS: u32 = 0x6b0;

@@ -1,4 +1,5 @@
-//! Recorded model-specific registers: one line per register, `hex register:cpu|hex value cpu|hex value ...`.
+//! Recorded model-specific registers: one line per register,
+//! `hex register:cpu|hex value cpu|hex value ...`.
 
 use std::collections::BTreeMap;
 

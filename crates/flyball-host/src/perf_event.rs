@@ -1,5 +1,6 @@
-//! The hardware event counters (perf_event_open(2)) that benchmarks and the monitor need: counting, CPU-wide, no samples;
-//! one by one, or several of a CPU in a group that is read with one interrupt.
+//! The hardware event counters (perf_event_open(2)) that benchmarks and the monitor need: counting,
+//! CPU-wide, no samples; one by one, or several of a CPU in a group that is read with one
+//! interrupt.
 
 #![allow(unsafe_code, reason = "perf_event_open(2)")]
 
@@ -33,7 +34,8 @@ pub(crate) struct LiveCounter {
     name: String,
 }
 
-/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h): every kernel takes it.
+/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h): every kernel
+/// takes it.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -49,8 +51,8 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
-/// Opens event `config` of the PMU with type number `kind` on `cpu`, for all tasks; as a member of the group that `leader`
-/// leads, if there is one.
+/// Opens event `config` of the PMU with type number `kind` on `cpu`, for all tasks; as a member of
+/// the group that `leader` leads, if there is one.
 fn open(
     (kind, config): (u32, u64),
     cpu: u32,
@@ -64,8 +66,8 @@ fn open(
     let size = size_of::<Attributes>() as u32;
     let attributes = Attributes { kind, size, config, read_format, ..Attributes::default() };
     let group = leader.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it. The
-    // descriptor returned is new and ours alone.
+    // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it.
+    // The descriptor returned is new and ours alone.
     unsafe {
         let raw = libc::syscall(
             libc::SYS_perf_event_open,
@@ -102,7 +104,8 @@ pub(crate) struct LiveGroup {
 
 impl LiveGroup {
     pub(crate) fn open(events: &[(u32, u64)], cpu: u32) -> Result<LiveGroup, HostError> {
-        // PERF_FORMAT_GROUP: one read(2) of the leader gives how many there are, and then the counts of all.
+        // PERF_FORMAT_GROUP: one read(2) of the leader gives how many there are, and then the
+        // counts of all.
         const GROUP: u64 = 8;
         let name = format!("{} events of CPU {cpu}", events.len());
         let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
@@ -119,7 +122,8 @@ impl EventGroup for LiveGroup {
         let mut bytes = vec![0; 8 * (self.files.len() + 1)];
         let leader = self.files.first().ok_or_else(|| fail(Errno::BADF))?;
         let length = (&*leader).read(&mut bytes).map_err(|error| fail(Errno::from(&error)))?;
-        // An event that is in error, because its CPU went, reads as the end of the file (perf_read_group).
+        // An event that is in error, because its CPU went, reads as the end of the file
+        // (perf_read_group).
         if length < bytes.len() {
             return Err(fail(Errno::NODEV));
         }
@@ -147,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_software_clock_counts() {
-        // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK; needs perf_event_paranoid <= 0 or CAP_PERFMON.
+        // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK; needs perf_event_paranoid <= 0 or
+        // CAP_PERFMON.
         let counter = match Live::new().event_counter(1, 0, 0) {
             Ok(counter) => counter,
             Err(error) => {

@@ -1,7 +1,8 @@
 //! A machine made of plain files that take writes: for tests and for trying things out.
 //!
-//! It is a directory laid out as a recorded machine's. A write replaces the file's content, as an attribute that is
-//! stored as it was written would. Nothing is coupled to anything: what a kernel would make of a write, it does not.
+//! It is a directory laid out as a recorded machine's. A write replaces the file's content, as an
+//! attribute that is stored as it was written would. Nothing is coupled to anything: what a kernel
+//! would make of a write, it does not.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -46,7 +47,8 @@ impl Host for Plain {
         if mode & 0o222 == 0 {
             return Err(HostError::new(Op::Write, path, Errno::ACCES));
         }
-        // As sysfs: the file is there or it is an error, and a reader sees the old or the new value, never half.
+        // As sysfs: the file is there or it is an error, and a reader sees the old or the new
+        // value, never half.
         let temporary = file.with_file_name(format!(".{}.new", std::process::id()));
         let mut content = bytes.to_vec();
         // Attributes are printed with a line end, however they were written.

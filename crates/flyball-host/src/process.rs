@@ -1,4 +1,5 @@
-//! System calls about files and processes that std does not offer and that are not about a machine's settings.
+//! System calls about files and processes that std does not offer and that are not about a
+//! machine's settings.
 
 #![allow(unsafe_code, reason = "getrusage(2), send(2), malloc_trim(3), descriptors of the service manager")]
 
@@ -12,8 +13,8 @@ use rustix::fs::FlockOperation;
 
 /// Takes an exclusive flock(2) on `file` without waiting; `false` where another open file has it.
 ///
-/// The lock belongs to the open file, not to the process: a child that inherits the descriptor holds it too, and the
-/// kernel gives it up when the last copy is closed.
+/// The lock belongs to the open file, not to the process: a child that inherits the descriptor
+/// holds it too, and the kernel gives it up when the last copy is closed.
 ///
 /// # Errors
 /// What flock(2) answered, other than that it is taken.
@@ -25,13 +26,15 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Sends bytes over a socket; a closed peer is an error, not a SIGPIPE, which would end the process.
+/// Sends bytes over a socket; a closed peer is an error, not a SIGPIPE, which would end the
+/// process.
 ///
 /// # Errors
 /// What send(2) answered: `EPIPE` where the peer has gone.
 pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads as many bytes as the slice has; the descriptor is borrowed for the call.
+    // SAFETY: the kernel reads as many bytes as the slice has; the descriptor is borrowed for the
+    // call.
     let sent = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
@@ -47,7 +50,8 @@ pub fn set_nonblocking(pipe: &impl AsFd) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(pipe, true)?)
 }
 
-/// Takes the sockets that the service manager opened for this process (sd_listen_fds(3)). A second call takes none.
+/// Takes the sockets that the service manager opened for this process (sd_listen_fds(3)). A second
+/// call takes none.
 pub fn sockets_of_service() -> Vec<OwnedFd> {
     static IS_TAKEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -63,14 +67,17 @@ pub fn sockets_of_service() -> Vec<OwnedFd> {
         // SAFETY: F_GETFD only asks whether the number is an open descriptor.
         unsafe { libc::fcntl(descriptor, libc::F_GETFD) >= 0 }
     });
-    // SAFETY: it is open, the service manager gave it to this process, and no other call takes it: the flag above.
+    // SAFETY: it is open, the service manager gave it to this process, and no other call takes it:
+    // the flag above.
     given.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }).collect()
 }
 
-/// The environment variable that marks a workload, and everything that it starts, with the process that measures it.
+/// The environment variable that marks a workload, and everything that it starts, with the process
+/// that measures it.
 pub const OWNER_VARIABLE: &str = "FLYBALL_WARD";
 
-/// A name of this process that is unique in this boot: its id and its start time, because ids are used again.
+/// A name of this process that is unique in this boot: its id and its start time, because ids are
+/// used again.
 pub fn unique_name() -> &'static str {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
@@ -79,18 +86,21 @@ pub fn unique_name() -> &'static str {
     })
 }
 
-/// When a process started, in ticks since boot: with its number, this identifies it. `None` for one that has ended.
+/// When a process started, in ticks since boot: with its number, this identifies it. `None` for one
+/// that has ended.
 pub fn started_at(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Field 22, counted from the end of the program's name, which may hold blanks and brackets (proc_pid_stat(5)).
+    // Field 22, counted from the end of the program's name, which may hold blanks and brackets
+    // (proc_pid_stat(5)).
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The process that holds an flock(2) lock on `file`: its number and its command line.
 pub fn lock_holder(file: &File) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt as _;
-    // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, the file as device and inode.
-    // The device is not compared: it is the file system's (lock_get_status in fs/locks.c), on btrfs not the one of stat(2).
+    // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, the file as device
+    // and inode. The device is not compared: it is the file system's (lock_get_status in
+    // fs/locks.c), on btrfs not the one of stat(2).
     let inode = format!(":{}", file.metadata().ok()?.ino());
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = locks.lines().find_map(|line| {
@@ -103,18 +113,20 @@ pub fn lock_holder(file: &File) -> Option<(String, String)> {
     Some((pid, words.join(" ")))
 }
 
-/// Kills every process whose environment carries the mark of `guard`, because a workload's own children survive when
-/// the process that measured it is killed. Returns how many were killed.
+/// Kills every process whose environment carries the mark of `guard`, because a workload's own
+/// children survive when the process that measured it is killed. Returns how many were killed.
 pub fn kill_owned_by(guard: &str) -> usize {
     let mark = format!("{OWNER_VARIABLE}={guard}").into_bytes();
     let mut ended = 0;
-    // Another pass finds what was being forked during the first; bounded, in case a process cannot be killed.
+    // Another pass finds what was being forked during the first; bounded, in case a process cannot
+    // be killed.
     for _ in 0..3 {
         let before = ended;
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let Some(pid) = pid.filter(|&pid| pid != std::process::id() as i32) else { continue };
-            // A process that ended meanwhile, or is another user's, cannot be read: then it is not one to end.
+            // A process that ended meanwhile, or is another user's, cannot be read: then it is not
+            // one to end.
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             if environment.split(|&byte| byte == 0).any(|word| word == mark)
                 && let Some(pid) = rustix::process::Pid::from_raw(pid)
@@ -140,7 +152,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives memory that was freed back to the kernel. A service that plans 512 CPUs for a moment, once a minute, would keep that memory.
+/// Gives memory that was freed back to the kernel. A service that plans 512 CPUs for a moment, once
+/// a minute, would keep that memory.
 pub fn release_freed_memory() {
     // musl gives pages back when they are freed.
     #[cfg(target_env = "gnu")]
@@ -150,9 +163,9 @@ pub fn release_freed_memory() {
     }
 }
 
-/// Gives the pages of the program and its libraries back that were needed to start: of its 15 MB the kernel maps most while a command
-/// line is parsed and a machine is read, around each page that is touched (fault_around_bytes, mm/memory.c). What runs on is read again from
-/// the page cache.
+/// Gives the pages of the program and its libraries back that were needed to start: of its 15 MB
+/// the kernel maps most while a command line is parsed and a machine is read, around each page that
+/// is touched (fault_around_bytes, mm/memory.c). What runs on is read again from the page cache.
 pub fn release_start_code() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     let mut current: Option<(usize, usize)> = None;
@@ -169,10 +182,12 @@ pub fn release_start_code() {
             };
         } else if let Some(count) = line.strip_prefix("Anonymous:")
             && let Some((start, end)) = current.take()
-            // Otherwise the loader has written to some of its pages (relocations), which no file has.
+            // Otherwise the loader has written to some of its pages (relocations), which no file
+            // has.
             && count.trim() == "0 kB"
         {
-            // SAFETY: the pages are of a file, not writable and none was changed, so each access finds the same again.
+            // SAFETY: the pages are of a file, not writable and none was changed, so each access
+            // finds the same again.
             unsafe {
                 libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED);
             }
@@ -193,7 +208,8 @@ pub fn usage(children: bool) -> Usage {
     let who = if children { libc::RUSAGE_CHILDREN } else { libc::RUSAGE_SELF };
     // SAFETY: all zeros is a value of rusage, a structure of integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: getrusage writes one rusage to the place that it is given, which lives until the call returns.
+    // SAFETY: getrusage writes one rusage to the place that it is given, which lives until the call
+    // returns.
     if unsafe { libc::getrusage(who, &raw mut usage) } != 0 {
         return Usage::default();
     }
@@ -212,8 +228,8 @@ pub fn current_cpu() -> u32 {
     rustix::thread::sched_getcpu() as u32
 }
 
-/// Raises the calling thread's priority, for one that does little and must not be late. Without `CAP_SYS_NICE` nothing
-/// changes.
+/// Raises the calling thread's priority, for one that does little and must not be late. Without
+/// `CAP_SYS_NICE` nothing changes.
 pub fn prefer_thread() {
     // Linux keeps a niceness per thread; 0 is the calling one.
     let _ = rustix::process::setpriority_process(None, -19);

@@ -1,9 +1,11 @@
-//! Readings that the hold service shares with users who may not read the machine's meters and counters: energy, counters of CPUs,
-//! registers with the reasons of limits.
+//! Readings that the hold service shares with users who may not read the machine's meters and
+//! counters: energy, counters of CPUs, registers with the reasons of limits.
 //!
-//! Who asks sends nothing: a connection is the request, and the answer is text that ends with the connection. So the service has no
-//! input to parse. It answers root and members of the group [`GROUP`], and reads at most once a second, no matter who asks and how
-//! often: energy that is read more often shows what code runs (CVE-2020-8694, and hardware/energy advisory INTEL-SA-00389).
+//! Who asks sends nothing: a connection is the request, and the answer is text that ends with the
+//! connection. So the service has no input to parse. It answers root and members of the group
+//! [`GROUP`], and reads at most once a second, no matter who asks and how often: energy that is
+//! read more often shows what code runs (CVE-2020-8694, and hardware/energy advisory
+//! INTEL-SA-00389).
 
 use std::{
     fmt::Write as _,
@@ -73,7 +75,8 @@ impl Readings {
     /// Asks the service.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused` where it does not run, `PermissionDenied` for a user who is not answered.
+    /// `NotFound` or `ConnectionRefused` where it does not run, `PermissionDenied` for a user who
+    /// is not answered.
     pub fn ask(socket: &Path) -> io::Result<Readings> {
         let socket = UnixStream::connect(socket)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -102,7 +105,8 @@ pub fn is_entitled(socket: &UnixStream) -> bool {
     const SO_PEERGROUPS: libc::c_int = 59;
     let mut groups = [0 as libc::gid_t; 1024];
     let mut length = size_of_val(&groups) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to the array, which is as long, and the length that it wrote.
+    // SAFETY: the kernel writes at most `length` bytes to the array, which is as long, and the
+    // length that it wrote.
     let answer = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,7 +1,8 @@
-//! A machine that was recorded earlier: a directory that holds `sys/`, `proc/` and perhaps `msr.txt`.
+//! A machine that was recorded earlier: a directory that holds `sys/`, `proc/` and perhaps
+//! `msr.txt`.
 //!
-//! The directory may come from anybody. [`Folder`] reads it through flyball-files: a link that leads out, a device or a
-//! FIFO is an error of that file, and no file is read beyond a bound.
+//! The directory may come from anybody. [`Folder`] reads it through flyball-files: a link that
+//! leads out, a device or a FIFO is an error of that file, and no file is read beyond a bound.
 
 use std::{
     path::{Path, PathBuf},
@@ -87,7 +88,8 @@ pub(crate) fn below(path: &str) -> &str {
 pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (stem, number) = name.split_at(name.len() - digits);
-    // By length first: of two numbers without leading zeros the longer one is the larger, whatever its size.
+    // By length first: of two numbers without leading zeros the longer one is the larger, whatever
+    // its size.
     (stem, number.len(), number)
 }
 
@@ -129,7 +131,8 @@ impl Recorded {
     /// The machine recorded at `root`, which must hold `sys` (and may hold `proc` and `msr.txt`).
     ///
     /// # Errors
-    /// `ENOENT` or `ENOTDIR` where `root/sys` is not a directory, `EXDEV` where it is a link that leads out.
+    /// `ENOENT` or `ENOTDIR` where `root/sys` is not a directory, `EXDEV` where it is a link that
+    /// leads out.
     pub fn open(root: impl Into<PathBuf>) -> Result<Recorded, HostError> {
         Ok(Recorded { tree: Folder::open(root)?, msrs: OnceLock::new(), started: Instant::now() })
     }
@@ -166,7 +169,8 @@ impl Host for Recorded {
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         self.msrs()?.get(cpu, register).ok_or_else(|| {
-            // As the kernel answers for a register that the CPU does not have: here, one that was not recorded.
+            // As the kernel answers for a register that the CPU does not have: here, one that was
+            // not recorded.
             HostError::new(Op::ReadMsr, format!("MSR {register:#x} of CPU {cpu}"), Errno::NODEV)
         })
     }

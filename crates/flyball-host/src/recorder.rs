@@ -1,4 +1,5 @@
-//! Records a machine into an archive: what flyball reads, and nothing that says whose machine it is.
+//! Records a machine into an archive: what flyball reads, and nothing that says whose machine it
+//! is.
 
 mod redact;
 
@@ -71,8 +72,8 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("/sys/class/thermal", &["type", "temp", "policy", "mode", "trip_point_", "cur_state", "max_state"]),
 ];
 
-/// Names that are never recorded: serial numbers of the processor, crash addresses, files that do something when read,
-/// and what says whose machine it is.
+/// Names that are never recorded: serial numbers of the processor, crash addresses, files that do
+/// something when read, and what says whose machine it is.
 const NEVER: &[&str] = &[
     "ppin",
     "crash_notes",
@@ -96,7 +97,8 @@ const NEVER: &[&str] = &[
     "physical_node",
 ];
 
-/// Registers that flyball and its checks read. Reading is safe: one that a processor lacks answers EIO.
+/// Registers that flyball and its checks read. Reading is safe: one that a processor lacks answers
+/// EIO.
 const REGISTERS: &[u32] = &[
     msr::MSR_PM_LOGICAL_ID,
     msr::MSR_FSB_FREQ,
@@ -156,7 +158,8 @@ const REGISTERS: &[u32] = &[
 ];
 
 // The kernel keeps 15 bytes of a name (TASK_COMM_LEN, include/linux/sched.h), so some end early.
-/// Programs that change CPU settings; the names of those that run are recorded, nothing else of them.
+/// Programs that change CPU settings; the names of those that run are recorded, nothing else of
+/// them.
 const DAEMONS: &[&str] = &[
     "tuned",
     "power-profiles-",
@@ -242,7 +245,8 @@ struct Recorder<'a, W: Write> {
     seen: BTreeSet<String>,
 }
 
-/// Records the machine behind `host` into `out`. Host names, serial numbers, UUIDs and hardware addresses stay behind.
+/// Records the machine behind `host` into `out`. Host names, serial numbers, UUIDs and hardware
+/// addresses stay behind.
 ///
 /// # Errors
 /// Where `out` cannot be written. What the machine refuses to show is counted, not an error.
@@ -285,7 +289,8 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
 }
 
 impl<W: Write> Recorder<'_, W> {
-    /// Records a folder and what is below it. Links to places inside the recorded tree stay links; others are left.
+    /// Records a folder and what is below it. Links to places inside the recorded tree stay links;
+    /// others are left.
     fn tree(&mut self, folder: &str, depth: usize) -> io::Result<()> {
         let Ok(names) = self.host.list(folder) else { return Ok(()) };
         self.writer.folder(folder.trim_start_matches('/'))?;
@@ -296,13 +301,15 @@ impl<W: Write> Recorder<'_, W> {
             let path = format!("{folder}/{name}");
             // Before it is read: reading follows a link.
             if let Ok(target) = self.host.link(&path) {
-                // cpuN/cpufreq, nodeN/cpuM: short and relative. A device's link into another tree would dangle.
+                // cpuN/cpufreq, nodeN/cpuM: short and relative. A device's link into another tree
+                // would dangle.
                 if inside(folder, &target) {
                     self.writer.link(path.trim_start_matches('/'), &target)?;
                 }
                 continue;
             }
-            // None of these folders is deeper; a file system that is mounted into itself would not end.
+            // None of these folders is deeper; a file system that is mounted into itself would not
+            // end.
             if !self.file(&path)? && depth < 12 {
                 self.tree(&path, depth + 1)?;
             }
@@ -339,7 +346,8 @@ impl<W: Write> Recorder<'_, W> {
         if matches!(error.errno, Errno::PERM | Errno::ACCES) {
             self.summary.denied += 1;
         }
-        // A file that can only be written refuses to be read in some way or other; that it is there counts.
+        // A file that can only be written refuses to be read in some way or other; that it is there
+        // counts.
         if !error.is_absent() {
             self.errors.push_str(&format!("{}|{path}\n", error.errno.0));
             self.summary.errors += 1;
@@ -412,7 +420,8 @@ impl<W: Write> Recorder<'_, W> {
         for line in log.lines() {
             let lower = line.to_ascii_lowercase();
             if LOG_WORDS.iter().any(|word| lower.contains(word)) {
-                // `Command line:` and `Kernel command line:`: the kernel prints it twice (setup_arch and start_kernel).
+                // `Command line:` and `Kernel command line:`: the kernel prints it twice
+                // (setup_arch and start_kernel).
                 let line = match line.split_once("ommand line: ") {
                     Some((head, words)) => format!("{head}ommand line: {}", redact::parameters(words)),
                     None => line.to_owned(),

@@ -1,13 +1,14 @@
-//! One file that several writers fill at once, each a stretch of its own, joined at the end without a copy.
+//! One file that several writers fill at once, each a stretch of its own, joined at the end without
+//! a copy.
 //!
-//! The stretches lie terabytes apart in a file with holes, so that each can grow; fallocate(2) takes the holes out
-//! (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it is whole, so a killed process leaves
-//! none. Writes go past the page cache (`O_DIRECT`) where the file system can do that: a trace is not read while it
-//! is written, and on a virtual machine a new page of the page cache costs more than everything else that is done
-//! to the records on it.
+//! The stretches lie terabytes apart in a file with holes, so that each can grow; fallocate(2)
+//! takes the holes out (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it
+//! is whole, so a killed process leaves none. Writes go past the page cache (`O_DIRECT`) where the
+//! file system can do that: a trace is not read while it is written, and on a virtual machine a new
+//! page of the page cache costs more than everything else that is done to the records on it.
 //!
-//! Measured with `cargo bench -p flyball-trace -- --live --only live` on two virtual CPUs, 200,000 records a second: 34 ns
-//! of CPU time a record with direct writes, 60 ns through the page cache.
+//! Measured with `cargo bench -p flyball-trace -- --live --only live` on two virtual CPUs, 200,000
+//! records a second: 34 ns of CPU time a record with direct writes, 60 ns through the page cache.
 
 #![allow(unsafe_code, reason = "madvise(2)")]
 
@@ -56,8 +57,9 @@ pub struct SpoolPart {
 }
 
 impl Spool {
-    /// A file without a name in `directory`, for `stretches` writers. `None` where its file system cannot take holes
-    /// out of a file, and where the process may not make a file that long: then each writer needs its own.
+    /// A file without a name in `directory`, for `stretches` writers. `None` where its file system
+    /// cannot take holes out of a file, and where the process may not make a file that long: then
+    /// each writer needs its own.
     pub fn create_in(directory: &Path, stretches: usize) -> Option<Spool> {
         if rustix::process::getrlimit(Resource::Fsize).current.is_some() {
             // A place beyond the limit would kill the process (SIGXFSZ).
@@ -67,10 +69,12 @@ impl Spool {
         options.read(true).write(true).mode(0o644).custom_flags(OFlags::TMPFILE.bits().cast_signed());
         let file = options.open(directory).ok()?;
         let count = stretches.max(1) as u64;
-        // Whole mebibytes: places must be multiples of the file system's blocks, whatever their size.
+        // Whole mebibytes: places must be multiples of the file system's blocks, whatever their
+        // size.
         let stretch = ((MAX - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
         let block = ALIGNMENT as u64;
-        // Tried out on the empty file: nothing else says whether a file system can do it, and after a recording it is too late.
+        // Tried out on the empty file: nothing else says whether a file system can do it, and after
+        // a recording it is too late.
         file.set_len(3 * block).ok()?;
         rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, block, block).ok()?;
         file.set_len(FRONT + count * stretch).ok()?;
@@ -93,11 +97,13 @@ impl Spool {
         FRONT + number as u64 * self.stretch
     }
 
-    /// Moves the stretches, of which `sizes` bytes are used, one behind the other, the first to byte `front`. Sizes
-    /// and `front` must be multiples of the file system's blocks. Answers the file.
+    /// Moves the stretches, of which `sizes` bytes are used, one behind the other, the first to
+    /// byte `front`. Sizes and `front` must be multiples of the file system's blocks. Answers the
+    /// file.
     ///
     /// # Errors
-    /// `EINVAL` for places that are not multiples, and what else fallocate(2) says; then the file is lost.
+    /// `EINVAL` for places that are not multiples, and what else fallocate(2) says; then the file
+    /// is lost.
     pub fn close_gaps(self, front: u64, sizes: &[u64]) -> io::Result<File> {
         set_direct(&self.file, false)?;
         let end = |at: usize| self.place(at) + sizes[at];
@@ -132,15 +138,16 @@ impl SpoolPart {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Lets the page cache take what this and all other stretches write from now on: for a disk that does not keep up.
+    /// Lets the page cache take what this and all other stretches write from now on: for a disk
+    /// that does not keep up.
     pub fn use_page_cache(&self) {
         if set_direct(&self.file, false).is_ok() {
             self.direct.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Writes behind what is there. Length and memory of `bytes` should be multiples of [`ALIGNMENT`]; what is not
-    /// goes through the page cache.
+    /// Writes behind what is there. Length and memory of `bytes` should be multiples of
+    /// [`ALIGNMENT`]; what is not goes through the page cache.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.room {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -161,14 +168,16 @@ impl SpoolPart {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` where the file system cannot do that.
+/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` where the file
+/// system cannot do that.
 fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, direct);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Gives a nameless file a name that does not exist yet. Who may read it was decided by the umask when it was created.
+/// Gives a nameless file a name that does not exist yet. Who may read it was decided by the umask
+/// when it was created.
 ///
 /// # Errors
 /// The errno of linkat(2); `ENOENT` without /proc.
@@ -191,8 +200,9 @@ pub struct Aligned {
 const LARGE_PAGE: usize = 2 << 20;
 
 impl Aligned {
-    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, where the kernel has them: a
-    /// direct write of one then is one piece of memory for the disk instead of hundreds.
+    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, where the
+    /// kernel has them: a direct write of one then is one piece of memory for the disk instead of
+    /// hundreds.
     pub fn new(length: usize) -> Aligned {
         let length = length.next_multiple_of(ALIGNMENT);
         let large = length >= LARGE_PAGE / 4;
@@ -200,12 +210,13 @@ impl Aligned {
             if large { (LARGE_PAGE, length.next_multiple_of(LARGE_PAGE)) } else { (ALIGNMENT, length) };
         // What lies before and behind is never touched, and so takes no memory.
         let mut bytes = vec![0; room + alignment];
-        // align_offset may answer usize::MAX; then the slice below is still inside, and the write is not direct.
+        // align_offset may answer usize::MAX; then the slice below is still inside, and the write
+        // is not direct.
         let start = bytes.as_ptr().align_offset(alignment).min(alignment);
         if large {
             let place = bytes[start..].as_mut_ptr();
-            // SAFETY: `room` bytes from `place` on are in `bytes`; the advice changes nothing of what they hold.
-            // Without large pages it fails, and the memory is as it was.
+            // SAFETY: `room` bytes from `place` on are in `bytes`; the advice changes nothing of
+            // what they hold. Without large pages it fails, and the memory is as it was.
             unsafe { libc::madvise(place.cast(), room, libc::MADV_HUGEPAGE) };
         }
         Aligned { bytes, start, length }

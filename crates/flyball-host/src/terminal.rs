@@ -1,13 +1,15 @@
-//! Text for a terminal. What flyball prints comes in part from others: names of tasks and files, files of recorded machines,
-//! run directories. A terminal obeys control sequences in them, so whatever is not plain text is shown, not sent.
+//! Text for a terminal. What flyball prints comes in part from others: names of tasks and files,
+//! files of recorded machines, run directories. A terminal obeys control sequences in them, so
+//! whatever is not plain text is shown, not sent.
 
 use std::{
     fmt::Display,
     io::{self, Write},
 };
 
-/// How text stands out. In text it is a character that is not part of any text (a noncharacter of Unicode), which the
-/// terminal's writer turns into a colour or leaves out: an escape sequence in the text itself could be anybody's.
+/// How text stands out. In text it is a character that is not part of any text (a noncharacter of
+/// Unicode), which the terminal's writer turns into a colour or leaves out: an escape sequence in
+/// the text itself could be anybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Plain,
@@ -89,8 +91,8 @@ impl<W: Write> Plain<W> {
 }
 
 impl<W: Write> Write for Plain<W> {
-    /// Takes all of `bytes` or fails. A character may not be split between two calls, which nothing does that formats
-    /// text.
+    /// Takes all of `bytes` or fails. A character may not be split between two calls, which nothing
+    /// does that formats text.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Nearly all output: it goes on without a copy.
         if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
@@ -127,7 +129,8 @@ impl<W: Write> Write for Plain<W> {
 pub fn is_plain(char: char) -> bool {
     match char {
         '\n' | '\t' => true,
-        // Marks, line and paragraph separators, and what turns the direction of the text around it (Trojan Source).
+        // Marks, line and paragraph separators, and what turns the direction of the text around it
+        // (Trojan Source).
         '\u{fdd0}'..='\u{fdef}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => false,
         // C0, DEL and C1: U+009B starts a control sequence as ESC [ does.
@@ -140,8 +143,8 @@ pub fn stderr() -> Plain<io::Stderr> {
     Plain::new(io::stderr(), Form::Text { coloured: false })
 }
 
-/// Writes to stderr, in one piece, so that messages of several threads do not mix. One that cannot be written (a full
-/// disk behind `2>`) is lost; the answer says so.
+/// Writes to stderr, in one piece, so that messages of several threads do not mix. One that cannot
+/// be written (a full disk behind `2>`) is lost; the answer says so.
 pub fn complain(text: impl Display) -> bool {
     stderr().write_all(text.to_string().as_bytes()).is_ok()
 }

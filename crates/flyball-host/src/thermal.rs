@@ -1,5 +1,6 @@
-//! The kernel's word that firmware changed what CPUs can do: generic netlink, family `thermal`, group `event`,
-//! event THERMAL_GENL_EVENT_CPU_CAPABILITY_CHANGE (drivers/thermal/thermal_netlink.c, sent by intel_hfi.c).
+//! The kernel's word that firmware changed what CPUs can do: generic netlink, family `thermal`,
+//! group `event`, event THERMAL_GENL_EVENT_CPU_CAPABILITY_CHANGE
+//! (drivers/thermal/thermal_netlink.c, sent by intel_hfi.c).
 
 #![allow(unsafe_code, reason = "netlink sockets")]
 
@@ -55,7 +56,8 @@ impl CapabilityEvents {
     /// Subscribes on the running kernel.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has no such family (CONFIG_THERMAL_NETLINK); the errno of the socket calls.
+    /// `ENOENT` where the kernel has no such family (CONFIG_THERMAL_NETLINK); the errno of the
+    /// socket calls.
     pub fn subscribe() -> Result<CapabilityEvents, HostError> {
         // SAFETY: socket(2) takes three numbers and touches no memory.
         let raw = unsafe {
@@ -69,7 +71,8 @@ impl CapabilityEvents {
         let mut request = Vec::new();
         let name = b"thermal\0";
         let length = 16 + 4 + 4 + name.len();
-        // nlmsghdr (length, type, flags, sequence, port), genlmsghdr (command, version, padding), and one attribute: the name.
+        // nlmsghdr (length, type, flags, sequence, port), genlmsghdr (command, version, padding),
+        // and one attribute: the name.
         request.extend((length as u32).to_ne_bytes());
         request.extend(number::GENL_ID_CTRL.to_ne_bytes());
         request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -85,7 +88,8 @@ impl CapabilityEvents {
         }
         let mut buffer = vec![0; 8192];
         let answer = receive(&socket, &mut buffer)?;
-        // Both numbers are given when the kernel registers the family: they differ from boot to boot.
+        // Both numbers are given when the kernel registers the family: they differ from boot to
+        // boot.
         let (family, group) = family(answer)?;
         // SAFETY: the option's value is a live u32 and its size is given.
         let joined = unsafe {
@@ -113,8 +117,8 @@ impl CapabilityEvents {
             count if count < 0 => return Err(last()),
             _ => {}
         }
-        // A message has at most 64 CPUs, 16 in older kernels (HFI_THERMNL_CAPS_PER_EVENT in intel_hfi.c): three attributes of
-        // 8 bytes each. recv(2) cuts a message that does not fit.
+        // A message has at most 64 CPUs, 16 in older kernels (HFI_THERMNL_CAPS_PER_EVENT in
+        // intel_hfi.c): three attributes of 8 bytes each. recv(2) cuts a message that does not fit.
         let mut buffer = vec![0; 65_536];
         let message = receive(&self.socket, &mut buffer)?;
         Ok(capabilities(message, self.family))

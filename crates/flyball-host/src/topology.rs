@@ -1,7 +1,8 @@
 //! Which CPUs a machine has, which of them are online, and the package, die and core of each.
 //!
-//! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per online CPU. Only
-//! what these do not say is read per CPU. Every file may be missing: what is unknown is `None`.
+//! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per
+//! online CPU. Only what these do not say is read per CPU. Every file may be missing: what is
+//! unknown is `None`.
 
 mod stored;
 
@@ -164,7 +165,8 @@ pub fn scaling_driver(host: &dyn Host) -> Option<String> {
     policies.into_iter().find_map(driver)
 }
 
-/// The numbers of the entries of `folder` whose names are `stem` and a number; none if there is no such folder.
+/// The numbers of the entries of `folder` whose names are `stem` and a number; none if there is no
+/// such folder.
 ///
 /// # Errors
 /// The folder exists and cannot be listed.

@@ -1,10 +1,12 @@
 //! tracefs: a separate trace instance, and the pages of its ring buffers.
 //!
-//! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is a directory below
-//! `instances/` whose name carries the process that made it and when that process started, so that what a killed
-//! process left behind can be distinguished from what a running one uses, and removed ([`Tracefs::remove_leftovers`]).
+//! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is
+//! a directory below `instances/` whose name carries the process that made it and when that process
+//! started, so that what a killed process left behind can be distinguished from what a running one
+//! uses, and removed ([`Tracefs::remove_leftovers`]).
 //!
-//! What instances are made of is the same on every machine; how its files are reached is not, which is [`TraceFiles`].
+//! What instances are made of is the same on every machine; how its files are reached is not, which
+//! is [`TraceFiles`].
 
 mod instance;
 mod mount;
@@ -45,8 +47,9 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
     /// The errno of open(2); `ENOSYS` for a machine in software, where no such file can be held.
     fn open_to_write(&self, path: &str) -> Result<std::fs::File, HostError>;
 
-    /// Whether records come while this process does other things. On a machine in software time passes only in
-    /// [`Host::sleep`] and while a program is waited for, so buffers have to be read in between.
+    /// Whether records come while this process does other things. On a machine in software time
+    /// passes only in [`Host::sleep`] and while a program is waited for, so buffers have to be read
+    /// in between.
     fn is_concurrent(&self) -> bool;
 }
 
@@ -101,7 +104,8 @@ impl Tracefs {
                 continue;
             }
             let path = format!("instances/{name}");
-            // So that nothing is recorded between this and the removal, and if it is refused (a reader is open).
+            // So that nothing is recorded between this and the removal, and if it is refused (a
+            // reader is open).
             let _ = self.0.write(&format!("{path}/tracing_on"), "0");
             if self.0.remove_dir(&path).is_ok() {
                 removed.push(name);
@@ -122,7 +126,8 @@ impl Tracefs {
 pub const LOCKED_DOWN: &str =
     "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`";
 
-/// Whether the kernel withholds its data from root too (security/lockdown/lockdown.c): then no process can trace.
+/// Whether the kernel withholds its data from root too (security/lockdown/lockdown.c): then no
+/// process can trace.
 pub fn is_locked_down(host: &dyn Host) -> bool {
     match host.read("/sys/kernel/security/lockdown") {
         Ok(text) => text.contains("[confidentiality]"),

@@ -1,4 +1,5 @@
-//! Quantities with their units in the type. Kernel files carry them as bare integers; nothing above this crate does.
+//! Quantities with their units in the type. Kernel files carry them as bare integers; nothing above
+//! this crate does.
 
 use std::{fmt, str::FromStr};
 
@@ -44,8 +45,8 @@ integer_units! {
 }
 
 impl Epb {
-    /// The words of arch/x86/kernel/cpu/intel_epb.c. `normal` is 7 on some client processors, which the kernel knows; 6 is
-    /// what it is everywhere else.
+    /// The words of arch/x86/kernel/cpu/intel_epb.c. `normal` is 7 on some client processors, which
+    /// the kernel knows; 6 is what it is everywhere else.
     const WORDS: [(&'static str, u8); 5] =
         [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
 
@@ -112,8 +113,8 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
 impl FromStr for KiloHertz {
     type Err = ParseUnitError;
 
-    /// Reads a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc for Hz and
-    /// PerfSpect for GHz.
+    /// Reads a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc
+    /// for Hz and PerfSpect for GHz.
     fn from_str(text: &str) -> Result<KiloHertz, ParseUnitError> {
         const ACCEPTED: &str = "give the frequency with its unit: 2.6GHz, 2600MHz or 2600000kHz";
         let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
@@ -165,7 +166,8 @@ impl FromStr for Micros {
 }
 
 impl fmt::Display for KiloHertz {
-    /// GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`; below 1 GHz in MHz.
+    /// GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`; below 1 GHz
+    /// in MHz.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = if self.0 >= 1_000_000 { (1_000_000, "GHz") } else { (1_000, "MHz") };
         f.pad(&format!("{} {unit}", decimal(self.0, value)))

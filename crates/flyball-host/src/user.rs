@@ -1,4 +1,5 @@
-//! The user that a command runs as: by default the one who called sudo, so that only flyball itself is root.
+//! The user that a command runs as: by default the one who called sudo, so that only flyball itself
+//! is root.
 
 #![allow(unsafe_code, reason = "getpwnam_r(3), getpwuid_r(3), getgrouplist(3), setfsuid(2)")]
 
@@ -30,13 +31,15 @@ impl User {
     /// The database cannot be read.
     pub fn by_name(name: &str) -> io::Result<Option<User>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
-        // SAFETY: the name is a C string that outlives the call; the other arguments are those of `entry`.
+        // SAFETY: the name is a C string that outlives the call; the other arguments are those of
+        // `entry`.
         entry(|record, buffer, found| unsafe {
             libc::getpwnam_r(name.as_ptr(), record, buffer.as_mut_ptr().cast(), buffer.len(), found)
         })
     }
 
-    /// The user with that number. One that the database does not have is only a number, with the group `gid`.
+    /// The user with that number. One that the database does not have is only a number, with the
+    /// group `gid`.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -49,7 +52,8 @@ impl User {
         Ok(known.unwrap_or_else(unknown))
     }
 
-    /// Who called sudo, if this process is root because of it; `None` if it is not, or if root itself called sudo.
+    /// Who called sudo, if this process is root because of it; `None` if it is not, or if root
+    /// itself called sudo.
     ///
     /// # Errors
     /// sudo's variables hold no numbers, or the database cannot be read.
@@ -78,8 +82,9 @@ impl User {
         crate::process::user() == self.uid
     }
 
-    /// Accesses files as this user from now on, until the answer is dropped: what the calling thread creates belongs to the
-    /// user, and it reaches nothing that the user could not reach, whatever links lead there.
+    /// Accesses files as this user from now on, until the answer is dropped: what the calling
+    /// thread creates belongs to the user, and it reaches nothing that the user could not reach,
+    /// whatever links lead there.
     pub fn for_files(&self) -> FilesOfUser {
         let before = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if before.0 == self.uid {
@@ -106,9 +111,11 @@ impl Drop for FilesOfUser {
     }
 }
 
-/// Sets the ids of the calling thread that count for files. `group_first` where the user loses the right to set the group.
+/// Sets the ids of the calling thread that count for files. `group_first` where the user loses the
+/// right to set the group.
 fn set_file_ids(uid: u32, gid: u32, group_first: bool) {
-    // SAFETY: setfsuid(2) and setfsgid(2) take a number and touch no memory. They cannot fail for root, and report nothing.
+    // SAFETY: setfsuid(2) and setfsgid(2) take a number and touch no memory. They cannot fail for
+    // root, and report nothing.
     unsafe {
         if group_first {
             libc::setfsgid(gid);
@@ -142,7 +149,8 @@ fn entry(
 }
 
 fn of_record(record: &libc::passwd) -> io::Result<User> {
-    // SAFETY: a record that was found has C strings in both fields, in the buffer that the caller still holds.
+    // SAFETY: a record that was found has C strings in both fields, in the buffer that the caller
+    // still holds.
     let (name, home) = unsafe { (CStr::from_ptr(record.pw_name), CStr::from_ptr(record.pw_dir)) };
     Ok(User {
         name: name.to_string_lossy().into_owned(),
@@ -158,7 +166,8 @@ fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     // The kernel allows 65536 (NGROUPS_MAX).
     while groups.len() <= 1 << 16 {
         let mut count = groups.len() as libc::c_int;
-        // SAFETY: the name is a C string; `groups` has room for `count` numbers, and the call writes at most that many.
+        // SAFETY: the name is a C string; `groups` has room for `count` numbers, and the call
+        // writes at most that many.
         let answer = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
         if answer >= 0 {
             groups.truncate(answer as usize);

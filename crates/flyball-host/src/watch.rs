@@ -1,6 +1,7 @@
-//! What the kernel reports by itself, so that a service need not poll: who writes which attribute (fanotify), devices that come and
-//! go (uevents), processes that start and end (fanotify, pidfd), the machine asleep and awake and its clock set (timerfd), files of
-//! a directory and control groups (inotify), pressure (PSI). One poll(2) waits for all of them.
+//! What the kernel reports by itself, so that a service need not poll: who writes which attribute
+//! (fanotify), devices that come and go (uevents), processes that start and end (fanotify, pidfd),
+//! the machine asleep and awake and its clock set (timerfd), files of a directory and control
+//! groups (inotify), pressure (PSI). One poll(2) waits for all of them.
 
 mod clock;
 mod devices;
@@ -78,8 +79,8 @@ impl Watch {
         Watch { asleep: asleep(), ..Watch::default() }
     }
 
-    /// Watches writes to all attributes of the file system that `root` is on. Paths are reported relative to `root`, without
-    /// what lies outside of it and what `concerns` does not accept.
+    /// Watches writes to all attributes of the file system that `root` is on. Paths are reported
+    /// relative to `root`, without what lies outside of it and what `concerns` does not accept.
     ///
     /// # Errors
     /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` without fanotify.
@@ -136,8 +137,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches whether these control groups have processes, and none besides; they need not exist. Answers whether something is
-    /// watched that was not: then it may have changed already.
+    /// Watches whether these control groups have processes, and none besides; they need not exist.
+    /// Answers whether something is watched that was not: then it may have changed already.
     ///
     /// # Errors
     /// There is no inotify, or too many watches.
@@ -152,14 +153,16 @@ impl Watch {
         }
     }
 
-    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` what it takes (`some 150000 1000000`, in
-    /// microseconds; Documentation/accounting/psi.rst).
+    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` what it takes
+    /// (`some 150000 1000000`, in microseconds; Documentation/accounting/psi.rst).
     ///
     /// # Errors
-    /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for a window it does not take.
+    /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for a
+    /// window it does not take.
     pub fn pressure(&mut self, name: &str, file: &Path, trigger: &str) -> io::Result<()> {
         let mut open = File::options().read(true).write(true).open(file)?;
-        // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c cuts the last byte off).
+        // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c
+        // cuts the last byte off).
         open.write_all(format!("{trigger}\0").as_bytes())?;
         self.pressure.insert(name.to_owned(), open);
         Ok(())
@@ -198,7 +201,8 @@ impl Watch {
             clock.rearm()?;
             events.push(Event::ClockSet);
         }
-        // Also without a message: a kernel before 5.15 does not end the timer at resume (timerfd_resume in fs/timerfd.c).
+        // Also without a message: a kernel before 5.15 does not end the timer at resume
+        // (timerfd_resume in fs/timerfd.c).
         let slept = asleep();
         // The two clocks are not read at one moment.
         if slept > self.asleep + Duration::from_millis(10) {

@@ -1,4 +1,5 @@
-//! How often the search for shifts finds what is there, and what is not: the table of docs/quiet.md.
+//! How often the search for shifts finds what is there, and what is not: the table of
+//! docs/quiet.md.
 //!
 //! ```text
 //! cargo run -p flyball-measure --example shift_rates -- 1000

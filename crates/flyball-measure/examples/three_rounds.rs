@@ -1,15 +1,17 @@
-//! What three rounds can see of a difference that is known from many: the judgement of the three-round design of the
-//! kernel's amd-pstate document, by resampling comparisons of scripts/amd-table.
+//! What three rounds can see of a difference that is known from many: the judgement of the
+//! three-round design of the kernel's amd-pstate document, by resampling comparisons of
+//! scripts/amd-table.
 //!
 //! ```text
 //! scripts/amd-table DIR1 6; scripts/amd-table DIR2 6 100       # seeds: other boots
 //! cargo run -p flyball-measure --example three_rounds -- DIR1/build DIR2/build
 //! ```
 //!
-//! The truth is the mean difference of all rounds, in the world that made them. Three rounds of each driver are drawn from one
-//! boot, again and again, and judged as the document does (which average is larger), by Welch's t test, and by the exact
-//! rank test that needs no assumption. Second, three rounds are drawn around the same truth with the spread of the three
-//! rounds that the document prints, because a machine of metal is less steady than an emulated one.
+//! The truth is the mean difference of all rounds, in the world that made them. Three rounds of
+//! each driver are drawn from one boot, again and again, and judged as the document does (which
+//! average is larger), by Welch's t test, and by the exact rank test that needs no assumption.
+//! Second, three rounds are drawn around the same truth with the spread of the three rounds that
+//! the document prints, because a machine of metal is less steady than an emulated one.
 
 use std::{env, error::Error, path::Path, process::ExitCode};
 
@@ -23,8 +25,9 @@ use rand::{Rng, SeedableRng};
 const ROUNDS: usize = 3;
 const DRAWS: usize = 20_000;
 
-/// Performance per watt of the three rounds that the kernel's document prints (Documentation/admin-guide/pm/amd-pstate.rst):
-/// governor, then acpi-cpufreq's and amd-pstate's. MB/J of tbench, 1/J of gitsource.
+/// Performance per watt of the three rounds that the kernel's document prints
+/// (Documentation/admin-guide/pm/amd-pstate.rst): governor, then acpi-cpufreq's and amd-pstate's.
+/// MB/J of tbench, 1/J of gitsource.
 type Printed = (&'static str, [f64; 3], [f64; 3]);
 const TBENCH: [Printed; 2] = [
     ("schedutil", [152.7723, 152.0138, 151.2433], [151.5971, 150.6377, 149.9737]),

@@ -1,11 +1,13 @@
 //! From raw rounds to a report: pure, so that the same run directory always gives the same report.
 //!
-//! Arms are compared with the first one. Rounds of one block ran close together, so their ratios are compared, not
-//! their values: what changed over the hours changed for both. The test is Wilcoxon's on the logarithms of these
-//! ratios, its probabilities exact, corrected after Holm for the number of arms; the estimate and its interval are
-//! those that belong to the test. Arms that ran in different boots have no common blocks; they are compared by the
-//! rank-sum test, and the report says so. A comparison that ended when it knew enough (`--until`) has looked at its rounds
-//! again and again: its intervals and probabilities are those of `stats::always_interval`, which allow that.
+//! Arms are compared with the first one. Rounds of one block ran close together, so their ratios
+//! are compared, not their values: what changed over the hours changed for both. The test is
+//! Wilcoxon's on the logarithms of these ratios, its probabilities exact, corrected after Holm for
+//! the number of arms; the estimate and its interval are those that belong to the test. Arms that
+//! ran in different boots have no common blocks; they are compared by the rank-sum test, and the
+//! report says so. A comparison that ended when it knew enough (`--until`) has looked at its rounds
+//! again and again: its intervals and probabilities are those of `stats::always_interval`, which
+//! allow that.
 
 mod judge;
 mod notes;
@@ -35,7 +37,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
     let mut comparisons = Vec::new();
-    // Each quantity is a question of its own; Holm's correction counts the arms within it, as the report says.
+    // Each quantity is a question of its own; Holm's correction counts the arms within it, as the
+    // report says.
     for quantity in Quantity::JUDGED {
         comparisons.extend(compare(manifest, &arms, quantity));
     }
@@ -53,14 +56,16 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         no_frequency: reason(|meters| &meters.no_frequency),
         notes: Vec::new(),
     };
-    // A meter that stands still was found, so the list of meters has no reason; only the rounds show it.
+    // A meter that stands still was found, so the list of meters has no reason; only the rounds
+    // show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
     report.notes.extend(notes(manifest, &counted, &report));
     report
 }
 
-/// Every arm against the first in one quantity, as [`analyse`] compares them in those that it judges.
+/// Every arm against the first in one quantity, as [`analyse`] compares them in those that it
+/// judges.
 pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Comparison> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
@@ -97,12 +102,14 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
             .is_some_and(|found| found.half_width() <= half_width || decided && !found.contains(0.0))
     };
     if others.is_empty() {
-        // An arm alone in its boot: its own precision counts, around its mean because it is compared with nothing.
+        // An arm alone in its boot: its own precision counts, around its mean because it is
+        // compared with nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
         return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), level);
     }
-    // As strict as Holm's correction is to the surest, because the report applies it to all of them.
+    // As strict as Holm's correction is to the surest, because the report applies it to all of
+    // them.
     let each = 1.0 - (1.0 - level) / if decided { others.len() as f64 } else { 1.0 };
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);

@@ -1,11 +1,12 @@
 //! Arms: the settings that are compared, as they are typed.
 //!
-//! `NAME: K=V K=V` is one arm; `K=V1,V2` a row of a matrix, whose cross product makes arms named by their settings.
-//! An arm without settings, and the word `now`, is the machine as it is.
+//! `NAME: K=V K=V` is one arm; `K=V1,V2` a row of a matrix, whose cross product makes arms named by
+//! their settings. An arm without settings, and the word `now`, is the machine as it is.
 
 use std::fmt;
 
-/// One setting as typed: knob, value, and perhaps the CPUs it is for (`K@0-3=V`). What it means is for others to say.
+/// One setting as typed: knob, value, and perhaps the CPUs it is for (`K@0-3=V`). What it means is
+/// for others to say.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ArmSetting {
     /// The knob, `governor`, perhaps with `@CPUS`.
@@ -71,7 +72,8 @@ impl Arm {
         if text.is_empty() || text == ":" {
             return Err(ArmError::Empty);
         }
-        // A colon ends the name only in front of any setting: values may hold colons (`tcp:1`), names may not.
+        // A colon ends the name only in front of any setting: values may hold colons (`tcp:1`),
+        // names may not.
         let (name, settings) = match text.split_once(':') {
             Some((name, rest)) if !name.contains('=') => (Some(name.trim()), rest),
             _ if text.contains('=') => (None, text),

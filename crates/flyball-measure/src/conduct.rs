@@ -20,9 +20,9 @@ use crate::{
 
 /// Applies the settings of an arm to a machine, and restores them.
 pub trait Settings {
-    /// Brings the machine from the state that this object left it in to what `arm` asks for: settings of the arm before
-    /// that this one does not name go back to what they were at first. Returns what is worth knowing, such
-    /// as values that the kernel clamped.
+    /// Brings the machine from the state that this object left it in to what `arm` asks for:
+    /// settings of the arm before that this one does not name go back to what they were at first.
+    /// Returns what is worth knowing, such as values that the kernel clamped.
     ///
     /// # Errors
     /// Why the arm cannot be had. What was written is restored by [`Settings::restore`].
@@ -34,7 +34,8 @@ pub trait Settings {
     /// What could not be restored.
     fn restore(&mut self) -> Result<(), SettingsError>;
 
-    /// What the machine must be booted with before this arm can be applied; `None` if it can be now.
+    /// What the machine must be booted with before this arm can be applied; `None` if it can be
+    /// now.
     ///
     /// # Errors
     /// An arm that no boot makes possible.
@@ -43,7 +44,8 @@ pub trait Settings {
         Ok(None)
     }
 
-    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a sentence.
+    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a
+    /// sentence.
     fn changed(&mut self) -> Option<String> {
         None
     }
@@ -61,8 +63,9 @@ pub struct SettingsError(pub String);
 
 /// Chooses the arms of each block, where not all arms are in every block.
 pub trait Blocks {
-    /// The arms of the next block in their order, by the rounds of all blocks before it; `None` ends the comparison.
-    /// The same rounds give the same arms, so that a comparison can be resumed.
+    /// The arms of the next block in their order, by the rounds of all blocks before it; `None`
+    /// ends the comparison. The same rounds give the same arms, so that a comparison can be
+    /// resumed.
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>>;
 }
 
@@ -71,12 +74,14 @@ pub trait RoundTracer {
     /// Begins to record. Called right before the meters.
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError>;
 
-    /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at every tick.
+    /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at
+    /// every tick.
     fn attend(&mut self) -> Result<(), SettingsError> {
         Ok(())
     }
 
-    /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums it up.
+    /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums
+    /// it up.
     fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, SettingsError>;
 
     /// Drops what was begun; the round failed.
@@ -241,7 +246,8 @@ pub struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    /// Runs what the manifest asks for and this boot can give, and restores the settings whatever happens.
+    /// Runs what the manifest asks for and this boot can give, and restores the settings whatever
+    /// happens.
     ///
     /// # Errors
     /// See [`MeasureError`]. Rounds that were measured are in the directory in any case.
@@ -258,8 +264,9 @@ impl Conductor<'_> {
             directory.write(&format!("snapshot-{boot}-before.json"), &pretty(&self.settings.snapshot()))?;
             self.blocks(directory, boot, progress)
         };
-        // Before anything is done with the outcome: settings are restored whatever the rounds did. The failure to restore is
-        // reported first, because it concerns the machine and not only this comparison.
+        // Before anything is done with the outcome: settings are restored whatever the rounds did.
+        // The failure to restore is reported first, because it concerns the machine and not only
+        // this comparison.
         if let Err(cause) = self.settings.restore() {
             return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
         }
@@ -279,7 +286,8 @@ impl Conductor<'_> {
             id => id,
         };
         let mut needs = Vec::new();
-        // Asked even in a known boot: an arm that no boot makes possible must fail before hours of rounds, not after.
+        // Asked even in a known boot: an arm that no boot makes possible must fail before hours of
+        // rounds, not after.
         for arm in &directory.manifest.arms {
             needs.push(
                 self.settings
@@ -304,8 +312,8 @@ impl Conductor<'_> {
             arms,
             meters: MeterList::clone(self.meters.list()),
         });
-        // An arm that this boot can run has no need here, but keeps what an earlier boot recorded: the report of an arm
-        // without rounds says what to boot with.
+        // An arm that this boot can run has no need here, but keeps what an earlier boot recorded:
+        // the report of an arm without rounds says what to boot with.
         for (known, new) in directory.manifest.boot_needs.iter_mut().zip(&needs) {
             if new.is_some() {
                 known.clone_from(new);
@@ -351,7 +359,8 @@ impl Conductor<'_> {
                 }
                 let arm_data = directory.manifest.arms[arm].clone();
                 progress(&Event::Begin { arm: &arm_data, done, of });
-                // After the event: what the front end draws takes time, and must not be part of the round.
+                // After the event: what the front end draws takes time, and must not be part of the
+                // round.
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
                 let moment = Moment::read(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
@@ -361,7 +370,8 @@ impl Conductor<'_> {
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
                 let known = &directory.manifest.boots[boot].meters.energy;
-                // The manifest's list was made when the boot was entered; after --resume another user may have other meters.
+                // The manifest's list was made when the boot was entered; after --resume another
+                // user may have other meters.
                 let readings = readings.in_order_of(known, &self.meters.list().energy);
                 let round = Round {
                     boot,
@@ -381,11 +391,13 @@ impl Conductor<'_> {
                 };
                 let ends_block = place + 1 == members;
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, ends_block });
-                // Flushed here, between rounds: no meter runs, and a crash in the next round loses only that one.
+                // Flushed here, between rounds: no meter runs, and a crash in the next round loses
+                // only that one.
                 directory.append(round)?;
             }
-            // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample test at every look would find
-            // false differences in every fifth comparison; these intervals hold over all looks.
+            // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample
+            // test at every look would find false differences in every fifth comparison; these
+            // intervals hold over all looks.
             if let Length::Until { least, .. } = schedule.length
                 && !warm_up
                 && block + 1 >= least
@@ -410,8 +422,8 @@ impl Conductor<'_> {
         let Some(block) = number.checked_sub(schedule.warm_up) else {
             return Some(arms.first().copied().into_iter().collect());
         };
-        // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then completed.
-        // References: a round holds up to 64 KiB of its workload's output.
+        // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then
+        // completed. References: a round holds up to 64 KiB of its workload's output.
         let mut done: Vec<&Round> = directory
             .rounds
             .iter()
@@ -421,7 +433,8 @@ impl Conductor<'_> {
         blocks.next(&directory.manifest, &done)
     }
 
-    /// One round: settings, pause, preparation, then the workload between two readings of the meters.
+    /// One round: settings, pause, preparation, then the workload between two readings of the
+    /// meters.
     fn round(
         &mut self,
         arm: &Arm,
@@ -431,8 +444,9 @@ impl Conductor<'_> {
     ) -> Result<Ran, MeasureError> {
         let notes = match self.settings.apply(arm) {
             Ok(notes) => notes,
-            // A search goes on: the setting was rolled back, counts as failed in this round, and is left out after the second
-            // time. An interrupted application fails too, and is not the setting's fault.
+            // A search goes on: the setting was rolled back, counts as failed in this round, and is
+            // left out after the second time. An interrupted application fails too, and is not the
+            // setting's fault.
             Err(cause) if self.blocks.is_some() && !self.stop.asked() => return Ok(Ran::not_applied(&cause)),
             Err(_) if self.stop.asked() => return Err(WorkloadError::Stopped.into()),
             Err(cause) => return Err(MeasureError::Apply { arm: arm.name.clone(), cause }),
@@ -441,8 +455,8 @@ impl Conductor<'_> {
         self.prepare(arm, schedule)?;
         let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
-        // From here to the workload's start nothing may be slow: speed, tracer, then counters, then meters, and they end in
-        // the opposite order, so that each covers those within.
+        // From here to the workload's start nothing may be slow: speed, tracer, then counters, then
+        // meters, and they end in the opposite order, so that each covers those within.
         let mut speed = self.speed.as_deref_mut();
         if let Some(speed) = &mut speed {
             speed.begin(arm);
@@ -454,8 +468,8 @@ impl Conductor<'_> {
         let counting =
             watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default(), self.meters));
         let mut recording = self.meters.start(self.host);
-        // A tick cannot fail: the first error is kept and reported when the workload has ended, which must not be interrupted
-        // with the settings in effect.
+        // A tick cannot fail: the first error is kept and reported when the workload has ended,
+        // which must not be interrupted with the settings in effect.
         let mut attended = Ok(());
         let mut tick = || {
             if !schedule.unobserved {
@@ -540,7 +554,8 @@ impl Conductor<'_> {
     }
 }
 
-/// After what time a round of a search is ended; `None` without a limit, and until the first arm has run.
+/// After what time a round of a search is ended; `None` without a limit, and until the first arm
+/// has run.
 fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
     let Length::Search { cut: Some(cut), .. } = directory.manifest.schedule.length else { return None };
     let of_base = |round: &&Round| round.boot == boot && round.arm == 0 && round.outcome.failure.is_none();
@@ -554,8 +569,8 @@ fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
 fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
     let wanted = match directory.manifest.schedule.length {
         Length::Rounds(rounds) => rounds,
-        // How many are needed depends on the noise; with the least number an arm is taken as finished and does not run
-        // again in another boot.
+        // How many are needed depends on the noise; with the least number an arm is taken as
+        // finished and does not run again in another boot.
         Length::Until { least, .. } => least.min(most),
         Length::Search { .. } => return false,
     };

@@ -1,8 +1,8 @@
-//! One comparison that was run on many machines: what its arms change on average, on which machines they do not, and what
-//! those have in common.
+//! One comparison that was run on many machines: what its arms change on average, on which machines
+//! they do not, and what those have in common.
 //!
-//! Each machine ran both arms in the same blocks, so each is its own control; its run directory is reduced to an effect with
-//! an error ([`Member`]). [`analyse_fleet`] puts these together, purely.
+//! Each machine ran both arms in the same blocks, so each is its own control; its run directory is
+//! reduced to an effect with an error ([`Member`]). [`analyse_fleet`] puts these together, purely.
 
 mod member;
 mod report;
@@ -24,8 +24,8 @@ use crate::{
 /// Pairs that a machine needs: of fewer, the error is hardly known.
 const LEAST_PAIRS: usize = 3;
 
-/// Peers that a machine is held against, at least: of fewer, the scatter is known so badly that machines like the others are
-/// called odd (`stats::pooled`'s tests print how often).
+/// Peers that a machine is held against, at least: of fewer, the scatter is known so badly that
+/// machines like the others are called odd (`stats::pooled`'s tests print how often).
 const LEAST_PEERS: usize = 9;
 
 /// A change as a fraction, from one of logarithms.
@@ -33,8 +33,8 @@ fn change(log: f64) -> f64 {
     log.exp_m1()
 }
 
-/// Puts the machines' effects together. Machines whose directory cannot be used are `skipped`, those that were expected and
-/// have none are `missing`.
+/// Puts the machines' effects together. Machines whose directory cannot be used are `skipped`,
+/// those that were expected and have none are `missing`.
 pub fn analyse_fleet(
     experiment: Experiment,
     members: &[Member],
@@ -105,8 +105,8 @@ fn judge(
     }
     let facts = by_fact(members, &known, confidence);
     let others = stats::leave_one_out(&estimates);
-    // Where a fact divides the fleet, a machine is held against those that share it: otherwise half a fleet would be odd, or
-    // its scatter would hide the odd one.
+    // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
+    // a fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
     let odd = odd(members, &known, divided, alpha);
     Some(Effect {
@@ -172,7 +172,8 @@ fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> 
         if values.len() < 2 || values.len() * 2 > known.len() {
             continue;
         }
-        // Values are numbered as they come, so facts that divide the fleet in the same way have the same numbers.
+        // Values are numbered as they come, so facts that divide the fleet in the same way have the
+        // same numbers.
         if let Some(place) = divisions.iter().position(|other| *other == division) {
             found[place].facts.push(fact);
             for (group, value) in found[place].groups.iter_mut().zip(values) {
@@ -266,7 +267,8 @@ fn differs_in(members: &[Member], index: usize, peers: &[(usize, Estimate)]) -> 
     found
 }
 
-/// How many machines show an effect, for several numbers of rounds per machine, if the fleet is like this one.
+/// How many machines show an effect, for several numbers of rounds per machine, if the fleet is
+/// like this one.
 pub fn design(effect: &Effect, wanted: f64, confidence: f64) -> Vec<Pilot> {
     [4, 8, 16, 32, 64]
         .into_iter()

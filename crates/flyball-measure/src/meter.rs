@@ -1,8 +1,9 @@
 //! Meters: what is read of the machine around and during a round.
 //!
-//! [`Meters::find`] looks once for what there is; a [`Recording`] reads it at a round's start, now and then, and at its
-//! end, and keeps the raw readings. What they mean in joules and hertz is worked out later, from the record
-//! ([`Readings`] has the arithmetic), so a report can be made again.
+//! [`Meters::find`] looks once for what there is; a [`Recording`] reads it at a round's start, now
+//! and then, and at its end, and keeps the raw readings. What they mean in joules and hertz is
+//! worked out later, from the record ([`Readings`] has the arithmetic), so a report can be made
+//! again.
 
 mod clock;
 mod command;
@@ -37,7 +38,8 @@ pub struct MeterList {
     pub no_frequency: Option<String>,
     /// CPUs whose APERF, MPERF and TSC registers are read at both ends of a round.
     pub registers: Vec<u32>,
-    /// Temperature files, in thousandths of a degree; the order is that of [`Readings::temperature`].
+    /// Temperature files, in thousandths of a degree; the order is that of
+    /// [`Readings::temperature`].
     pub temperature: Vec<(String, String)>,
     /// Whether the kernel counts thermal throttling.
     pub throttle: bool,
@@ -94,8 +96,8 @@ impl Meters {
         Meters { list, energy, clock, heat, command: None }
     }
 
-    /// With the power that a command of the user's prints, in place of other meters of the whole machine: both together
-    /// would count it twice.
+    /// With the power that a command of the user's prints, in place of other meters of the whole
+    /// machine: both together would count it twice.
     #[must_use]
     pub fn with_power_command(mut self, command: PowerCommand) -> Meters {
         self.energy.leave_out(Domain::Platform);
@@ -131,7 +133,8 @@ impl Meters {
             throttled: None,
             switches: None,
         };
-        // Slow readings first (registers of all CPUs cost an interrupt each), so that they are outside of what energy covers.
+        // Slow readings first (registers of all CPUs cost an interrupt each), so that they are
+        // outside of what energy covers.
         let throttled = self.heat.throttle_count(host);
         let switches = context_switches(host);
         self.heat.read(host, 0.0, &mut readings.temperature);
@@ -181,7 +184,8 @@ impl Recording<'_> {
                 series.clear();
             }
         }
-        // Not read in ticks: its thread has the times, also where nothing may be read during a round.
+        // Not read in ticks: its thread has the times, also where nothing may be read during a
+        // round.
         if let (Some(command), Some(series)) = (&self.meters.command, self.readings.energy.last_mut()) {
             *series = command.series(self.began, Instant::now());
         }
@@ -202,8 +206,8 @@ impl Recording<'_> {
 }
 
 impl Readings {
-    /// Energy of a domain over the round in joules: the sum of its sources. `None` where there is no such source or
-    /// one of them has no usable readings.
+    /// Energy of a domain over the round in joules: the sum of its sources. `None` where there is
+    /// no such source or one of them has no usable readings.
     pub fn joules(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
         let mut sum = None;
         for (source, series) in sources.iter().zip(&self.energy).filter(|(source, _)| source.domain == domain)
@@ -213,18 +217,20 @@ impl Readings {
         sum
     }
 
-    /// Mean power of a domain in watts, over the time between its own first and last reading: that is a little more
-    /// than the work took. `None` as [`Readings::joules`].
+    /// Mean power of a domain in watts, over the time between its own first and last reading: that
+    /// is a little more than the work took. `None` as [`Readings::joules`].
     pub fn watts(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
         let joules = self.joules(sources, domain)?;
         let series =
-            // All sources of a domain are read in the same ticks, so the first one's times are those of all.
+            // All sources of a domain are read in the same ticks, so the first one's times are
+            // those of all.
             sources.iter().zip(&self.energy).find(|(source, _)| source.domain == domain).map(|(_, s)| s)?;
         Some(joules / (series.last()?.0 - series.first()?.0)).filter(|watts| watts.is_finite())
     }
 
-    /// The energy series of `found` in the order of `known`, for a record whose list was made earlier in the same
-    /// boot: another user, or a module loaded since, finds other meters. Those that are not there any more are empty.
+    /// The energy series of `found` in the order of `known`, for a record whose list was made
+    /// earlier in the same boot: another user, or a module loaded since, finds other meters. Those
+    /// that are not there any more are empty.
     pub(crate) fn in_order_of(mut self, known: &[EnergySource], found: &[EnergySource]) -> Readings {
         if known != found {
             self.energy = known
@@ -238,8 +244,8 @@ impl Readings {
         self
     }
 
-    /// Mean frequency while running, in kHz: APERF over MPERF, weighted by how long each CPU ran, else the mean of the
-    /// frequency files' readings.
+    /// Mean frequency while running, in kHz: APERF over MPERF, weighted by how long each CPU ran,
+    /// else the mean of the frequency files' readings.
     pub fn mean_khz(&self) -> Option<f64> {
         clock::effective(&self.registers).or_else(|| {
             let all: Vec<f64> = self.frequency.iter().flatten().map(|(_, khz)| *khz as f64).collect();

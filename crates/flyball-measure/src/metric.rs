@@ -36,15 +36,17 @@ impl Metric {
         self.better == Better::Higher
     }
 
-    /// Whether it is the time of a fixed piece of work, so that less energy for the same work is all that counts.
-    /// Other things of which less is better, such as a latency in us, are measured while work of another size runs.
+    /// Whether it is the time of a fixed piece of work, so that less energy for the same work is
+    /// all that counts. Other things of which less is better, such as a latency in us, are measured
+    /// while work of another size runs.
     fn is_time_of_work(&self) -> bool {
         self.better == Better::Lower && self.unit == "s"
     }
 
-    /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate selftest defines it:
-    /// work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the time of a fixed piece of work. Of a
-    /// latency, which the selftest does not have, the inverse is divided by the mean power.
+    /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate
+    /// selftest defines it: work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the
+    /// time of a fixed piece of work. Of a latency, which the selftest does not have, the inverse
+    /// is divided by the mean power.
     #[must_use]
     pub fn per_watt(&self) -> Metric {
         let unit = if self.is_rate() {
@@ -82,7 +84,8 @@ mod tests {
 
     #[test]
     fn performance_per_watt_is_the_selftests() {
-        // First round of the amd-pstate document's tbench table: 99 s at 2504.05 MB/s for 1563.67 J.
+        // First round of the amd-pstate document's tbench table: 99 s at 2504.05 MB/s for 1563.67
+        // J.
         let tbench = Metric::new("throughput", "MB/s", Better::Higher);
         assert_eq!(tbench.per_watt().unit, "MB/J");
         let value = tbench.value_per_watt(2504.05, 99.0, 1563.67).expect("energy is positive");

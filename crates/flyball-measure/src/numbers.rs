@@ -28,8 +28,9 @@ pub fn date(seconds: u64) -> String {
 
 /// The date of a day since 1970, counting years from March so that leap days come last.
 pub fn civil(days: u64) -> (u64, u64, u64) {
-    // The days from 0000-03-01 to 1970-01-01; eras are 400 years of 146097 days (Howard Hinnant, chrono-compatible
-    // low-level date algorithms). Written out, because a date in a directory's name is not worth a dependency.
+    // The days from 0000-03-01 to 1970-01-01; eras are 400 years of 146097 days (Howard Hinnant,
+    // chrono-compatible low-level date algorithms). Written out, because a date in a directory's
+    // name is not worth a dependency.
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let of_era = shifted % 146_097;

@@ -1,4 +1,5 @@
-//! A report as text for people and rows for programs. Rendering decides nothing: every number is in the report.
+//! A report as text for people and rows for programs. Rendering decides nothing: every number is in
+//! the report.
 
 mod arms;
 mod best;

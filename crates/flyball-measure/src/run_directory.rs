@@ -235,14 +235,15 @@ pub struct TraceNote {
     pub lost: u64,
     /// Requests for another performance than before, all CPUs together.
     pub decisions: u64,
-    /// Frequency while running, weighted by that time, all CPUs together, GHz; if the events show it.
+    /// Frequency while running, weighted by that time, all CPUs together, GHz; if the events show
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
     /// Means over the driver's records, as the kernel's selftest takes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// Milliseconds from a changed request until the frequency has gone half the way, the median; where the events
-    /// report it.
+    /// Milliseconds from a changed request until the frequency has gone half the way, the median;
+    /// where the events report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<f64>,
 }
@@ -285,7 +286,8 @@ pub struct Round {
     /// The driver's decisions, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceNote>,
-    /// What makes the whole block worthless: another writer, a CPU that came or went. Only searches look for that.
+    /// What makes the whole block worthless: another writer, a CPU that came or went. Only searches
+    /// look for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub void: Option<String>,
     /// How fast the CPUs ran, and why not faster.
@@ -333,7 +335,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new one at `path`, which must not exist or be empty. With an owner, everything in it belongs to that user.
+    /// Makes a new one at `path`, which must not exist or be empty. With an owner, everything in it
+    /// belongs to that user.
     ///
     /// # Errors
     /// What the system answered; EEXIST for a directory with something in it.
@@ -366,7 +369,8 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Makes a new one at `path`, or at `path-2`, `path-3` and so on if that exists: two comparisons may start in one second.
+    /// Makes a new one at `path`, or at `path-2`, `path-3` and so on if that exists: two
+    /// comparisons may start in one second.
     ///
     /// # Errors
     /// As [`RunDirectory::create`].
@@ -381,7 +385,8 @@ impl RunDirectory {
         };
         let as_owner = owner.as_ref().map(User::for_files);
         let mut number = 1;
-        // Making the directory decides who has it: looking first would leave time for the other one.
+        // Making the directory decides who has it: looking first would leave time for the other
+        // one.
         while let Err(cause) = fs::create_dir(numbered(number)) {
             if cause.kind() != io::ErrorKind::AlreadyExists || number >= MAX_AT_ONCE {
                 return Err(RecordError::Io { what: "make", path: numbered(number), cause });
@@ -392,7 +397,8 @@ impl RunDirectory {
         RunDirectory::create(&numbered(number), manifest, owner)
     }
 
-    /// Reads one. A last line that is cut short (power lost while it was written) is passed over with a warning.
+    /// Reads one. A last line that is cut short (power lost while it was written) is passed over
+    /// with a warning.
     ///
     /// # Errors
     /// Files that are missing, unreadable or not what they should be.
@@ -416,7 +422,8 @@ impl RunDirectory {
         let file = path.join("rounds.jsonl");
         let bytes = match dir.read("rounds.jsonl", MAX_ROUNDS) {
             Ok(bytes) => bytes,
-            // The manifest is written first: a crash right after it leaves a directory without rounds, which can be resumed.
+            // The manifest is written first: a crash right after it leaves a directory without
+            // rounds, which can be resumed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(cause) => return Err(RecordError::Io { what: "read", path: file, cause }),
         };
@@ -447,8 +454,8 @@ impl RunDirectory {
         self.write("manifest.json", text.as_bytes())
     }
 
-    /// Writes a file of the run directory in one step. A link that is in the way is replaced, not followed: a run directory
-    /// may come from another user.
+    /// Writes a file of the run directory in one step. A link that is in the way is replaced, not
+    /// followed: a run directory may come from another user.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let path = self.path.join(name);
@@ -469,11 +476,13 @@ impl RunDirectory {
         line.push('\n');
         if let Some(log) = &mut self.log {
             log.write_all(line.as_bytes())
-                // A round may take minutes and cannot be repeated under the same conditions; a flush per round costs milliseconds.
+                // A round may take minutes and cannot be repeated under the same conditions; a
+                // flush per round costs milliseconds.
                 .and_then(|()| log.sync_data())
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }
-        // Only after it is on disk: the stopping rule must not count a round that a later report does not have.
+        // Only after it is on disk: the stopping rule must not count a round that a later report
+        // does not have.
         self.rounds.push(round);
         Ok(())
     }
@@ -491,7 +500,8 @@ impl RunDirectory {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {
-            // Otherwise the next round would be appended to the torn line, and both would be unreadable.
+            // Otherwise the next round would be appended to the torn line, and both would be
+            // unreadable.
             let keep = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             file.set_len(keep as u64).map_err(fail)?;
         }
@@ -524,7 +534,8 @@ fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
 }
 
 impl Manifest {
-    /// Refuses numbers that no command line of flyball's gives, before something is computed with them.
+    /// Refuses numbers that no command line of flyball's gives, before something is computed with
+    /// them.
     fn check(&self) -> Result<(), String> {
         let Schedule { length, warm_up, cool_down, interval, confidence, .. } = self.schedule;
         let within = |what: &str, value: f64, low: f64, high: f64| {

@@ -1,8 +1,8 @@
 //! Who runs when: blocks in which every arm runs once, in a new random order for each block.
 //!
-//! Machines warm up, clocks drift, neighbours come and go. When arms take turns in one block, such changes hit all of
-//! them equally, and only differences inside a block are compared; when the order is random, nothing that depends on
-//! what ran before can favour one arm.
+//! Machines warm up, clocks drift, neighbours come and go. When arms take turns in one block, such
+//! changes hit all of them equally, and only differences inside a block are compared; when the
+//! order is random, nothing that depends on what ran before can favour one arm.
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use rand_pcg::Pcg64Mcg;
 pub enum Length {
     /// This many blocks.
     Rounds(usize),
-    /// Until the confidence interval of every arm's difference from the first is at most this half-width, as a
-    /// fraction (0.01 is 1 %), within bounds.
+    /// Until the confidence interval of every arm's difference from the first is at most this
+    /// half-width, as a fraction (0.01 is 1 %), within bounds.
     Until {
         /// The half-width wanted.
         half_width: f64,
-        /// End earlier where each arm is known to differ: intervals are true however often one looks.
+        /// End earlier where each arm is known to differ: intervals are true however often one
+        /// looks.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         decided: bool,
         /// Blocks at least.
@@ -32,7 +33,8 @@ pub enum Length {
     Search {
         /// Rounds at most.
         most: usize,
-        /// A round is ended after so many times the median of the first arm's, and counts as failed.
+        /// A round is ended after so many times the median of the first arm's, and counts as
+        /// failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<f64>,
     },
@@ -53,7 +55,8 @@ pub struct Schedule {
     pub interval: f64,
     /// The confidence of intervals and verdicts: 0.99.
     pub confidence: f64,
-    /// Meters are read before and after a round, never during it: a reading can wake the CPUs that are measured.
+    /// Meters are read before and after a round, never during it: a reading can wake the CPUs that
+    /// are measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unobserved: bool,
 }
@@ -65,8 +68,9 @@ impl Schedule {
         Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
     }
 
-    /// The longest time between two readings of the meters, in seconds. A package's energy counter goes round after
-    /// 65 kJ with the unit of many servers, and a package uses less than 1 kW: it must not go round twice unseen.
+    /// The longest time between two readings of the meters, in seconds. A package's energy counter
+    /// goes round after 65 kJ with the unit of many servers, and a package uses less than 1 kW: it
+    /// must not go round twice unseen.
     pub const LONGEST_INTERVAL: f64 = 60.0;
 
     /// Time between two readings of the meters.
@@ -75,17 +79,19 @@ impl Schedule {
         if self.unobserved {
             return Duration::from_secs_f64(Schedule::LONGEST_INTERVAL);
         }
-        // A millisecond at least: reading the meters takes tens of microseconds and must not become the workload.
+        // A millisecond at least: reading the meters takes tens of microseconds and must not become
+        // the workload.
         Duration::from_secs_f64(self.interval.clamp(0.001, Schedule::LONGEST_INTERVAL))
     }
 
-    /// The order of `arms` arms in a block. Depends on nothing but the seed and the block's number, so that a
-    /// comparison can be taken up again.
+    /// The order of `arms` arms in a block. Depends on nothing but the seed and the block's number,
+    /// so that a comparison can be taken up again.
     pub fn order(&self, block: usize, arms: &[usize]) -> Vec<usize> {
         let mut order = arms.to_vec();
         let mut random =
-            // The odd constant is 2^64 divided by the golden ratio (the step of SplitMix64): neighbouring blocks get seeds that
-            // differ in about half of their bits. Each block has its own generator, so that a resumed comparison needs no replay.
+            // The odd constant is 2^64 divided by the golden ratio (the step of SplitMix64):
+            // neighbouring blocks get seeds that differ in about half of their bits. Each block has
+            // its own generator, so that a resumed comparison needs no replay.
             Pcg64Mcg::seed_from_u64(self.seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         order.shuffle(&mut random);
         order
@@ -103,7 +109,8 @@ impl Schedule {
     /// Rounds at most, those of the warm-up included.
     pub fn rounds(&self, arms: usize) -> usize {
         match self.length {
-            // Only the first arm warms the machine up for a search: it has many arms, and runs few of them often.
+            // Only the first arm warms the machine up for a search: it has many arms, and runs few
+            // of them often.
             Length::Search { most, .. } => most + self.warm_up,
             _ => (self.most() + self.warm_up) * arms,
         }

@@ -1,9 +1,10 @@
-//! The CSV files of the kernel's amd-pstate selftest (tools/testing/selftests/amd-pstate): read, checked cell by cell
-//! with the arithmetic of the script, and judged.
+//! The CSV files of the kernel's amd-pstate selftest (tools/testing/selftests/amd-pstate): read,
+//! checked cell by cell with the arithmetic of the script, and judged.
 //!
-//! The layout is eight columns, `Governor, Round, Des-perf, Freq, Load, Performance|Time, Energy, Performance Per
-//! Watt`, then a row of units, rows of rounds, rows of averages and rows of comparisons. The script computes with bc,
-//! which cuts digits off, and awk, which prints six significant digits; [`Decimal`] does both.
+//! The layout is eight columns,
+//! `Governor, Round, Des-perf, Freq, Load, Performance|Time, Energy, Performance Per Watt`, then a
+//! row of units, rows of rounds, rows of averages and rows of comparisons. The script computes with
+//! bc, which cuts digits off, and awk, which prints six significant digits; [`Decimal`] does both.
 
 mod consistency;
 mod decimal;

@@ -1,9 +1,9 @@
-//! A series of runs that some tool has stored already: values in the order in which they were measured, and whatever
-//! metadata the tool stored with them.
+//! A series of runs that some tool has stored already: values in the order in which they were
+//! measured, and whatever metadata the tool stored with them.
 //!
-//! Formats: pyperf JSON, hyperfine JSON, Google Benchmark JSON, a JSON list of numbers or of objects, and tables with a
-//! header (CSV; semicolons or tabs do too). The format is recognised by the content, never from the file's name. Everything
-//! takes bytes, and none of it panics.
+//! Formats: pyperf JSON, hyperfine JSON, Google Benchmark JSON, a JSON list of numbers or of
+//! objects, and tables with a header (CSV; semicolons or tabs do too). The format is recognised by
+//! the content, never from the file's name. Everything takes bytes, and none of it panics.
 
 mod json;
 mod model;
@@ -12,8 +12,8 @@ mod table;
 use model::error;
 pub use model::{Series, SeriesError};
 
-/// Reads every series in a file. `value` names the column of a table that is the measurement; without it the first one
-/// that is named like a time, else the first column of numbers.
+/// Reads every series in a file. `value` names the column of a table that is the measurement;
+/// without it the first one that is named like a time, else the first column of numbers.
 pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(error("this is UTF-16: save it as UTF-8"));

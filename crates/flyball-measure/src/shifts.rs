@@ -1,12 +1,14 @@
 //! Where a series of runs shifted, how surely, and what shifted with it.
 //!
-//! Every split of the series is scored by the difference between the normal scores of its two sides (a rank
-//! statistic: outliers weigh little, and nothing is lost on normal noise). The best split counts when fewer than
-//! `alpha` of all permutations of the same values score as high. Values of runs that follow each other are often
-//! similar; if they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A change that a
-//! ramp over many runs fits clearly better than a step is reported as drift, with the runs over which it went (`shape`).
-//! Found shifts split the series, and the parts are searched again. Where no split counts, runs in the middle are compared with
-//! all others (`temporary`); at the end the spread around the levels is searched in the same way (`spread`).
+//! Every split of the series is scored by the difference between the normal scores of its two sides
+//! (a rank statistic: outliers weigh little, and nothing is lost on normal noise). The best split
+//! counts when fewer than `alpha` of all permutations of the same values score as high. Values of
+//! runs that follow each other are often similar; if they are, whole blocks are permuted, so that
+//! slow wandering does not pass for a shift. A change that a ramp over many runs fits clearly
+//! better than a step is reported as drift, with the runs over which it went (`shape`). Found
+//! shifts split the series, and the parts are searched again. Where no split counts, runs in the
+//! middle are compared with all others (`temporary`); at the end the spread around the levels is
+//! searched in the same way (`spread`).
 //!
 //! `column_changes` names the metadata that moved at the same run.
 
@@ -39,8 +41,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        // 1999 and the observed order are 2000: alpha of them is a whole number, 10. Two wild values
-        // do not move the median of five runs.
+        // 1999 and the observed order are 2000: alpha of them is a whole number, 10. Two wild
+        // values do not move the median of five runs.
         Options { alpha: 0.005, permutations: 1999, shortest: 5, seed: 1 }
     }
 }
@@ -57,7 +59,8 @@ pub enum Form {
     Spread,
 }
 
-/// How the chance of finding something where there is nothing is divided: splits, which are what mostly happens, get half.
+/// How the chance of finding something where there is nothing is divided: splits, which are what
+/// mostly happens, get half.
 const OF_SPLITS: f64 = 0.5;
 const OF_TEMPORARY: f64 = 0.25;
 const OF_SPREAD: f64 = 0.25;
@@ -81,8 +84,9 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// The runs that stand for before and after: the levels; where a drift follows on another change, as many runs before
-    /// it as it takes; where there is nothing else, its own first and last tenth.
+    /// The runs that stand for before and after: the levels; where a drift follows on another
+    /// change, as many runs before it as it takes; where there is nothing else, its own first and
+    /// last tenth.
     pub fn sides(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let few = Options::default().shortest;
         let (from, to) = (self.before.end, self.after.start);
@@ -108,8 +112,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     let mut found = Vec::new();
     let mut open = Vec::new();
     open.push(0..values.len());
-    // Binary segmentation (Scott and Knott 1974): the order of segments does not matter for the result's shifts, but it
-    // decides which random numbers a segment gets, so it is fixed.
+    // Binary segmentation (Scott and Knott 1974): the order of segments does not matter for the
+    // result's shifts, but it decides which random numbers a segment gets, so it is fixed.
     while let Some(segment) = open.pop() {
         let scores = normal_scores(&values[segment.clone()]);
         let mut change = |part: std::ops::Range<usize>, split: usize, p: f64| {
@@ -137,7 +141,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     // Segments were searched depth first, later ones before earlier ones.
     found.sort_by_key(|(change, ..)| change.start);
     let mut shifts = describe(values, &with_tails(values, found, options), options);
-    // With few distinct values (a simulated machine's, a coarse clock's) their shares may change and the usual one stays.
+    // With few distinct values (a simulated machine's, a coarse clock's) their shares may change
+    // and the usual one stays.
     let is_news = |shift: &Shift| {
         let (before, after) = (shift.median_before, shift.median_after);
         (after - before).abs() > 1e-9 * before.abs().max(after.abs())
@@ -149,10 +154,11 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     shifts
 }
 
-/// What slows down to a level does so ever more slowly, and the last of it looks like further, smaller changes: they are
-/// the tail of the drift before them.
+/// What slows down to a level does so ever more slowly, and the last of it looks like further,
+/// smaller changes: they are the tail of the drift before them.
 fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found> {
-    // A twentieth of the series: heat settles exponentially, and a gap of more is a change of its own.
+    // A twentieth of the series: heat settles exponentially, and a gap of more is a change of its
+    // own.
     let near = options.shortest.max(values.len() / 20);
     let mean = |range: std::ops::Range<usize>| stats::mean(&values[range]).unwrap_or(0.0);
     // How far the values move over a change, between some runs on either side of its ends.
@@ -182,7 +188,8 @@ fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found
 /// A change (empty for a step), its significance, and the segment that it was found in.
 type Found = (std::ops::Range<usize>, f64, std::ops::Range<usize>);
 
-/// Puts each change between its neighbours: localises steps again there, and takes the medians of both sides.
+/// Puts each change between its neighbours: localises steps again there, and takes the medians of
+/// both sides.
 fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
     let shifts = found.iter().enumerate().map(|(index, (change, p, _))| {
         let start = index.checked_sub(1).map_or(0, |index| found[index].0.end);
@@ -190,7 +197,8 @@ fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
         let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
-            // A split found while a later shift was still in the segment may be off; between its neighbours it is placed again.
+            // A split found while a later shift was still in the segment may be off; between its
+            // neighbours it is placed again.
             let split = best_split(&scores, options.shortest).map(|(split, _)| split);
             let at = split.map_or(change.start, |split| {
                 start + shape::step_near(&values[start..end], split, options.shortest)
@@ -221,7 +229,8 @@ fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
     shifts.collect()
 }
 
-/// The normal scores of the values' ranks, centred: what a normal sample of this size would look like in this order.
+/// The normal scores of the values' ranks, centred: what a normal sample of this size would look
+/// like in this order.
 fn normal_scores(values: &[f64]) -> Vec<f64> {
     let normal = Normal::standard();
     let count = values.len();
@@ -250,7 +259,8 @@ fn normal_scores(values: &[f64]) -> Vec<f64> {
     scores
 }
 
-/// The split with the highest standardised difference, and that difference squared (up to the scores' variance).
+/// The split with the highest standardised difference, and that difference squared (up to the
+/// scores' variance).
 fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
     let count = scores.len();
     if count < 2 * shortest || shortest == 0 {
@@ -264,8 +274,8 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
         if left < shortest {
             continue;
         }
-        // The scores sum to 0, so the left sum is all that is needed: sum^2 / (k (n - k)) is, up to constants, the squared
-        // two-sample statistic of this split.
+        // The scores sum to 0, so the left sum is all that is needed: sum^2 / (k (n - k)) is, up to
+        // constants, the squared two-sample statistic of this split.
         let score = sum * sum / (left as f64 * (count - left) as f64);
         if score > best.1 {
             best = (left, score);
@@ -299,8 +309,9 @@ impl Chance {
     }
 }
 
-/// The share of permutations that score as high as what was seen, if it is at most `alpha`. `rest` is what is left of the
-/// scores when that is taken out: its correlation says how many neighbours are moved together.
+/// The share of permutations that score as high as what was seen, if it is at most `alpha`. `rest`
+/// is what is left of the scores when that is taken out: its correlation says how many neighbours
+/// are moved together.
 fn permutation_test(
     scores: &[f64],
     rest: &[f64],
@@ -311,9 +322,11 @@ fn permutation_test(
     let block = block_length(rest);
     let mut shuffled = scores.to_vec();
     let mut blocks: Vec<usize> = (0..scores.len().div_ceil(block)).collect();
-    // The order that was seen is one of the permutations, so that fewer of them could not show alpha.
+    // The order that was seen is one of the permutations, so that fewer of them could not show
+    // alpha.
     let permutations = permutations.max((1.0 / alpha).ceil() as u32 - 1);
-    // More than this many and p cannot be at most alpha: the search stops early, which most segments do.
+    // More than this many and p cannot be at most alpha: the search stops early, which most
+    // segments do.
     let allowed = (alpha * f64::from(permutations + 1) + 1e-9).floor() as u32;
     let mut as_high = 1;
     for _ in 0..permutations {
@@ -335,7 +348,8 @@ fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block:
     for index in (1..blocks.len()).rev() {
         blocks.swap(index, rng.random_range(0..=index));
     }
-    // Blocks that always began at the same runs would keep the same neighbours together in every permutation.
+    // Blocks that always began at the same runs would keep the same neighbours together in every
+    // permutation.
     let offset = if block > 1 { rng.random_range(0..scores.len()) } else { 0 };
     shuffled.clear();
     for &chosen in blocks.iter() {
@@ -345,21 +359,25 @@ fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block:
     }
 }
 
-/// How many neighbours belong together: 1 for independent values, more the slower they wander. Judged by the
-/// correlation of neighbours in what is left without the change, so that a clean one does not look like wandering.
+/// How many neighbours belong together: 1 for independent values, more the slower they wander.
+/// Judged by the correlation of neighbours in what is left without the change, so that a clean one
+/// does not look like wandering.
 fn block_length(rest: &[f64]) -> usize {
     let Some(correlation) = correlation(rest) else { return 1 };
-    // Below two standard errors of an independent series the correlation cannot be distinguished from none.
+    // Below two standard errors of an independent series the correlation cannot be distinguished
+    // from none.
     if correlation < 2.0 / (rest.len() as f64).sqrt() {
         return 1;
     }
-    // (1 + r) / (1 - r) is how many values of a first-order autoregression weigh as one independent value; twice that,
-    // so that little correlation is left between blocks. At least eight blocks, or there is nothing to permute.
+    // (1 + r) / (1 - r) is how many values of a first-order autoregression weigh as one independent
+    // value; twice that, so that little correlation is left between blocks. At least eight blocks,
+    // or there is nothing to permute.
     let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
     (length as usize).clamp(1, (rest.len() / 8).max(1))
 }
 
-/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two constant levels.
+/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two
+/// constant levels.
 fn correlation(rest: &[f64]) -> Option<f64> {
     let square: f64 = rest.iter().map(|r| r * r).sum();
     let of_neighbours = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();

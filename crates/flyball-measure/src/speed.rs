@@ -1,5 +1,6 @@
-//! Why CPUs ran as fast as they did in a round, and whether that is what the arm asked for. Another crate watches them
-//! ([`RoundSpeed`]); what was found is kept with the round, and an arm's rounds are averaged here.
+//! Why CPUs ran as fast as they did in a round, and whether that is what the arm asked for. Another
+//! crate watches them ([`RoundSpeed`]); what was found is kept with the round, and an arm's rounds
+//! are averaged here.
 
 use crate::Arm;
 
@@ -49,8 +50,8 @@ pub struct SpeedLoss {
 const REACHED: f64 = 0.98;
 
 impl SpeedNote {
-    /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes effect before a lower one of
-    /// a setting takes nothing from what was asked for.
+    /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes
+    /// effect before a lower one of a setting takes nothing from what was asked for.
     fn asked(&self) -> (f64, Vec<&SpeedLoss>) {
         let settings = self.losses.iter().rposition(|loss| loss.is_setting).map_or(0, |last| last + 1);
         let (before, after) = self.losses.split_at(settings);

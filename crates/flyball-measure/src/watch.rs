@@ -1,9 +1,9 @@
-//! What the machine did while something ran: frequency, heat, throttling, load of other programs, stolen time,
-//! interrupts, context switches, memory pressure.
+//! What the machine did while something ran: frequency, heat, throttling, load of other programs,
+//! stolen time, interrupts, context switches, memory pressure.
 //!
-//! [`Watch::start`] reads the counters and starts the [`Meters`], [`Watch::tick`] may be called while the work goes on,
-//! [`Watch::stop`] reads everything again and gives [`Conditions`], which [`grade`] judges. What a machine does not have
-//! is absent, not zero.
+//! [`Watch::start`] reads the counters and starts the [`Meters`], [`Watch::tick`] may be called
+//! while the work goes on, [`Watch::stop`] reads everything again and gives [`Conditions`], which
+//! [`grade`] judges. What a machine does not have is absent, not zero.
 
 mod conditions;
 mod grade;
@@ -30,7 +30,8 @@ struct Counters {
     memory_wait: Option<u64>,
 }
 
-/// Fewer jiffies a CPU than these, and a share of busy or stolen time could be wrong by more than a tenth.
+/// Fewer jiffies a CPU than these, and a share of busy or stolen time could be wrong by more than a
+/// tenth.
 const SHORTEST_JIFFIES: u64 = 20;
 
 /// A watch on the machine during one run.
@@ -90,9 +91,11 @@ impl<'a> Counting<'a> {
     pub fn stop(self, readings: &Readings) -> Conditions {
         let after = counters(self.host, &self.cpus);
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
-        // Saturating: iowait may decrease (Documentation/filesystems/proc.rst), and a CPU may go offline in between.
+        // Saturating: iowait may decrease (Documentation/filesystems/proc.rst), and a CPU may go
+        // offline in between.
         let total = after.total.saturating_sub(self.before.total);
-        // The kernel counts in hundredths of a second: of a run that is shorter than some of them nothing can be said.
+        // The kernel counts in hundredths of a second: of a run that is shorter than some of them
+        // nothing can be said.
         let long_enough = total >= SHORTEST_JIFFIES * self.cpus.len().max(1) as u64;
         let share = |now: u64, then: u64| long_enough.then(|| now.saturating_sub(then) as f64 / total as f64);
         let rate = |count: Option<u64>| (seconds > 0.0).then_some(count? as f64 / seconds);
@@ -121,10 +124,11 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// The lowest minimum of the watched CPUs in MHz, if each of them has one above what the hardware goes down to. Only hardware
-/// can run below that then: for heat or power.
+/// The lowest minimum of the watched CPUs in MHz, if each of them has one above what the hardware
+/// goes down to. Only hardware can run below that then: for heat or power.
 fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
-    // As many as a workload needs, so that a run on all of 512 CPUs does not begin with a thousand reads.
+    // As many as a workload needs, so that a run on all of 512 CPUs does not begin with a thousand
+    // reads.
     const LOOKED_AT: usize = 16;
     let khz = |cpu: u32, name: &str| {
         crate::meter::read_number(host, &format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"))
@@ -136,8 +140,8 @@ fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
     floors.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)
 }
 
-/// The widest range that one CPU's frequency went through, leaving out the first sample: it may be of the idle time
-/// before.
+/// The widest range that one CPU's frequency went through, leaving out the first sample: it may be
+/// of the idle time before.
 fn range_mhz(series: &[crate::meter::Series]) -> Option<f64> {
     series
         .iter()
@@ -170,7 +174,8 @@ fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
             let field = |index: usize| fields.get(index).copied().unwrap_or(0);
             let sum: u64 = fields.iter().sum();
             counters.total += sum;
-            // idle, iowait and steal: a CPU that a hypervisor gave to others did not run this machine's tasks.
+            // idle, iowait and steal: a CPU that a hypervisor gave to others did not run this
+            // machine's tasks.
             counters.busy += sum - field(3) - field(4) - field(7);
             counters.steal += field(7);
         } else if name == "intr" {
@@ -183,7 +188,8 @@ fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
 /// /proc/pressure/memory: `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345` in microseconds.
 fn parse_pressure(text: &str) -> Option<u64> {
     // `some`: one task waiting is enough to disturb a run; `full` counts only when all of them wait
-    // (Documentation/accounting/psi.rst). The total, because the averages reach back before the run.
+    // (Documentation/accounting/psi.rst). The total, because the averages reach back before the
+    // run.
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }

@@ -1,8 +1,10 @@
-//! What is run under each arm: anything that does a piece of work on a machine and says how well it went.
+//! What is run under each arm: anything that does a piece of work on a machine and says how well it
+//! went.
 //!
-//! A workload watches no meter and sets no knob; it calls back now and then while it works, so that the meters can be
-//! read in the middle (counters wrap, frequencies move) without a second thread. [`Command`] is the one that runs what
-//! [`Host::spawn`] starts: a program, or the model of one on a machine in software.
+//! A workload watches no meter and sets no knob; it calls back now and then while it works, so that
+//! the meters can be read in the middle (counters wrap, frequencies move) without a second thread.
+//! [`Command`] is the one that runs what [`Host::spawn`] starts: a program, or the model of one on
+//! a machine in software.
 
 mod command;
 pub mod preset;
@@ -51,8 +53,8 @@ pub struct Outcome {
     pub value: Option<f64>,
     /// Time from start to end on the machine's clock, in seconds.
     pub seconds: f64,
-    /// Seconds of the work that a rate refers to, where that is not the whole time (tbench counts one second less
-    /// than its limit).
+    /// Seconds of the work that a rate refers to, where that is not the whole time (tbench counts
+    /// one second less than its limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_seconds: Option<f64>,
     /// What the kernel accounted.
@@ -105,11 +107,12 @@ pub trait Workload {
     /// Ends later runs after this time, where that can be done.
     fn limit(&mut self, _time: Option<Duration>) {}
 
-    /// Does it once on `host`, calling `tick` about every `interval` of the machine's time while it lasts.
+    /// Does it once on `host`, calling `tick` about every `interval` of the machine's time while it
+    /// lasts.
     ///
     /// # Errors
-    /// [`WorkloadError::Stopped`] after `stop` was raised; else why it could not run. Work that ran and failed is
-    /// an [`Outcome`] with its failure.
+    /// [`WorkloadError::Stopped`] after `stop` was raised; else why it could not run. Work that ran
+    /// and failed is an [`Outcome`] with its failure.
     fn run(
         &mut self,
         host: &dyn Host,

@@ -1,7 +1,7 @@
 //! Alerts: a quantity, a comparison, how long it must hold, and when it is over again.
 //!
-//! An alert is over when the value is back by [`MARGIN`] of the threshold for as long as it had to hold, so that a value
-//! that moves about the threshold is one alert and not many.
+//! An alert is over when the value is back by [`MARGIN`] of the threshold for as long as it had to
+//! hold, so that a value that moves about the threshold is one alert and not many.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -186,7 +186,8 @@ impl Watch {
         Watch { alert, is_on: false, since: None }
     }
 
-    /// Looks at the next sample. An absent reading changes nothing: what cannot be read is neither high nor low.
+    /// Looks at the next sample. An absent reading changes nothing: what cannot be read is neither
+    /// high nor low.
     pub fn look(&mut self, at: u64, wall: u64, reading: Option<&Reading>) -> Option<Event> {
         let reading = reading?;
         let alert = &self.alert;

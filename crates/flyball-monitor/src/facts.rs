@@ -46,8 +46,8 @@ pub struct Cap {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageFacts {
-    /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those of the level that has the
-    /// highest ones.
+    /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those
+    /// of the level that has the highest ones.
     pub turbo: Vec<(u32, f64)>,
     /// The Speed Select level that is in effect, if another one has higher turbo limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +190,8 @@ impl<'a> Look<'a> {
             _ => None,
         };
         let nominal = level_of(Id::CppcNominal);
-        // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the registers.
+        // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the
+        // registers.
         let sources = [
             (turbo.first().map(|bucket| bucket.1), "MSR 0x1ad"),
             (self.mhz(Id::AmdMaxFreq, cpu), "amd_pstate_max_freq"),
@@ -201,7 +202,8 @@ impl<'a> Look<'a> {
             .filter_map(|(mhz, from)| Some((mhz?, from)))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (mut highest, mut from) = highest.unwrap_or((0.0, ""));
-        // Files have the processor's highest frequency; with preferred cores, a core of lower rank does not reach it.
+        // Files have the processor's highest frequency; with preferred cores, a core of lower rank
+        // does not reach it.
         if vendor == Vendor::Amd
             && let (Some(base), Some(nominal), Some(top)) = (base, nominal, level_of(Id::CppcHighest))
             && top > nominal
@@ -246,7 +248,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What Speed Select's features take from CPUs. A machine without them, or a user who may not ask, has none.
+/// What Speed Select's features take from CPUs. A machine without them, or a user who may not ask,
+/// has none.
 fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], packages: &mut [PackageFacts]) {
     let Ok(found) = SpeedSelect::read(host) else { return };
     let access = found.access(host);

@@ -1,9 +1,10 @@
 //! Samples in a file: written as they are taken, read from any moment.
 //!
-//! A file is a header (the layout, with the machine's facts) and chunks of up to [`CHUNK`] samples. Each chunk has a head
-//! with its length, its times and a CRC of its own, so that a moment is found by the heads alone, and a content whose CRC
-//! covers it. Files only grow: what a process that was killed leaves behind is at most one torn chunk, which the reader
-//! counts and the next writer cuts off.
+//! A file is a header (the layout, with the machine's facts) and chunks of up to [`CHUNK`] samples.
+//! Each chunk has a head with its length, its times and a CRC of its own, so that a moment is found
+//! by the heads alone, and a content whose CRC covers it. Files only grow: what a process that was
+//! killed leaves behind is at most one torn chunk, which the reader counts and the next writer cuts
+//! off.
 
 mod codec;
 mod reader;
@@ -25,7 +26,8 @@ use crate::{Layout, Sample, layout::Scope};
 
 /// Samples of a chunk: what a process that is killed loses at most.
 pub const CHUNK: usize = 16;
-/// A chunk is written after this long even if it has fewer samples, ns: at an interval of an hour, 16 are most of a day.
+/// A chunk is written after this long even if it has fewer samples, ns: at an interval of an hour,
+/// 16 are most of a day.
 pub const LONGEST_CHUNK: u64 = 60_000_000_000;
 
 /// The first bytes of a file. The newline and the zero show a transfer as text, as in PNG.
@@ -42,7 +44,8 @@ const MAX_LAYOUT: u64 = 32 << 20;
 pub const MAX_VALUES: usize = 500_000;
 /// Chunks of a recording, over all its files: two years at a sample per second.
 pub const MAX_CHUNKS: usize = 4_000_000;
-/// How far a damaged place is searched for the next chunk: past the longest chunk that a real machine has.
+/// How far a damaged place is searched for the next chunk: past the longest chunk that a real
+/// machine has.
 const MAX_SEARCHED: u64 = 64 << 20;
 
 /// What a file begins with: the layout, and next to its keys the machine's limits by its settings.

@@ -1,8 +1,8 @@
-//! The last minutes in memory, so that a moment can be looked at that was not recorded; and what a history and a recording
-//! have in common.
+//! The last minutes in memory, so that a moment can be looked at that was not recorded; and what a
+//! history and a recording have in common.
 //!
-//! A sample of 576 CPUs has 26,000 numbers. As numbers ten minutes of them would take 125 MB, so they are kept as a file
-//! has them.
+//! A sample of 576 CPUs has 26,000 numbers. As numbers ten minutes of them would take 125 MB, so
+//! they are kept as a file has them.
 
 use std::{
     collections::VecDeque,
@@ -78,7 +78,8 @@ pub struct History {
     /// Samples that are in no chunk yet.
     open: Vec<Sample>,
     first: u64,
-    /// The chunk that was unpacked last: its place in `packed` counted from the beginning of time, and its samples.
+    /// The chunk that was unpacked last: its place in `packed` counted from the beginning of time,
+    /// and its samples.
     unpacked: Option<(u64, Vec<Sample>)>,
 }
 

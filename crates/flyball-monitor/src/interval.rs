@@ -1,4 +1,5 @@
-//! What happened between two samples: how busy each CPU was, how fast it ran while busy, what it was asked for.
+//! What happened between two samples: how busy each CPU was, how fast it ran while busy, what it
+//! was asked for.
 
 use serde::Serialize;
 
@@ -45,12 +46,13 @@ pub struct CpuInterval {
     pub max: Option<f64>,
     pub epp: Option<u8>,
     pub governor: Option<usize>,
-    /// Share of the time in each idle state, since it was read before. A sleep that goes on is not in it. `None` of a CPU that slept
-    /// and was not read: on large machines they take turns.
+    /// Share of the time in each idle state, since it was read before. A sleep that goes on is not
+    /// in it. `None` of a CPU that slept and was not read: on large machines they take turns.
     pub idle: Vec<Option<f64>>,
     /// Of the cycles, those that did not wait for memory (Intel); of AMD, instructions per cycle.
     pub productive: Option<f64>,
-    /// Degrees Celsius below the temperature at which the processor throttles, and the temperature itself.
+    /// Degrees Celsius below the temperature at which the processor throttles, and the temperature
+    /// itself.
     pub margin: Option<f64>,
     pub celsius: Option<f64>,
     /// Times that it was throttled by heat, and by that of its package.
@@ -121,7 +123,8 @@ impl Pair<'_> {
         self.places.delta(self.from, self.to, quantity, index)
     }
 
-    /// Mean power. Readings of the hold service have a time of their own; without a new one nothing is known.
+    /// Mean power. Readings of the hold service have a time of their own; without a new one nothing
+    /// is known.
     fn watts(&self, quantity: Quantity, index: usize) -> Option<f64> {
         let span = if self.places.has(Quantity::EnergyAt) {
             self.delta(Quantity::EnergyAt, 0).filter(|span| *span > 0)?
@@ -135,8 +138,8 @@ impl Pair<'_> {
         let now = |quantity| self.now(quantity, index);
         let delta = |quantity| if is_broken { None } else { self.delta(quantity, index) };
         let states = self.layout.machine.idle_states.len();
-        // Since the last reading, which was earlier than the last sample if it slept. Recordings of older versions have no time
-        // of it.
+        // Since the last reading, which was earlier than the last sample if it slept. Recordings of
+        // older versions have no time of it.
         let idle_span = if self.places.has(Quantity::IdleAt) {
             delta(Quantity::IdleAt).filter(|span| *span > 0)
         } else {
@@ -206,7 +209,8 @@ impl Pair<'_> {
         }
     }
 
-    /// What a highest request means, kHz: the highest P-state of acpi-cpufreq has boost in it, which no file names.
+    /// What a highest request means, kHz: the highest P-state of acpi-cpufreq has boost in it,
+    /// which no file names.
     fn meant(&self, index: usize, khz: u64) -> u64 {
         let cpu = &self.layout.cpus[index];
         match (self.layout.machine.driver.as_deref(), cpu.highest, cpu.base) {
@@ -215,8 +219,8 @@ impl Pair<'_> {
         }
     }
 
-    /// How busy and fast a CPU was, if its counters were read at the end and once before. A CPU that slept between that
-    /// reading and the beginning counted nothing meanwhile.
+    /// How busy and fast a CPU was, if its counters were read at the end and once before. A CPU
+    /// that slept between that reading and the beginning counted nothing meanwhile.
     fn speed(&self, index: usize, is_broken: bool) -> Option<Speed> {
         if is_broken {
             return None;

@@ -1,4 +1,5 @@
-//! What a sample holds: the machine's CPUs and packages, and the quantities read of each, with unit and width.
+//! What a sample holds: the machine's CPUs and packages, and the quantities read of each, with unit
+//! and width.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,7 +17,8 @@ pub struct Layout {
     pub cpus: Vec<Cpu>,
     /// By number.
     pub packages: Vec<Package>,
-    /// In the order of a sample's values: of each field the values of all CPUs (packages), then those of the next field.
+    /// In the order of a sample's values: of each field the values of all CPUs (packages), then
+    /// those of the next field.
     pub fields: Vec<Field>,
     /// What cannot be seen on this machine by this user.
     #[serde(default)]
@@ -49,7 +51,8 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
-    /// Its package's number, if the kernel says it; this and the next two are not known of a CPU that was offline.
+    /// Its package's number, if the kernel says it; this and the next two are not known of a CPU
+    /// that was offline.
     pub package: Option<u32>,
     pub die: Option<u32>,
     /// `core_id`, which may repeat in another die.
@@ -57,7 +60,8 @@ pub struct Cpu {
     /// Kind of core; `None` where all are of the same type.
     pub core_type: Option<CoreType>,
     pub policy: Option<u32>,
-    /// The highest frequency that the hardware has for it, turbo included, and the one that it guarantees.
+    /// The highest frequency that the hardware has for it, turbo included, and the one that it
+    /// guarantees.
     pub highest: Option<KiloHertz>,
     pub base: Option<KiloHertz>,
     /// It is isolated or without ticks (isolcpus, nohz_full), so it is not touched unless all are.
@@ -118,11 +122,13 @@ pub enum Quantity {
     Online,
     /// Time that the CPU ran anything, of /proc/stat.
     Busy,
-    /// Idle time and waiting for IO, of /proc/stat; of a sleeping CPU it is counted up to the reading.
+    /// Idle time and waiting for IO, of /proc/stat; of a sleeping CPU it is counted up to the
+    /// reading.
     Idle,
     /// Time that a hypervisor gave to others, of /proc/stat.
     Steal,
-    /// When the idle times below were read of this CPU, on the machine's monotonic clock: those of CPUs that sleep take turns.
+    /// When the idle times below were read of this CPU, on the machine's monotonic clock: those of
+    /// CPUs that sleep take turns.
     IdleAt,
     /// Residency of idle state N; a sleep in progress is not in it.
     IdleTime(u8),
@@ -134,11 +140,12 @@ pub enum Quantity {
     /// Times that heat throttled the package, and how long.
     PackageThrottles,
     PackageThrottleTime,
-    /// scaling_cur_freq, only where the registers below cannot be read and the kernel answers without waiting.
+    /// scaling_cur_freq, only where the registers below cannot be read and the kernel answers
+    /// without waiting.
     ReportedFrequency,
 
-    /// When the six values below were read of this CPU, on the machine's monotonic clock. A CPU that slept is not asked:
-    /// its values and this time are those of the last reading.
+    /// When the six values below were read of this CPU, on the machine's monotonic clock. A CPU
+    /// that slept is not asked: its values and this time are those of the last reading.
     CountersAt,
     Tsc,
     Aperf,
@@ -172,12 +179,14 @@ pub enum Quantity {
     Epp,
     /// An index into [`Machine::governors`].
     Governor,
-    /// IA32_HWP_CAPABILITIES or AMD's CPPC capabilities as the register has it; the guaranteed level in it may move.
+    /// IA32_HWP_CAPABILITIES or AMD's CPPC capabilities as the register has it; the guaranteed
+    /// level in it may move.
     Capabilities,
     /// IA32_HWP_REQUEST or AMD's CPPC request as the register has it.
     Request,
 
-    /// When the three values below were read, on the clock of the hold service: its readings may be older than the sample.
+    /// When the three values below were read, on the clock of the hold service: its readings may be
+    /// older than the sample.
     EnergyAt,
     /// Energy of a package, its memory, and the machine.
     PackageEnergy,
@@ -186,7 +195,8 @@ pub enum Quantity {
     /// Long-term and short-term power limit of a package.
     PowerLimit,
     ShortPowerLimit,
-    /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from [`Quantity::ThermalMargin`].
+    /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from
+    /// [`Quantity::ThermalMargin`].
     PackageTemperature,
 }
 
@@ -259,7 +269,8 @@ impl Layout {
         self.fields.iter().map(|field| self.instances(field.scope)).sum()
     }
 
-    /// Where the values of a quantity begin in a sample, and what they are; `None` where it is not read on this machine.
+    /// Where the values of a quantity begin in a sample, and what they are; `None` where it is not
+    /// read on this machine.
     pub(crate) fn place(&self, quantity: Quantity) -> Option<(usize, &Field)> {
         let mut start = 0;
         for field in &self.fields {

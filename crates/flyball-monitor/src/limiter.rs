@@ -30,7 +30,8 @@ macro_rules! limiters {
                 match self { $(Limiter::$name => $knob),* }
             }
 
-            /// Whether a setting asks for it, so that it is not a frequency that was asked for and not reached.
+            /// Whether a setting asks for it, so that it is not a frequency that was asked for and
+            /// not reached.
             pub fn is_setting(self) -> bool {
                 (Limiter::TurboOff..=Limiter::Preference).contains(&self)
             }

@@ -59,7 +59,8 @@ impl Missing {
         matches!(self.why, Why::Forbidden(..))
     }
 
-    /// The same where no setting of this kernel's would show it: in a virtual machine, or a recording.
+    /// The same where no setting of this kernel's would show it: in a virtual machine, or a
+    /// recording.
     pub(crate) fn on(self, other: impl Fn(String) -> Why) -> Missing {
         match self.why {
             Why::NotThere(place) => Missing { why: other(place), ..self },
@@ -74,7 +75,8 @@ impl Missing {
                 Some("run as root, or setcap cap_perfmon=ep flyball, or sysctl kernel.perf_event_paranoid=0")
             }
             (Why::Forbidden(..), What::Power) => Some("run as root, or setcap cap_perfmon=ep flyball"),
-            // Registers have no finer right than root's; the hold service shares some of them (flyball_host::readings).
+            // Registers have no finer right than root's; the hold service shares some of them
+            // (flyball_host::readings).
             (Why::Forbidden(..), What::Reasons) => {
                 Some("run as root, or while flyball-hold runs: usermod -aG flyball USER")
             }

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{ABSENT, Layout, Quantity, Sample};
 
-/// Looked up once per layout: a sample of 576 CPUs has 26,000 values, and a search of the fields for each of them costs more than
-/// reading them does.
+/// Looked up once per layout: a sample of 576 CPUs has 26,000 values, and a search of the fields
+/// for each of them costs more than reading them does.
 #[derive(Debug)]
 pub struct Places(HashMap<Quantity, Place, BuildHasherDefault<Small>>);
 
@@ -49,7 +49,8 @@ impl Places {
         (value != ABSENT).then_some(value)
     }
 
-    /// How much a counter moved. `None` where it is not known at both ends, or stands below where it was and does not wrap.
+    /// How much a counter moved. `None` where it is not known at both ends, or stands below where
+    /// it was and does not wrap.
     pub(crate) fn delta(&self, from: &Sample, to: &Sample, quantity: Quantity, index: usize) -> Option<u64> {
         let bits = self.0.get(&quantity)?.wraps_after;
         let (from, to) = (self.get(from, quantity, index)?, self.get(to, quantity, index)?);
@@ -67,14 +68,15 @@ impl Places {
     }
 }
 
-/// Hashes the one or two small numbers that a quantity is. The standard hash withstands keys that an attacker chooses, and takes
-/// several times as long.
+/// Hashes the one or two small numbers that a quantity is. The standard hash withstands keys that
+/// an attacker chooses, and takes several times as long.
 #[derive(Debug, Default)]
 struct Small(u64);
 
 impl Small {
     fn add(&mut self, number: u64) {
-        // An odd constant with bits everywhere (the golden ratio): the table takes the lowest and the highest bits.
+        // An odd constant with bits everywhere (the golden ratio): the table takes the lowest and
+        // the highest bits.
         self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

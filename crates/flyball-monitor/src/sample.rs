@@ -33,7 +33,8 @@ pub struct Cost {
 }
 
 impl Sample {
-    /// The value of the instance with this index (of [`Layout::cpus`] or [`Layout::packages`]; 0 for the machine's).
+    /// The value of the instance with this index (of [`Layout::cpus`] or [`Layout::packages`]; 0
+    /// for the machine's).
     pub fn get(&self, layout: &Layout, quantity: Quantity, index: usize) -> Option<u64> {
         let (start, field) = layout.place(quantity)?;
         if index >= layout.instances(field.scope) {

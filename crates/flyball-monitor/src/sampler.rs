@@ -1,8 +1,9 @@
 //! Takes samples of a machine without waking its CPUs.
 //!
-//! What the kernel knows without asking a CPU is read of all of them: /proc/stat, idle times, limits. Only CPUs that ran since
-//! the last sample are interrupted, once, for their counters; only busy ones that are below their request are asked for the
-//! reason, a few per sample. So a sleeping CPU sleeps on, and the firmware does not take the monitor for a workload.
+//! What the kernel knows without asking a CPU is read of all of them: /proc/stat, idle times,
+//! limits. Only CPUs that ran since the last sample are interrupted, once, for their counters; only
+//! busy ones that are below their request are asked for the reason, a few per sample. So a sleeping
+//! CPU sleeps on, and the firmware does not take the monitor for a workload.
 
 mod counters;
 mod discover;
@@ -37,11 +38,12 @@ pub enum Touch {
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub touch: Touch,
-    /// How often limits, preferences and governors are read, at least for machines of up to 320 CPUs: larger ones take turns of
-    /// [`RATE`] CPUs per second. Zero for all of them, and the idle times of sleeping CPUs, in each sample.
+    /// How often limits, preferences and governors are read, at least for machines of up to 320
+    /// CPUs: larger ones take turns of [`RATE`] CPUs per second. Zero for all of them, and the idle
+    /// times of sleeping CPUs, in each sample.
     pub slow: Duration,
-    /// What takes turns does so from the first sample on, so that a screen is there sooner: until their turn, CPUs have no idle times,
-    /// preference, governor or least frequency.
+    /// What takes turns does so from the first sample on, so that a screen is there sooner: until
+    /// their turn, CPUs have no idle times, preference, governor or least frequency.
     pub is_staged: bool,
     pub reads: Reads,
 }
@@ -74,10 +76,11 @@ impl Default for Options {
     }
 }
 
-/// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that CPU.
+/// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that
+/// CPU.
 const MAX_REQUESTED: usize = 16;
-/// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large machine these files are most of
-/// what a sample costs, and few of them change.
+/// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large
+/// machine these files are most of what a sample costs, and few of them change.
 const RATE: f64 = 64.0;
 /// A tick of /proc/stat, ns (USER_HZ).
 const TICK: u64 = 10_000_000;
@@ -92,7 +95,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,
-    /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count, package_throttle_total_time_ms.
+    /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count,
+    /// package_throttle_total_time_ms.
     throttle: Vec<(Quantity, KeptAttribute)>,
     frequency: Option<KeptAttribute>,
     counters: Counters,
@@ -133,8 +137,8 @@ pub struct Sampler<'h> {
     stat: KeptAttribute,
     /// When its last reading ended.
     stat_read: Duration,
-    /// Ticks that passed at least between the last two readings: what a CPU that slept has as idle time, whenever within a reading
-    /// the kernel came to it.
+    /// Ticks that passed at least between the last two readings: what a CPU that slept has as idle
+    /// time, whenever within a reading the kernel came to it.
     passed: u64,
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
@@ -212,18 +216,21 @@ impl<'h> Sampler<'h> {
         &self.places
     }
 
-    /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval, or the machine is in software.
+    /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval,
+    /// or the machine is in software.
     pub fn may_interrupt(&self, index: usize) -> bool {
         self.may_interrupt[index]
     }
 
-    /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that ran in between.
+    /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that
+    /// ran in between.
     pub fn begin(&mut self) {
         let look = self.look();
         self.last = Some(look);
     }
 
-    /// Takes a sample. The first one takes a moment, in which it learns which CPUs run, so that the second has their speed.
+    /// Takes a sample. The first one takes a moment, in which it learns which CPUs run, so that the
+    /// second has their speed.
     pub fn sample(&mut self) -> Sample {
         if self.last.is_none() {
             // A recorded machine does not change.
@@ -264,8 +271,8 @@ impl<'h> Sampler<'h> {
             None => vec![ABSENT; self.layout.values()],
         };
         let mut sample = Sample { at, wall, cost: Cost::default(), values };
-        // First, because its time is the sample's: on a machine that is slow to answer, the rest takes milliseconds, and not the
-        // same in each sample.
+        // First, because its time is the sample's: on a machine that is slow to answer, the rest
+        // takes milliseconds, and not the same in each sample.
         self.read_power(&mut sample);
         self.read_stat(&mut sample);
         self.turn = self.turn.wrapping_add(1);
@@ -297,8 +304,8 @@ impl<'h> Sampler<'h> {
         let places = &self.places;
         let count = self.cpus.len();
         for quantity in [Quantity::Online, Quantity::Busy, Quantity::Idle, Quantity::Steal] {
-            // The file has lines for online CPUs only: a CPU without one is offline, and a stale count
-            // would become a delta when it returns.
+            // The file has lines for online CPUs only: a CPU without one is offline, and a stale
+            // count would become a delta when it returns.
             let blank = if quantity == Quantity::Online { 0 } else { ABSENT };
             sample.values[places.range(quantity, count)].fill(blank);
         }
@@ -342,7 +349,8 @@ impl<'h> Sampler<'h> {
         if is_online && !was_online {
             cpu.reopen();
         }
-        // What is not read keeps its value and time: nothing is lost, it is counted in a later sample.
+        // What is not read keeps its value and time: nothing is lost, it is counted in a later
+        // sample.
         let is_skipped = is_online
             && was_online
             && match ticks {
@@ -371,8 +379,9 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Whether a CPU ran since the last sample, for long enough to matter. Its residency does not say that: one that woke for a
-    /// moment and sleeps again has a sleep that is not counted yet, and would be woken by the question.
+    /// Whether a CPU ran since the last sample, for long enough to matter. Its residency does not
+    /// say that: one that woke for a moment and sleeps again has a sleep that is not counted yet,
+    /// and would be woken by the question.
     fn ran(&self, sample: &Sample, index: usize) -> bool {
         let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
         if get(sample, Quantity::Online) != Some(1) {
@@ -384,8 +393,9 @@ impl<'h> Sampler<'h> {
             return true;
         }
         let delta = |quantity| Some(get(sample, quantity)?.saturating_sub(get(last, quantity)?));
-        // Busy time is sampled by the tick, which what runs shortly and often may escape; idle time is exact where the tick
-        // stops, and is counted up to now (get_idle_time() in fs/proc/stat.c).
+        // Busy time is sampled by the tick, which what runs shortly and often may escape; idle time
+        // is exact where the tick stops, and is counted up to now (get_idle_time() in
+        // fs/proc/stat.c).
         delta(Quantity::Busy).is_some_and(|busy| busy > 0)
             || delta(Quantity::Idle)
                 .is_some_and(|idle| idle + delta(Quantity::Steal).unwrap_or(0) + ROUNDING < self.passed)
@@ -410,8 +420,8 @@ impl<'h> Sampler<'h> {
                     self.places.put(sample, Quantity::ReportedFrequency, index, value);
                 }
             } else if wanted {
-                // A time of its own: at 512 CPUs the first and the last reading are milliseconds apart, 1 %
-                // of a short interval.
+                // A time of its own: at 512 CPUs the first and the last reading are milliseconds
+                // apart, 1 % of a short interval.
                 let at = self.host.now().as_nanos() as u64;
                 let interrupts =
                     self.source.read(self.host, cpu.number, &mut cpu.counters, |quantity, value| {
@@ -434,7 +444,8 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// The policies whose turn it is: all of them within [`Options::slow`], so that no sample is slower than the others.
+    /// The policies whose turn it is: all of them within [`Options::slow`], so that no sample is
+    /// slower than the others.
     fn read_requests(&mut self, sample: &mut Sample) {
         let span = self.last.as_ref().map_or(u64::MAX, |last| sample.at.saturating_sub(last.at));
         let all = self.policies.len();
@@ -457,7 +468,8 @@ impl<'h> Sampler<'h> {
             let is_due = (index + all - start) % all < count;
             let get = |sample, quantity, cpu| self.places.get(sample, quantity, cpu);
             // Both drivers read the preference from a register on the CPU, which is an interrupt
-            // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is read of CPUs that ran.
+            // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is
+            // read of CPUs that ran.
             let may_interrupt = policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
             let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
             let reads_preference = (is_due || !is_known && reads_all) && may_interrupt;
@@ -473,7 +485,8 @@ impl<'h> Sampler<'h> {
                 }
                 let text = file.line(self.host, &mut line);
                 let value = text.and_then(|text| request(*quantity, text, &self.layout.machine.governors));
-                // A policy whose CPUs are all offline answers EBUSY, and its files go with the driver: tried again in turn.
+                // A policy whose CPUs are all offline answers EBUSY, and its files go with the
+                // driver: tried again in turn.
                 if text.is_none() {
                     file.reopen();
                 }
@@ -487,7 +500,8 @@ impl<'h> Sampler<'h> {
     fn read_power(&mut self, sample: &mut Sample) {
         for power in &mut self.power {
             let known = self.places.get(sample, power.quantity, power.index);
-            // Limits change when someone changes them; with the policies' turn to begin with is soon enough.
+            // Limits change when someone changes them; with the policies' turn to begin with is
+            // soon enough.
             if power.is_slow && known.is_some() && self.next_policy != 0 {
                 continue;
             }
@@ -502,8 +516,9 @@ impl<'h> Sampler<'h> {
         self.power.iter().map(|power| power.range).filter(|range| *range > 0).min()
     }
 
-    /// Reads the energy counters that start again, so that no turn of theirs is missed between two samples that are far apart.
-    /// No CPU that sleeps is asked but the one in each package that the kernel reads the counter on.
+    /// Reads the energy counters that start again, so that no turn of theirs is missed between two
+    /// samples that are far apart. No CPU that sleeps is asked but the one in each package that the
+    /// kernel reads the counter on.
     pub fn follow_energy(&mut self) {
         for power in self.power.iter_mut().filter(|power| power.range > 0) {
             power.read(self.host, &mut self.buffer);
@@ -533,8 +548,8 @@ impl<'h> Sampler<'h> {
             ) else {
                 continue;
             };
-            // Measured once: the rate does not change, and each interval's own measure would have its
-            // jitter.
+            // Measured once: the rate does not change, and each interval's own measure would have
+            // its jitter.
             let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
             let got = aperf as f64 / mperf.max(1) as f64 * khz;
             let most = now(Quantity::RequestMax).map_or(f64::INFINITY, |most| most as f64);
@@ -548,7 +563,8 @@ impl<'h> Sampler<'h> {
         let start = below.partition_point(|&index| index < self.next_asked);
         for &index in below.iter().cycle().skip(start).take(below.len().min(MAX_REQUESTED)) {
             self.next_asked = index + 1;
-            // Its limit may have been lowered since its turn, which would look like one of the firmware. No CPU is interrupted for it.
+            // Its limit may have been lowered since its turn, which would look like one of the
+            // firmware. No CPU is interrupted for it.
             let policy = self.policies.iter_mut().find(|policy| policy.cpus.contains(&index));
             if let Some(policy) = policy
                 && let Some(most) = policy.files[MAX].short_number(self.host)
@@ -559,7 +575,8 @@ impl<'h> Sampler<'h> {
                 continue;
             }
             sample.cost.asked += 1;
-            // Later samples repeat these values; only this time shows which interval they belong to.
+            // Later samples repeat these values; only this time shows which interval they belong
+            // to.
             let at = self.host.now().as_nanos() as u64;
             self.places.put(sample, Quantity::ReasonsAt, index, at);
             for &(quantity, register) in &self.reasons {
@@ -584,8 +601,8 @@ const MAX: usize = 1;
 
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
     match quantity {
-        // The kernel's words for it (intel_pstate.c, amd-pstate.c): both drivers have these values but for
-        // balance_power, which is 0xc0 with Intel and 0xbf with AMD.
+        // The kernel's words for it (intel_pstate.c, amd-pstate.c): both drivers have these values
+        // but for balance_power, which is 0xc0 with Intel and 0xbf with AMD.
         Quantity::Epp => match text {
             "performance" => Some(0),
             "balance_performance" => Some(128),

@@ -1,4 +1,5 @@
-//! Readings of the hold service in a sample, for a user who may not take them: [`flyball_host::readings`].
+//! Readings of the hold service in a sample, for a user who may not take them:
+//! [`flyball_host::readings`].
 
 use flyball_host::{
     Host,
@@ -34,7 +35,8 @@ pub fn readings_of(layout: &Layout, sample: &Sample) -> Readings {
         }
         let name = quantity.name();
         if layout.instances(scope) > 0 && sample.get(layout, quantity, 0).is_none() {
-            // So that a client knows of it: reasons are read only while a CPU is slower than asked for.
+            // So that a client knows of it: reasons are read only while a CPU is slower than asked
+            // for.
             values.push(Reading { name: name.clone(), number: number(layout, scope, 0), value: ABSENT });
         }
         for index in 0..layout.instances(scope) {
@@ -60,7 +62,8 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     if !layout.missing.iter().any(Missing::is_forbidden) {
         return given;
     }
-    // It does not run, or does not answer this user: then it stays missing, with the command that grants it.
+    // It does not run, or does not answer this user: then it stays missing, with the command that
+    // grants it.
     let Ok(readings) = host.shared_readings() else { return given };
     let mut found = Vec::new();
     for &(quantity, what, scope, unit) in SHARED {
@@ -86,8 +89,8 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     given
 }
 
-/// Puts the service's readings of these quantities into a sample. If it does not answer, the sample keeps those of before, whose
-/// time shows that they are old.
+/// Puts the service's readings of these quantities into a sample. If it does not answer, the sample
+/// keeps those of before, whose time shows that they are old.
 pub(crate) fn fill(host: &dyn Host, layout: &Layout, given: &[Quantity], sample: &mut Sample) {
     let Ok(readings) = host.shared_readings() else { return };
     if let Some(start) = layout.start(Quantity::EnergyAt) {

@@ -1,4 +1,5 @@
-//! From the highest frequency of the hardware to the one that a CPU had: what took how much of it, with evidence.
+//! From the highest frequency of the hardware to the one that a CPU had: what took how much of it,
+//! with evidence.
 
 mod account;
 mod attribution;

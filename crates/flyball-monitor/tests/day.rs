@@ -1,6 +1,6 @@
-//! A day's recording of a machine of 512 CPUs whose process is killed again and again: what is lost, how many bytes a counter
-//! takes, and how long a jump within the day takes. An hour of it is a test of every day; `FLYBALL_DAY=1` (best with
-//! `--release`) is the whole.
+//! A day's recording of a machine of 512 CPUs whose process is killed again and again: what is
+//! lost, how many bytes a counter takes, and how long a jump within the day takes. An hour of it is
+//! a test of every day; `FLYBALL_DAY=1` (best with `--release`) is the whole.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -82,8 +82,9 @@ fn noise(seed: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A machine in a day: of four CPUs one is busy, one is not, one sleeps and one is used in bursts. All is computed from the number
-/// of the second, so that another process goes on where the last one was killed.
+/// A machine in a day: of four CPUs one is busy, one is not, one sleeps and one is used in bursts.
+/// All is computed from the number of the second, so that another process goes on where the last
+/// one was killed.
 fn nth(layout: &Layout, n: u64) -> Sample {
     let mut values = Vec::with_capacity(layout.values());
     for field in &layout.fields {
@@ -126,7 +127,8 @@ fn nth(layout: &Layout, n: u64) -> Sample {
     Sample { at: n * SECOND, wall: 20_000 * 86_400 * SECOND + n * SECOND, cost, values }
 }
 
-/// Records from one second on; started by the test below, which kills it. It says each sample that it has taken.
+/// Records from one second on; started by the test below, which kills it. It says each sample that
+/// it has taken.
 #[test]
 #[ignore = "records until it is killed; another test starts it"]
 fn records_until_it_is_killed() {
@@ -148,7 +150,8 @@ fn records_until_it_is_killed() {
     recorder.finish().unwrap();
 }
 
-/// Starts the recorder and kills it after some samples; the number of the last one that it said it had taken.
+/// Starts the recorder and kills it after some samples; the number of the last one that it said it
+/// had taken.
 fn record(path: &Path, from: u64, until: u64, kill_after: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "records_until_it_is_killed"])

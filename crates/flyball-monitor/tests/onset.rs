@@ -1,4 +1,5 @@
-//! Throttles that begin while samples are taken: the right reason within two samples, and none in an hour without any.
+//! Throttles that begin while samples are taken: the right reason within two samples, and none in
+//! an hour without any.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -56,7 +57,8 @@ impl<'h> Watch<'h> {
             .with(|machine| self.cpus.iter().map(|cpu| machine.silicon().cycles(*cpu as usize)).collect())
     }
 
-    /// The next second: the cycles of the first CPU in it, and the planted reasons that are shown of any CPU.
+    /// The next second: the cycles of the first CPU in it, and the planted reasons that are shown
+    /// of any CPU.
     fn next(&mut self) -> (u64, Vec<Limiter>) {
         self.host.sleep(Duration::from_secs(1));
         let sample = self.sampler.sample();
@@ -91,7 +93,8 @@ fn open(machine: &str, cpus: &str, faults: &[&str]) -> SimHost {
     host
 }
 
-/// Plants it after some seconds of a run; how many samples later the reason is shown. `None` where the machine has no such thing.
+/// Plants it after some seconds of a run; how many samples later the reason is shown. `None` where
+/// the machine has no such thing.
 fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
     let faults: &[&str] = if plant == Plant::FanBlocked { &["fan 60 after 11s"] } else { &[] };
     let host = open(machine, cpus, faults);
@@ -119,7 +122,8 @@ fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
             Limiter::Firmware
         }
         Plant::MaxFreq => {
-            // Of all: a core runs at the higher request of its threads, and a processor without HWP at the highest of its cores.
+            // Of all: a core runs at the higher request of its threads, and a processor without HWP
+            // at the highest of its cores.
             for policy in policies(&host) {
                 let path = format!("{POLICIES}/{policy}/scaling_max_freq");
                 host.write(&path, format!("{:.0}", held * 1000.0).as_bytes()).unwrap();

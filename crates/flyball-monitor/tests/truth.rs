@@ -1,9 +1,11 @@
-//! Reasons against ground truth: simulated machines are built with limits that are known, and run with one after the other
-//! of them. What each took is the difference to the run without it, in the order that docs/why.md defines:
+//! Reasons against ground truth: simulated machines are built with limits that are known, and run
+//! with one after the other of them. What each took is the difference to the run without it, in the
+//! order that docs/why.md defines:
 //!
 //! 1. limits that are a frequency, in the order of [`Limiter::ALL`];
-//! 2. limits that show only in their effect and that a package's CPUs share: the one that alone would leave the lowest
-//!    frequency holds, and comes first. The others get what they take below it, which is nothing but the controllers' ripple;
+//! 2. limits that show only in their effect and that a package's CPUs share: the one that alone
+//!    would leave the lowest frequency holds, and comes first. The others get what they take below
+//!    it, which is nothing but the controllers' ripple;
 //! 3. what holds one CPU below the others.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
@@ -44,8 +46,8 @@ enum Plant {
     Heat(f64),
     /// Share of the frequency without limits.
     Hold(f64),
-    /// The same, and the registers say that a device outside the processor asked for it. The silicon has no such device: the bits
-    /// are set in the samples.
+    /// The same, and the registers say that a device outside the processor asked for it. The
+    /// silicon has no such device: the bits are set in the samples.
     Prochot(f64),
 }
 
@@ -92,7 +94,8 @@ impl Plant {
         }
     }
 
-    /// What it is to be named as. AMD has no register that names the current, and `power` stands for both there.
+    /// What it is to be named as. AMD has no register that names the current, and `power` stands
+    /// for both there.
     fn named(self, base: &Base) -> Limiter {
         match self {
             Plant::Current(_) if base.machine.starts_with("ryzen") => Limiter::Power,
@@ -183,7 +186,8 @@ struct Ran {
     text: String,
 }
 
-/// The machine without limits of its own, and with those that are planted in it; and how it is booted.
+/// The machine without limits of its own, and with those that are planted in it; and how it is
+/// booted.
 fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> (MachineSpec, String) {
     let mut spec = MachineSpec::builtin(base.machine).unwrap();
     spec.power.pl1_w = 9000.0;
@@ -212,7 +216,8 @@ fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) 
                     limit => limit,
                 };
                 spec.thermal.ambient_c = 30.0;
-                // The hot spot of a core and half a degree of the control are small against the rest.
+                // The hot spot of a core and half a degree of the control are small against the
+                // rest.
                 spec.thermal.sink_k_per_w = (f64::from(limit) - 30.5) / (free.unwrap().watts * share) - 0.01;
             }
             Plant::Current(share) => {
@@ -361,7 +366,8 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant], setting: Setting) -> Ra
     }
 }
 
-/// Bit 0 of MSR 0x64f and bit 2 of IA32_THERM_STATUS, in every register that was read (Intel SDM volume 4).
+/// Bit 0 of MSR 0x64f and bit 2 of IA32_THERM_STATUS, in every register that was read (Intel SDM
+/// volume 4).
 fn assert_prochot(layout: &Layout, sample: &mut Sample) {
     for (quantity, bit) in [(Quantity::LimitReasons, 1), (Quantity::ThermStatus, 1 << 2)] {
         let Some(start) = layout.start(quantity) else { continue };
@@ -448,7 +454,8 @@ fn pairs(base: &Base) -> Vec<[Plant; 2]> {
     for (index, one) in kinds.iter().enumerate() {
         for other in &kinds[index + 1..] {
             let limiters = [one.named(base), other.named(base)];
-            // Settings that exclude each other: what governor userspace asks for leaves no choice to a preference.
+            // Settings that exclude each other: what governor userspace asks for leaves no choice
+            // to a preference.
             if limiters == [Limiter::Governor, Limiter::Preference]
                 || limiters.contains(&Limiter::Governor) && limiters.contains(&Limiter::Percentage)
                 // One frequency is held, for one of the two reasons.
@@ -465,7 +472,8 @@ fn pairs(base: &Base) -> Vec<[Plant; 2]> {
     pairs
 }
 
-/// What each limit took by the model: the difference that it makes when it is added to those before it.
+/// What each limit took by the model: the difference that it makes when it is added to those before
+/// it.
 fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Limiter, f64)>> {
     let mut steps = vec![(Limiter::ActiveCores, free.highest - free.mhz)];
     let mut last = free.mhz;
@@ -476,7 +484,8 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
             None => ran.mhz,
             Some(next) => {
                 let without = run(base, &plants[..count], setting, Some(free))?;
-                // A CPU that is held leaves the others more of what they share: a limit takes of it what it takes of them.
+                // A CPU that is held leaves the others more of what they share: a limit takes of it
+                // what it takes of them.
                 let is_shared = next.kind() == Kind::Own && plants[count - 1].kind() == Kind::Shared;
                 if is_shared && ran.others > 0.0 {
                     (without.mhz * ran.others / without.others).max(ran.mhz)
@@ -582,7 +591,8 @@ impl Tally {
     }
 }
 
-/// The bases, or with FLYBALL_TRUTH (a part of a machine's name) some of them, with the whole answer of what is confused.
+/// The bases, or with FLYBALL_TRUTH (a part of a machine's name) some of them, with the whole
+/// answer of what is confused.
 fn wanted(bases: &[Base]) -> (Vec<Base>, bool) {
     let only = std::env::var("FLYBALL_TRUTH").ok();
     let is_wanted = |base: &&Base| only.as_ref().is_none_or(|only| base.machine.contains(only));

@@ -70,7 +70,8 @@ impl Axis {
     pub(crate) fn fit(&self, data: Option<(f64, f64)>) -> Fitted {
         if let Scale::Categories(names) = &self.scale {
             let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
-            // Half a place at either end: a box or bar of the outermost category is as wide as the others.
+            // Half a place at either end: a box or bar of the outermost category is as wide as the
+            // others.
             return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, ticks };
         }
         let given = self.range.filter(|(low, high)| low.is_finite() && high.is_finite() && low < high);
@@ -90,7 +91,8 @@ impl Axis {
             if !touches_zero(high) {
                 high += room;
             }
-            // The room around the largest numbers overflows to infinity, at which no tick can be placed.
+            // The room around the largest numbers overflows to infinity, at which no tick can be
+            // placed.
             (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
         }
         Fitted { low, high, ticks: linear_ticks(low, high, 6) }
@@ -123,12 +125,14 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
     if !raw.is_finite() || raw <= 0.0 {
         return Vec::new();
     }
-    // The step is rounded up, so there are at most as many ticks as wanted: rounded to the nearest, labels would touch.
+    // The step is rounded up, so there are at most as many ticks as wanted: rounded to the nearest,
+    // labels would touch.
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw);
     let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
     let first = (low / step).ceil();
-    // By index, not by adding the step again and again, which drifts. The bound stops steps that vanish against the value.
+    // By index, not by adding the step again and again, which drifts. The bound stops steps that
+    // vanish against the value.
     let count = ((high / step).floor() - first).clamp(0.0, 50.0) as usize;
     (0..=count)
         .map(|index| {

@@ -65,7 +65,8 @@ impl Chart {
         Chart { subtitle: subtitle.into(), ..self }
     }
 
-    /// The same without a list of what short names of categories stand for: the page around it has one.
+    /// The same without a list of what short names of categories stand for: the page around it has
+    /// one.
     #[must_use]
     pub fn without_key(self) -> Chart {
         Chart { key: false, ..self }
@@ -79,7 +80,8 @@ impl Chart {
     pub fn scene(&self) -> Scene {
         let (x, y) = self.fit();
         let mut shapes = Vec::new();
-        // The widest label of the y axis decides where the frame begins, with room for the axis title on its side.
+        // The widest label of the y axis decides where the frame begins, with room for the axis
+        // title on its side.
         let left = 24.0 + TEXT + y.ticks.iter().map(|(_, label)| text_width(label, TICK)).fold(0.0, f32::max);
         // Never inside out, however small the picture or long the labels.
         let right = (self.width as f32 - 18.0).max(left + 10.0);
@@ -105,7 +107,8 @@ impl Chart {
         let bottom = height as f32 - 20.0 - TEXT - TICK - 6.0;
         let top = top + 6.0;
         let frame = Frame { left, right, top, bottom: bottom.max(top + 10.0), height: height as f32, x, y };
-        // Painting order: grid below the data, axes above it, so that the ends of bars do not cover the lines.
+        // Painting order: grid below the data, axes above it, so that the ends of bars do not cover
+        // the lines.
         frame.grid(self, &mut shapes);
         let bars = self.series.iter().filter(|series| matches!(series.mark, Mark::Bars(_))).count();
         let mut bar = 0;
@@ -119,7 +122,8 @@ impl Chart {
         Scene { width: self.width, height, description: self.description(), shapes }
     }
 
-    /// The short names of categories and what they stand for, if the names have no room of this width each.
+    /// The short names of categories and what they stand for, if the names have no room of this
+    /// width each.
     #[expect(clippy::type_complexity, reason = "two lists that belong together")]
     fn names(&self, room: f32) -> Option<(Vec<String>, Vec<(String, Option<Colour>)>)> {
         let Scale::Categories(names) = &self.x.scale else { return None };
@@ -187,7 +191,8 @@ impl Extent {
     }
 }
 
-/// Puts names into rows below the title, those of series with their colours; returns where the chart can begin.
+/// Puts names into rows below the title, those of series with their colours; returns where the
+/// chart can begin.
 fn place_legend(
     legend: &[(String, Option<Colour>)],
     left: f32,

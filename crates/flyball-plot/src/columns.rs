@@ -46,8 +46,8 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// `text` on one line: ends of lines are shown. What a recorded machine or a run directory calls something must not
-/// look like a line of its own.
+/// `text` on one line: ends of lines are shown. What a recorded machine or a run directory calls
+/// something must not look like a line of its own.
 pub fn one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace('\n', "\\n").replace('\r', "\\r") } else { text }
 }
@@ -66,8 +66,8 @@ impl Cell {
     }
 
     fn width(&self) -> usize {
-        // Characters, not bytes: names of CPUs and machines may hold more than ASCII. Styles are applied afterwards and have no
-        // width.
+        // Characters, not bytes: names of CPUs and machines may hold more than ASCII. Styles are
+        // applied afterwards and have no width.
         self.text.chars().count()
     }
 }
@@ -124,7 +124,8 @@ impl Columns {
         self.rows.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The lines, in as many tables as fit `width`, one below the other; each begins with the first column.
+    /// The lines, in as many tables as fit `width`, one below the other; each begins with the first
+    /// column.
     pub fn render_within(&self, painter: impl Painter + Copy, width: Option<usize>) -> String {
         let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
         let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
@@ -176,8 +177,9 @@ impl Columns {
                 let (before, after) = if right { (free, 0) } else { (0, free) };
                 // Trailing blanks would wrap on narrow terminals and show up in diffs of snapshots.
                 let after = if column + 1 == shown { 0 } else { after + 2 };
-                // Blanks outside of the style: with a background or an underline they would be seen.
-                // Not a width of `write!`, which ends in a panic beyond 65,535: a cell may be what another program wrote.
+                // Blanks outside of the style: with a background or an underline they would be
+                // seen. Not a width of `write!`, which ends in a panic beyond 65,535: a cell may be
+                // what another program wrote.
                 out.push_str(&" ".repeat(before));
                 let _ = write!(out, "{}", painter.apply(cell.style, &cell.text));
                 out.push_str(&" ".repeat(after));

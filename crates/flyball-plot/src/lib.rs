@@ -1,8 +1,9 @@
 //! Numbers into SVG, PNG and self-contained HTML.
 //!
-//! A [`Chart`] is data: axes with labels and units, and series of marks. It is laid out once into a [`Scene`] of simple
-//! shapes, which is then written as SVG text or painted as a PNG, so that both look the same. A [`Page`] puts charts,
-//! tables and words into one HTML file that refers to nothing outside itself.
+//! A [`Chart`] is data: axes with labels and units, and series of marks. It is laid out once into a
+//! [`Scene`] of simple shapes, which is then written as SVG text or painted as a PNG, so that both
+//! look the same. A [`Page`] puts charts, tables and words into one HTML file that refers to
+//! nothing outside itself.
 //!
 //! ```
 //! use flyball_plot::{Axis, Chart, Mark, Series};
@@ -12,7 +13,8 @@
 //! assert!(chart.svg().starts_with("<svg"));
 //! ```
 //!
-//! Values that are not finite are gaps. Lines of any length are thinned to what the width can show, extremes kept.
+//! Values that are not finite are gaps. Lines of any length are thinned to what the width can show,
+//! extremes kept.
 
 mod axis;
 mod chart;

@@ -18,7 +18,8 @@ pub struct BoxStat {
 }
 
 impl BoxStat {
-    /// Quartiles, with whiskers to the furthest values within one and a half box heights (Tukey). `None` of nothing.
+    /// Quartiles, with whiskers to the furthest values within one and a half box heights (Tukey).
+    /// `None` of nothing.
     pub fn of(at: f64, values: &[f64]) -> Option<BoxStat> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -73,7 +74,8 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// A histogram of values in bins of equal width, their number by the rule of Freedman and Diaconis.
+    /// A histogram of values in bins of equal width, their number by the rule of Freedman and
+    /// Diaconis.
     pub fn histogram(values: &[f64]) -> Mark {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -88,12 +90,13 @@ impl Mark {
         let count = sorted.len();
         // Without interpolation: the width of bins needs no exact quartiles.
         let spread = sorted[count * 3 / 4] - sorted[count / 4];
-        // Freedman and Diaconis (1981): twice the interquartile range over the cube root of n. Unlike a rule by the standard
-        // deviation it does not widen for a few outliers.
+        // Freedman and Diaconis (1981): twice the interquartile range over the cube root of n.
+        // Unlike a rule by the standard deviation it does not widen for a few outliers.
         let width = 2.0 * spread / (count as f64).cbrt();
         // Values at both ends of what a float can hold are further apart than a float can hold.
         let range = (high - low).min(f64::MAX);
-        // Half of the values equal makes the range of quartiles 0; outliers far out would ask for millions of bins.
+        // Half of the values equal makes the range of quartiles 0; outliers far out would ask for
+        // millions of bins.
         let bins = if width > 0.0 { (range / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
         let width = range / bins;
         let mut heights = vec![0.0; bins as usize];

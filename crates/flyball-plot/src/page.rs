@@ -46,10 +46,12 @@ pub struct Page {
     pub blocks: Vec<Block>,
 }
 
-// No reference to anything outside the file: pages are sent by mail and opened on machines without a network.
+// No reference to anything outside the file: pages are sent by mail and opened on machines without
+// a network.
 const STYLE: &str = include_str!("page.css");
 
-/// Charts name their colours in each shape, so that a picture can stand alone; a rule for each replaces it.
+/// Charts name their colours in each shape, so that a picture can stand alone; a rule for each
+/// replaces it.
 fn dark() -> String {
     let rules = on_black().map(|(light, dark)| {
         format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}\n")
@@ -62,7 +64,8 @@ fn dark() -> String {
     format!("@media (prefers-color-scheme: dark){{\n{}}}\n", rules.chain(swatches).collect::<String>())
 }
 
-/// On narrow screens the picture is laid out again: scaled down, its letters would be too small to read.
+/// On narrow screens the picture is laid out again: scaled down, its letters would be too small to
+/// read.
 const NARROW: (u32, u32) = (380, 330);
 
 impl Page {
@@ -149,7 +152,8 @@ fn write_block(out: &mut String, block: &Block) {
     };
 }
 
-/// A table; each cell has its column's heading, which narrow screens show next to it instead of above.
+/// A table; each cell has its column's heading, which narrow screens show next to it instead of
+/// above.
 fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     let head = each(&table.header, |cell| format!("<th>{}</th>", escape(cell)));
     writeln!(out, "<table>\n<thead><tr>{head}</tr></thead>\n<tbody>")?;

@@ -135,7 +135,8 @@ impl Painter {
     /// The outlines of a text whose anchor is at 0, 0.
     fn words(&self, text: &str, size: f32, bold: bool, anchor: Anchor) -> Option<Path> {
         let font = if bold { &self.bold } else { &self.regular };
-        // A size in CSS is that of the em square; ab_glyph's is that of ascent and descent together.
+        // A size in CSS is that of the em square; ab_glyph's is that of ascent and descent
+        // together.
         let em = font.units_per_em().unwrap_or(2048.0);
         let factor = size / em;
         let scaled = font.as_scaled(size * font.height_unscaled() / em);
@@ -163,8 +164,8 @@ impl Painter {
             let Some(outline) = font.outline(id) else { continue };
             // Font units grow upwards, pixels downwards.
             let at = |point: Point| (point.x * factor + place + shift, -point.y * factor);
-            // ab_glyph gives the curves of all contours in one list: a contour ends where the next curve does not begin at the last
-            // point.
+            // ab_glyph gives the curves of all contours in one list: a contour ends where the next
+            // curve does not begin at the last point.
             let mut end: Option<Point> = None;
             for curve in &outline.curves {
                 let (start, stop) = match curve {

@@ -22,9 +22,10 @@ impl Colour {
     }
 }
 
-/// Colours on white and on black. First eight that people with any colour vision can distinguish (Okabe and Ito 2008, its yellow
-/// darkened to show on white), then eight more for charts with up to 16 series (after Tol's muted scheme, 2021), where a label
-/// or a place says which is which besides the colour.
+/// Colours on white and on black. First eight that people with any colour vision can distinguish
+/// (Okabe and Ito 2008, its yellow darkened to show on white), then eight more for charts with up
+/// to 16 series (after Tol's muted scheme, 2021), where a label or a place says which is which
+/// besides the colour.
 const COLOURS: [(u32, u32); 16] = [
     (0x00_72_b2, 0x4d_a6_e8),
     (0xd5_5e_00, 0xff_8a_3d),
@@ -144,7 +145,8 @@ pub struct Scene {
 
 /// The width of a text, by the mean width of a sans-serif letter; layout leaves room for its error.
 pub(crate) fn text_width(text: &str, size: f32) -> f32 {
-    // By hand and not by the font: without the feature `png` there is none, and a browser's font may be another one.
+    // By hand and not by the font: without the feature `png` there is none, and a browser's font
+    // may be another one.
     text.chars()
         .map(|letter| match letter {
             'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' | 'f' | 't' | 'r' => 0.38,

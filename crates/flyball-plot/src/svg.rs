@@ -10,7 +10,8 @@ impl std::fmt::Display for Colour {
     }
 }
 
-/// Text with the characters that have a meaning in XML and HTML replaced, and control characters too.
+/// Text with the characters that have a meaning in XML and HTML replaced, and control characters
+/// too.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -19,9 +20,11 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML 1.0 allows no control characters but tab and line ends, not even as references: one would make the file unreadable.
+            // XML 1.0 allows no control characters but tab and line ends, not even as references:
+            // one would make the file unreadable.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => out.push('\u{fffd}'),
-            // These change the direction of what follows, so a name could make a page read as something else.
+            // These change the direction of what follows, so a name could make a page read as
+            // something else.
             '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }

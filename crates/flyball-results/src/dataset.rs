@@ -148,7 +148,8 @@ impl Dataset {
         if waiting.is_empty() {
             return Ok(added);
         }
-        // From here on no other writer adds anything: what is not there now is not there when this is written.
+        // From here on no other writer adds anything: what is not there now is not there when this
+        // is written.
         let lock = self.lock()?;
         let mut files: BTreeMap<(Kind, String), Vec<Input>> = BTreeMap::new();
         for mut input in waiting {
@@ -200,7 +201,8 @@ impl Dataset {
         self.path.join(format!("version={VERSION}/kind={}", kind.name()))
     }
 
-    /// Reads which inputs the files have that were not looked at yet; with a month, only those of that month.
+    /// Reads which inputs the files have that were not looked at yet; with a month, only those of
+    /// that month.
     fn learn(&mut self, kind: Kind, month: Option<&str>) -> Result<(), DatasetError> {
         let folder = self.folder(kind);
         let known = self.known.entry(kind).or_default();
@@ -251,8 +253,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Reads columns of all files of a kind, one file after the other. Answers the files that are not of this dataset, which are
-    /// passed over.
+    /// Reads columns of all files of a kind, one file after the other. Answers the files that are
+    /// not of this dataset, which are passed over.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -360,7 +362,8 @@ fn files_of(
     Ok(files)
 }
 
-/// Removes what writers that were killed have left. Called with the lock, so that no writer of now has any.
+/// Removes what writers that were killed have left. Called with the lock, so that no writer of now
+/// has any.
 fn remove_torn(folder: &Path) {
     for name in names(folder).unwrap_or_default() {
         if name.starts_with(".flyball-") {

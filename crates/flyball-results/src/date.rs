@@ -21,8 +21,8 @@ pub(crate) fn stamp(milliseconds: u64) -> String {
     format!("{}T{time}", date(milliseconds).replace('-', ""))
 }
 
-/// Reads `2026-01-31`, `2026-01-31 12:00:00.5`, `2026-01-31T12:00:00+02:00` or `...Z` as milliseconds since 1970. Without a
-/// zone it is UTC.
+/// Reads `2026-01-31`, `2026-01-31 12:00:00.5`, `2026-01-31T12:00:00+02:00` or `...Z` as
+/// milliseconds since 1970. Without a zone it is UTC.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let number = |from: usize, to: usize| -> Option<i64> {

@@ -1,4 +1,5 @@
-//! What can be added: recognised by its content, read within bounds, and made into the rows of one kind.
+//! What can be added: recognised by its content, read within bounds, and made into the rows of one
+//! kind.
 
 mod benchmark;
 mod report;
@@ -40,7 +41,8 @@ pub struct Input {
     pub host: String,
     /// Milliseconds since 1970.
     pub time: u64,
-    /// Whether the content says when, so that the same input has the same time whenever it is added.
+    /// Whether the content says when, so that the same input has the same time whenever it is
+    /// added.
     pub is_dated: bool,
     /// In the order of the kind's columns.
     pub rows: Vec<Vec<Cell>>,
@@ -94,7 +96,8 @@ struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub path: PathBuf,
-    /// The folder that it was found in, where a directory was given: engines name it after the host.
+    /// The folder that it was found in, where a directory was given: engines name it after the
+    /// host.
     pub folder: Option<String>,
     /// Why it cannot be one, if that is known already.
     pub usable: Result<(), InputError>,

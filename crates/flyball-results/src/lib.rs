@@ -4,10 +4,12 @@
 //! DATASET/version=1/kind=rounds/month=2026-11/20261101T083000-0f3c….parquet
 //! ```
 //!
-//! An [`Input`] is read into the rows of one [`Kind`]: a run directory or another tool's output into rounds, the doctor's
-//! report into findings, a snapshot into settings. Each input is in one file as a whole, which is renamed when it is on disk, so
-//! that a writer that is killed leaves nothing half. [`Dataset::add`] writes inputs that are not there yet; [`Dataset::read`] reads
-//! columns; [`shifts`] searches the rounds for shifts over months. Statistics are those of flyball-measure.
+//! An [`Input`] is read into the rows of one [`Kind`]: a run directory or another tool's output
+//! into rounds, the doctor's report into findings, a snapshot into settings. Each input is in one
+//! file as a whole, which is renamed when it is on disk, so that a writer that is killed leaves
+//! nothing half. [`Dataset::add`] writes inputs that are not there yet; [`Dataset::read`] reads
+//! columns; [`shifts`] searches the rounds for shifts over months. Statistics are those of
+//! flyball-measure.
 
 mod dataset;
 mod date;

@@ -1,9 +1,10 @@
-//! The columns of each kind of table, with their meaning. docs/results.md has them as a table, which a test compares.
+//! The columns of each kind of table, with their meaning. docs/results.md has them as a table,
+//! which a test compares.
 
 use flyball_table::Kind as Type;
 
-/// The version of the columns, as in `version=1`. Columns may be added within a version; one that is renamed, removed or gets another
-/// meaning makes a new one.
+/// The version of the columns, as in `version=1`. Columns may be added within a version; one that
+/// is renamed, removed or gets another meaning makes a new one.
 pub const VERSION: u32 = 1;
 
 /// A kind of table.

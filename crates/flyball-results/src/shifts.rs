@@ -1,8 +1,10 @@
-//! Shifts over months: a series per host, benchmark and arm, with a point per run, and what changed in the facts where it shifts.
+//! Shifts over months: a series per host, benchmark and arm, with a point per run, and what changed
+//! in the facts where it shifts.
 //!
-//! A run's rounds share its conditions, so a run is one point, the median of its rounds. Of thousands of series some look uneven by
-//! chance: [`flyball_measure::shifts::evidence`] says how surely each has a shift, and of those that are named at most a share of one
-//! minus the confidence is false on average (Benjamini and Hochberg 1995). Only these are searched for the places.
+//! A run's rounds share its conditions, so a run is one point, the median of its rounds. Of
+//! thousands of series some look uneven by chance: [`flyball_measure::shifts::evidence`] says how
+//! surely each has a shift, and of those that are named at most a share of one minus the confidence
+//! is false on average (Benjamini and Hochberg 1995). Only these are searched for the places.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -142,7 +144,8 @@ const COLUMNS: [&str; 21] = [
 const FIRST_FACT: usize = 14;
 /// The facts and `settings`.
 const FACT_COLUMNS: usize = 7;
-/// What is known of a run: its own facts, its `settings`, and those of the latest snapshot before it.
+/// What is known of a run: its own facts, its `settings`, and those of the latest snapshot before
+/// it.
 type Facts = [Option<u32>; FACT_COLUMNS + 1];
 
 /// What makes a series: numbers of texts.
@@ -284,7 +287,8 @@ fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, 
             higher_is_better: better.truth(row),
         };
         let (runs, open) = series.entry(key).or_default();
-        // Another boot has other facts perhaps, and is a run of its own. A file has all rows of an input one after the other.
+        // Another boot has other facts perhaps, and is a run of its own. A file has all rows of an
+        // input one after the other.
         let run = (id, boot.integer(row).unwrap_or(0));
         match open {
             Some(open) if open.run == run => open.values.push(value),
@@ -409,7 +413,8 @@ impl Settings {
     }
 }
 
-/// What differs between the facts of two runs. A fact that only one of them has does not count: inputs of another kind lack it.
+/// What differs between the facts of two runs. A fact that only one of them has does not count:
+/// inputs of another kind lack it.
 fn differences(
     before: &Facts,
     after: &Facts,

@@ -14,7 +14,8 @@ const BENCHMARKS: usize = 50;
 const RUNS: usize = 60;
 const DAY: u64 = 86_400_000;
 
-/// Series of lognormal values; `level` says by how much each run of a series is slower. Neighbours correlate by `correlation`.
+/// Series of lognormal values; `level` says by how much each run of a series is slower. Neighbours
+/// correlate by `correlation`.
 fn searched(seed: u64, correlation: f64, level: impl Fn(usize, usize) -> f64) -> Answer {
     let folder = tempfile::tempdir().expect("a folder");
     let mut dataset = Dataset::create(folder.path()).expect("a dataset");

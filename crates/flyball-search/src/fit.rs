@@ -1,11 +1,11 @@
 //! A model of one quantity of all arms, fitted to noisy rounds.
 //!
-//! A logarithm of a round is the mean, plus an effect of each factor, of each two factors, and of the arm alone, plus
-//! what all rounds of its block share (drift, a neighbour), plus noise. All effects are normal, so that the model is a
-//! Gaussian process with five standard deviations (a sixth
-//! for rounds of an earlier search), which are found by their likelihood. Two things keep it honest with
-//! real timings: noise has heavy tails (Student's t with 4 degrees, as weights), and each arm has its own variance,
-//! drawn towards the common one.
+//! A logarithm of a round is the mean, plus an effect of each factor, of each two factors, and of
+//! the arm alone, plus what all rounds of its block share (drift, a neighbour), plus noise. All
+//! effects are normal, so that the model is a Gaussian process with five standard deviations (a
+//! sixth for rounds of an earlier search), which are found by their likelihood. Two things keep it
+//! honest with real timings: noise has heavy tails (Student's t with 4 degrees, as weights), and
+//! each arm has its own variance, drawn towards the common one.
 
 use crate::{
     cholesky::Cholesky,
@@ -40,11 +40,13 @@ pub struct Scales {
     pub moved: f64,
 }
 
-/// What is expected of a machine before anything is measured: settings differ by some 5 %, rounds by 1 %.
+/// What is expected of a machine before anything is measured: settings differ by some 5 %, rounds
+/// by 1 %.
 const EXPECTED: [f64; 6] = [0.05, 0.01, 0.004, 0.007, 0.01, 0.02];
 
-/// How far from that, as the standard deviation of the logarithm of each scale: a factor of three either way is common.
-/// Own effects are held tighter, because noise of arms that ran once looks like them.
+/// How far from that, as the standard deviation of the logarithm of each scale: a factor of three
+/// either way is common. Own effects are held tighter, because noise of arms that ran once looks
+/// like them.
 const SURPRISE: [f64; 6] = [1.2, 1.0, 0.7, 1.0, 1.2, 1.5];
 
 /// The place of the scale that only observations of an earlier search have.
@@ -137,8 +139,9 @@ impl Data<'_> {
                     entry += scales.block.powi(2);
                 }
                 if a.earlier && b.earlier {
-                    // The earlier level is unknown, as this one's is, and every setting may have moved by its own amount,
-                    // similar settings similarly: the likelihood decides by how much, so that rounds overrule it.
+                    // The earlier level is unknown, as this one's is, and every setting may have
+                    // moved by its own amount, similar settings similarly: the likelihood decides
+                    // by how much, so that rounds overrule it.
                     let same = f64::from(u8::from(a.arm == b.arm));
                     entry += MEAN_VARIANCE + scales.moved.powi(2) * f64::midpoint(alike.single, same);
                 }
@@ -151,7 +154,8 @@ impl Data<'_> {
         lower
     }
 
-    /// The logarithm of the posterior density of scales, but for a constant, and what it was computed from.
+    /// The logarithm of the posterior density of scales, but for a constant, and what it was
+    /// computed from.
     fn score(&self, scales: Scales) -> Option<(f64, Cholesky, Vec<f64>)> {
         let factored = Cholesky::new(self.covariance(scales), self.observations.len())?;
         let coefficients = factored.solve(&self.centred);
@@ -162,18 +166,22 @@ impl Data<'_> {
     }
 }
 
-/// Up to this many observations, a fit starts from the beginning: it is cheap, and early scales are far off.
+/// Up to this many observations, a fit starts from the beginning: it is cheap, and early scales are
+/// far off.
 const FEW: usize = 40;
 
-/// Fits the model. `earlier` is the fit of the first of these observations, where the search for scales begins.
+/// Fits the model. `earlier` is the fit of the first of these observations, where the search for
+/// scales begins.
 ///
-/// `None` where nothing was observed, or values are so far apart that the covariance cannot be factored.
+/// `None` where nothing was observed, or values are so far apart that the covariance cannot be
+/// factored.
 pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option<&Fit>) -> Option<Fit> {
     if observations.is_empty() {
         return None;
     }
     let with_earlier = observations.iter().any(|one| one.earlier);
-    // Levels of two searches may be far apart; each is centred by itself, because the variance of the mean is only 1.
+    // Levels of two searches may be far apart; each is centred by itself, because the variance of
+    // the mean is only 1.
     let mean = |earlier: bool| {
         let values = || observations.iter().filter(|one| one.earlier == earlier).map(|one| one.value);
         values().sum::<f64>() / values().count().max(1) as f64
@@ -197,8 +205,8 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
         alike,
         observations: &observations,
     };
-    // Weights depend on scales and scales on weights: both settle within three turns. With many observations a new block
-    // changes little: one turn for about half of the scales keeps up.
+    // Weights depend on scales and scales on weights: both settle within three turns. With many
+    // observations a new block changes little: one turn for about half of the scales keeps up.
     let steps: &[f64] = if earlier.is_some() { &[1.25] } else { &[1.6, 1.25, 1.25] };
     for step in steps {
         let which = |index: usize| {
@@ -240,7 +248,8 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
                 }
                 (best, at, moved) = (score, there, true);
             }
-            // The density of one scale has one peak, as a rule: where one way is uphill, the other is not.
+            // The density of one scale has one peak, as a rule: where one way is uphill, the other
+            // is not.
             if moved {
                 break;
             }
@@ -249,7 +258,8 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
     Some(Scales::of(at))
 }
 
-/// The variance of each observation's noise over the common one: its arm's, times what a heavy tail allows it.
+/// The variance of each observation's noise over the common one: its arm's, times what a heavy tail
+/// allows it.
 fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coefficients: &[f64]) -> Vec<f64> {
     let common = scales.noise.powi(2);
     // The expected square of each observation's error, given all of them, over the common variance.
@@ -276,9 +286,11 @@ fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coeffic
         .iter()
         .zip(squares)
         .map(|(one, square)| {
-            // Drawn towards the common variance by COMMON rounds: of one or two rounds of an arm nothing is known.
+            // Drawn towards the common variance by COMMON rounds: of one or two rounds of an arm
+            // nothing is known.
             let of_arm = sums[one.arm] / counts[one.arm];
-            // The mean of the weight of Student's t, given the error (Lange, Little and Taylor 1989).
+            // The mean of the weight of Student's t, given the error (Lange, Little and Taylor
+            // 1989).
             let weight = (TAIL + 1.0) / (TAIL + square / of_arm);
             of_arm / weight
         })

@@ -1,9 +1,10 @@
 //! The front of two quantities: which settings no other one dominates.
 //!
-//! A setting dominates another if it is better in one quantity by more than what does not matter, and not worse in the
-//! other by more than that. The posterior of the model alone names wrong fronts in one search of seven, because a front is
-//! as many claims as there are settings. So a search has two parts. The first spends its rounds where draws of the model
-//! disagree about a setting, and ends with one proposal for each. The second tests the proposals in fresh rounds
+//! A setting dominates another if it is better in one quantity by more than what does not matter,
+//! and not worse in the other by more than that. The posterior of the model alone names wrong
+//! fronts in one search of seven, because a front is as many claims as there are settings. So a
+//! search has two parts. The first spends its rounds where draws of the model disagree about a
+//! setting, and ends with one proposal for each. The second tests the proposals in fresh rounds
 //! ([`fresh`]), and runs only what is still undecided.
 
 mod fresh;
@@ -46,7 +47,8 @@ pub enum Label {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
     pub label: Label,
-    /// What the first part proposed: that which the fresh rounds test. `Undecided` during the first part.
+    /// What the first part proposed: that which the fresh rounds test. `Undecided` during the first
+    /// part.
     pub proposed: Label,
     /// The probability, by the model and the rounds of the first part, that nothing dominates it.
     pub chance: f64,
@@ -150,7 +152,8 @@ impl Front {
             }
             (None, Some(odds)) => self.block(odds, &mut random),
         };
-        // A block is compared within itself: one that is cut short by the end of the rounds would be wasted.
+        // A block is compared within itself: one that is cut short by the end of the rounds would
+        // be wasted.
         if next.is_empty() || (self.done > 0 && self.done + next.len() > self.goal.most) {
             return Step::End(());
         }
@@ -175,7 +178,8 @@ impl Front {
         .collect()
     }
 
-    /// By how much each arm's two quantities are expected to exceed the base's, each with its standard deviation.
+    /// By how much each arm's two quantities are expected to exceed the base's, each with its
+    /// standard deviation.
     pub fn against_base(&self) -> Vec<[(f64, f64); 2]> {
         // All rounds count here: nothing is claimed of it, and a better picture needs them.
         let mut all = self.search.clone();
@@ -244,7 +248,8 @@ impl Front {
         order.sort_by_key(|arm| std::cmp::Reverse(odds.on_front[*arm].max(DRAWS - odds.on_front[*arm])));
         for arm in order {
             let row = &odds.dominated[arm * count..(arm + 1) * count];
-            // In a large space, what never dominates in the draws is left to the model: each rival needs fresh rounds.
+            // In a large space, what never dominates in the draws is left to the model: each rival
+            // needs fresh rounds.
             let rivals =
                 (0..count).filter(|other| *other != arm && (row[*other] > 0 || count <= ALL_AT_ONCE));
             if odds.on_front[arm] * 2 >= DRAWS {
@@ -285,7 +290,8 @@ impl Front {
         Some(fresh)
     }
 
-    /// A block of the first part: the base, and settings on which the draws disagree, each with what most often dominates it.
+    /// A block of the first part: the base, and settings on which the draws disagree, each with
+    /// what most often dominates it.
     fn block(&self, odds: &Odds, random: &mut Pcg64Mcg) -> Vec<usize> {
         let count = odds.arms.len();
         let mut block = vec![self.space().base()];
@@ -295,7 +301,8 @@ impl Front {
             .zip(&odds.arms)
             .map(|(on_front, arm)| {
                 let share = *on_front as f64 / DRAWS as f64;
-                // A setting's disagreement, which rounds make smaller the slower, the more of them it has.
+                // A setting's disagreement, which rounds make smaller the slower, the more of them
+                // it has.
                 share * (1.0 - share) / (1.0 + self.search.runs(*arm) as f64) / self.search.seconds(*arm)
             })
             .collect();

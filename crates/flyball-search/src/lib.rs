@@ -1,12 +1,13 @@
 //! Which setting to run next, from few noisy rounds, and when the best one is known well enough.
 //!
-//! A [`Space`] lists the settings to choose from, as levels of factors. A [`Search`] is given [`Round`]s, in blocks whose
-//! members ran next to each other. It fits a small Gaussian model to them and either names the next block or ends with a
-//! [`Choice`] ([`Search::step`]). Nothing but space, goal, seed and rounds goes into it: a search that was stopped is
-//! resumed by giving it its blocks again.
+//! A [`Space`] lists the settings to choose from, as levels of factors. A [`Search`] is given
+//! [`Round`]s, in blocks whose members ran next to each other. It fits a small Gaussian model to
+//! them and either names the next block or ends with a [`Choice`] ([`Search::step`]). Nothing but
+//! space, goal, seed and rounds goes into it: a search that was stopped is resumed by giving it its
+//! blocks again.
 //!
-//! What a search finds is a candidate, not a claim: the best of many noisy settings looks better than it is. Announced
-//! numbers come from fresh pairs of rounds, which this crate does not see.
+//! What a search finds is a candidate, not a claim: the best of many noisy settings looks better
+//! than it is. Announced numbers come from fresh pairs of rounds, which this crate does not see.
 
 mod cholesky;
 mod fit;

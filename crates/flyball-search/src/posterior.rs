@@ -8,7 +8,8 @@ use crate::{
     space::Space,
 };
 
-/// Rounds that the variance of an arm is known by before its own. Fewer need more rounds, and with more the error returns.
+/// Rounds that the variance of an arm is known by before its own. Fewer need more rounds, and with
+/// more the error returns.
 const KNOWN_BEFORE: f64 = 4.0;
 
 /// The joint distribution of some arms' values.
@@ -21,7 +22,8 @@ pub(crate) struct Posterior {
 impl Posterior {
     /// Of the logarithms of `arms`. `None` if rounding has made the covariance indefinite.
     pub(crate) fn new(space: &Space, fit: &Fit, arms: &[usize]) -> Option<Posterior> {
-        // One triangular solve per arm and then inner products, which is the cheapest order for some hundred of each.
+        // One triangular solve per arm and then inner products, which is the cheapest order for
+        // some hundred of each.
         let mut mean = Vec::with_capacity(arms.len());
         let mut explained = Vec::with_capacity(arms.len());
         for arm in arms {
@@ -36,15 +38,18 @@ impl Posterior {
                 let prior = fit.scales.covariance(space.likeness(*a, *b), a == b);
                 covariance[row * size + column] = prior - dot(&explained[row], &explained[column]);
             }
-            // The mean's variance of 1 is subtracted from 1: what is left of it is rounded at 1e-15.
+            // The mean's variance of 1 is subtracted from 1: what is left of it is rounded at
+            // 1e-15.
             covariance[row * size + row] += 1e-11;
         }
         Some(Posterior { mean, factored: Cholesky::new(covariance, size)? })
     }
 
-    /// By how much the second arm is expected to exceed the first, and the standard deviation of that.
+    /// By how much the second arm is expected to exceed the first, and the standard deviation of
+    /// that.
     pub(crate) fn difference(&self) -> (f64, f64) {
-        // The columns of the triangle: what each of two independent normal numbers contributes to the difference.
+        // The columns of the triangle: what each of two independent normal numbers contributes to
+        // the difference.
         let by = |standard: [f64; 2]| {
             let moved = self.factored.times(&standard);
             moved[1] - moved[0]
@@ -68,8 +73,9 @@ impl Posterior {
 
 /// Draws that allow for noise of an arm that is larger than it seems.
 ///
-/// The posterior takes each arm's variance as known. Of one to five rounds it is not: wrong ends were those where the best arm
-/// had run one to five times and lay three or four deviations from its expected value. So deviations are those of Student's t.
+/// The posterior takes each arm's variance as known. Of one to five rounds it is not: wrong ends
+/// were those where the best arm had run one to five times and lay three or four deviations from
+/// its expected value. So deviations are those of Student's t.
 pub(crate) struct Wider {
     /// Of each arm; `None` for arms that have not run, about whose noise nothing was assumed.
     freedom: Vec<Option<f64>>,
@@ -93,7 +99,8 @@ impl Wider {
     }
 }
 
-/// A draw of chi squared, by the approximation of Wilson and Hilferty (1931): to a percent from four degrees on.
+/// A draw of chi squared, by the approximation of Wilson and Hilferty (1931): to a percent from
+/// four degrees on.
 fn chi_squared(freedom: f64, random: &mut impl Rng) -> f64 {
     let part = 2.0 / (9.0 * freedom);
     let [normal, _] = standard_normal(random);
@@ -104,12 +111,14 @@ fn chi_squared(freedom: f64, random: &mut impl Rng) -> f64 {
 /// The expected value of one arm and its standard deviation.
 pub(crate) fn marginal(space: &Space, fit: &Fit, arm: usize) -> (f64, f64) {
     let (expected, solved) = with_observations(space, fit, arm);
-    // Without the factorisation of all arms at once: this is asked for thousands of arms of a large space.
+    // Without the factorisation of all arms at once: this is asked for thousands of arms of a large
+    // space.
     let prior = fit.scales.covariance(space.likeness(arm, arm), true);
     (expected, (prior - dot(&solved, &solved)).max(0.0).sqrt())
 }
 
-/// The expected value of an arm, and the inverse of the observations' triangle times their covariances with it.
+/// The expected value of an arm, and the inverse of the observations' triangle times their
+/// covariances with it.
 fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
     let mut covariances: Vec<f64> = fit
         .observations

@@ -1,7 +1,8 @@
 //! Which arms to run next, and when to end.
 //!
-//! A block holds the base, the leader, and challengers drawn by how often each is the best in draws of the model
-//! (top-two Thompson sampling, Russo 2016): rounds go where they can still change the answer.
+//! A block holds the base, the leader, and challengers drawn by how often each is the best in draws
+//! of the model (top-two Thompson sampling, Russo 2016): rounds go where they can still change the
+//! answer.
 
 use std::cell::OnceCell;
 
@@ -42,7 +43,8 @@ pub struct Round {
     pub objective: Option<f64>,
     /// The logarithm of the quantity with a bound.
     pub bounded: Option<f64>,
-    /// The logarithm of the quantity that decides between settings that are equal to the objective, the less the better.
+    /// The logarithm of the quantity that decides between settings that are equal to the objective,
+    /// the less the better.
     pub preferred: Option<f64>,
     /// How long the round took with everything around it, in seconds.
     pub seconds: f64,
@@ -61,12 +63,13 @@ pub enum Step<T = Choice> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     pub arm: usize,
-    /// The probability, by the model, that it keeps the bound and no other arm that does is better by more than
-    /// [`Goal::within`].
+    /// The probability, by the model, that it keeps the bound and no other arm that does is better
+    /// by more than [`Goal::within`].
     pub certainty: f64,
     /// The arm that is most often the best where this one is not.
     pub runner_up: Option<usize>,
-    /// Arms that may be better by more than [`Goal::within`], each with the probability of it, the largest first.
+    /// Arms that may be better by more than [`Goal::within`], each with the probability of it, the
+    /// largest first.
     pub undecided: Vec<(usize, f64)>,
 }
 
@@ -94,13 +97,15 @@ pub(crate) const ALL_AT_ONCE: usize = 12;
 pub(crate) const FIRST: usize = 8;
 /// The arms of every other block, the base and the leader among them.
 pub(crate) const BLOCK: usize = 6;
-/// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few percent of searches.
+/// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few
+/// percent of searches.
 const LEAST_ROUNDS: usize = 5;
 /// Draws of the model: 0.99 is then known to 0.003.
 const DRAWS: usize = 1000;
 /// In how many of these an arm must be the best to run again.
 const LEAST_CHANCE: usize = 10;
-/// The arms whose values are drawn together. Those left out are expected to be worse by more than two deviations.
+/// The arms whose values are drawn together. Those left out are expected to be worse by more than
+/// two deviations.
 const CANDIDATES: usize = 256;
 /// The number of the first block of an earlier search: beyond any of this one.
 const EARLIER_BLOCKS: usize = 1 << 32;
@@ -141,8 +146,9 @@ impl Search {
         }
     }
 
-    /// The same search with the rounds of an earlier one, block by block, as a prior. Its arms are those of this space. What
-    /// counts for the end of the search, its guards and its claims are the rounds of this search alone.
+    /// The same search with the rounds of an earlier one, block by block, as a prior. Its arms are
+    /// those of this space. What counts for the end of the search, its guards and its claims are
+    /// the rounds of this search alone.
     #[must_use]
     pub fn starting_from(mut self, blocks: &[Vec<Round>]) -> Search {
         let rounds = blocks.iter().enumerate().flat_map(|(block, rounds)| {
@@ -188,7 +194,8 @@ impl Search {
         self.odds = OnceCell::new();
     }
 
-    /// What was measured of one quantity; the earlier search first, as a fit continues the one before it in this order.
+    /// What was measured of one quantity; the earlier search first, as a fit continues the one
+    /// before it in this order.
     fn observed(&self, value: fn(&Round) -> Option<f64>) -> Vec<Observation> {
         let earlier = self.earlier.iter().map(|round| (true, round));
         let rounds = earlier.chain(self.rounds.iter().map(|round| (false, round)));
@@ -198,8 +205,8 @@ impl Search {
         values.collect()
     }
 
-    /// The generator of this block's draws (0) or of its members (1). Each block has its own, as in a comparison's
-    /// schedule, so that nothing depends on what was drawn before.
+    /// The generator of this block's draws (0) or of its members (1). Each block has its own, as in
+    /// a comparison's schedule, so that nothing depends on what was drawn before.
     fn random(&self, stream: u8) -> Pcg64Mcg {
         let seed = self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Pcg64Mcg::seed_from_u64(if stream == 0 { seed } else { !seed })
@@ -227,23 +234,27 @@ impl Search {
         Step::Run(next)
     }
 
-    /// The best arm by what is known now, for a search that must end. `None` before the first block.
+    /// The best arm by what is known now, for a search that must end. `None` before the first
+    /// block.
     pub fn best(&self) -> Option<Choice> {
         Some(self.choice(self.odds()?))
     }
 
-    /// The expected logarithm of each arm's objective and its standard deviation. `None` before the first block.
+    /// The expected logarithm of each arm's objective and its standard deviation. `None` before the
+    /// first block.
     pub fn expected(&self) -> Option<Vec<(f64, f64)>> {
         let fit = self.fits[0].as_ref()?;
         Some((0..self.space.len()).map(|arm| marginal(&self.space, fit, arm)).collect())
     }
 
-    /// By how much an arm's objective is expected to exceed the base's, in logarithms, and the standard deviation of that.
+    /// By how much an arm's objective is expected to exceed the base's, in logarithms, and the
+    /// standard deviation of that.
     pub fn against_base(&self, arm: usize) -> Option<(f64, f64)> {
         self.difference(0, self.space.base(), arm)
     }
 
-    /// By how much the second arm is expected to exceed the first in the objective (0) or the bounded quantity (1).
+    /// By how much the second arm is expected to exceed the first in the objective (0) or the
+    /// bounded quantity (1).
     pub(crate) fn difference(&self, quantity: usize, from: usize, to: usize) -> Option<(f64, f64)> {
         Some(Posterior::new(&self.space, self.fitted(quantity)?, &[from, to])?.difference())
     }
@@ -271,7 +282,8 @@ impl Search {
         let wider = Wider::new(arms.iter().map(|arm| self.runs(*arm)));
         let mut good = vec![0; arms.len()];
         let mut best = vec![0; arms.len()];
-        // Kept, because the leader is known only after all of them, and 'better than the leader' is asked of each.
+        // Kept, because the leader is known only after all of them, and 'better than the leader' is
+        // asked of each.
         let mut draws = Vec::with_capacity(DRAWS);
         for _ in 0..DRAWS {
             let values = wider.draw(&values, random);
@@ -304,10 +316,12 @@ impl Search {
         Some(Odds { arms, good, best, better, leader })
     }
 
-    /// Whether an arm that is worse than the best by `behind` and `over` the bound would be a right answer.
+    /// Whether an arm that is worse than the best by `behind` and `over` the bound would be a right
+    /// answer.
     fn is_good(&self, behind: f64, over: f64) -> bool {
-        // A bound is met by many arms almost exactly, and no number of rounds decides those: half of what does not matter is
-        // allowed. With a quarter, searches near a bound took a quarter more rounds and were right as often.
+        // A bound is met by many arms almost exactly, and no number of rounds decides those: half
+        // of what does not matter is allowed. With a quarter, searches near a bound took a quarter
+        // more rounds and were right as often.
         behind <= self.goal.within && over <= self.goal.within / 2.0
     }
 
@@ -316,7 +330,8 @@ impl Search {
         let failed = |arm: &usize| {
             let failures =
                 self.rounds.iter().filter(|(_, round)| round.arm == *arm && round.objective.is_none());
-            // Without the base there is nothing to compare with; its failures are the caller's to report.
+            // Without the base there is nothing to compare with; its failures are the caller's to
+            // report.
             *arm != self.space.base() && failures.count() >= FAILURES
         };
         let mut arms: Vec<usize> = (0..self.space.len()).filter(|arm| !failed(arm)).collect();
@@ -327,7 +342,8 @@ impl Search {
                     mean - 2.0 * deviation
                 })
                 .collect();
-            // The base and what has run stay in any case: leaving them out would forget what was measured.
+            // The base and what has run stay in any case: leaving them out would forget what was
+            // measured.
             arms.sort_by(|a, b| {
                 let first = |arm: &usize| (*arm != self.space.base(), self.runs(*arm) == 0);
                 first(a).cmp(&first(b)).then(promise[*a].total_cmp(&promise[*b]))
@@ -350,7 +366,8 @@ impl Search {
             && enough(leader)
             // The bound is relative to it.
             && (self.goal.bound.is_none() || enough(self.space.base()))
-            // An earlier search of a machine that has changed may agree with itself against the first rounds of this one.
+            // An earlier search of a machine that has changed may agree with itself against the
+            // first rounds of this one.
             && self.alone.as_ref().is_none_or(|alone| alone.certainty(leader) >= CERTAINTY_ALONE)
     }
 
@@ -362,7 +379,8 @@ impl Search {
             .map_or(0.0, |(odds, place)| odds.good[place] as f64 / DRAWS as f64)
     }
 
-    /// Arms that all other rounds would make better than the leader, and that only one round of their own speaks against.
+    /// Arms that all other rounds would make better than the leader, and that only one round of
+    /// their own speaks against.
     fn second_looks(&self, odds: &Odds) -> Vec<usize> {
         let Some(objective) = &self.fits[0] else { return Vec::new() };
         let (leader, _) = marginal(&self.space, objective, odds.arms[odds.leader]);
@@ -389,7 +407,8 @@ impl Search {
 
     /// The arms of the next block.
     fn block(&self, odds: &Odds, again: &[usize], random: &mut Pcg64Mcg) -> Vec<usize> {
-        // Always with the base and the leader: only differences within a block count, and these two decide the end.
+        // Always with the base and the leader: only differences within a block count, and these two
+        // decide the end.
         let mut block = vec![self.space.base()];
         let add = |arm: usize, block: &mut Vec<usize>| {
             if block.len() < BLOCK && !block.contains(&arm) {
@@ -404,8 +423,9 @@ impl Search {
             .arms
             .iter()
             .zip(&odds.best)
-            // Not filled up with arms that hardly ever are the best: a smaller block has more rounds of base and leader,
-            // on which limit and saving depend (fewer rounds for the same rate of right answers, in the tests).
+            // Not filled up with arms that hardly ever are the best: a smaller block has more
+            // rounds of base and leader, on which limit and saving depend (fewer rounds for the
+            // same rate of right answers, in the tests).
             .map(|(arm, best)| match *best {
                 best if best < LEAST_CHANCE || block.contains(arm) => 0.0,
                 // Seconds are the cost, not rounds.
@@ -454,8 +474,8 @@ impl Search {
         self.preferred(odds, choice)
     }
 
-    /// Of the settings that are as certainly good as an end asks for, the one with the least preferred quantity: energy is
-    /// often flat where time is not.
+    /// Of the settings that are as certainly good as an end asks for, the one with the least
+    /// preferred quantity: energy is often flat where time is not.
     fn preferred(&self, odds: &Odds, choice: Choice) -> Choice {
         let equal = |arm: &usize| {
             odds.good[*arm] as f64 >= self.goal.certainty * DRAWS as f64
@@ -487,9 +507,11 @@ impl Search {
     }
 }
 
-/// The best arm of a draw: the least value among those that keep the bound, or else the one nearest to it.
+/// The best arm of a draw: the least value among those that keep the bound, or else the one nearest
+/// to it.
 fn winner(values: &[f64], over: &[f64]) -> usize {
-    // Where none keeps the bound, the search still has to end somewhere, and says that the bound is not kept.
+    // Where none keeps the bound, the search still has to end somewhere, and says that the bound is
+    // not kept.
     let allowed = (0..values.len()).filter(|arm| over[*arm] <= 0.0);
     allowed
         .min_by(|a, b| values[*a].total_cmp(&values[*b]))
@@ -497,7 +519,8 @@ fn winner(values: &[f64], over: &[f64]) -> usize {
         .unwrap_or(0)
 }
 
-/// Draws one with a probability in proportion to its weight, and takes its weight away. `None` if no weight is left.
+/// Draws one with a probability in proportion to its weight, and takes its weight away. `None` if
+/// no weight is left.
 pub(crate) fn take_by_weight(weights: &mut [f64], random: &mut Pcg64Mcg) -> Option<usize> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {

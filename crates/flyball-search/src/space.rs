@@ -10,7 +10,8 @@ pub struct Factor {
 /// The levels of a factor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Levels {
-    /// Positions on a line, in any unit: neighbours are expected to behave similarly. Frequencies, watts, preferences.
+    /// Positions on a line, in any unit: neighbours are expected to behave similarly. Frequencies,
+    /// watts, preferences.
     Ordered(Vec<f64>),
     /// So many levels of which none is nearer to another. Governors, drivers.
     Categories(usize),
@@ -30,7 +31,8 @@ pub enum SpaceError {
 /// The settings of a search, called arms as in a comparison.
 #[derive(Debug, Clone)]
 pub struct Space {
-    /// The index of each arm's level of each factor; `None` is an arm whose levels are not known, the machine as it is.
+    /// The index of each arm's level of each factor; `None` is an arm whose levels are not known,
+    /// the machine as it is.
     arms: Vec<Option<Vec<usize>>>,
     /// Of each factor, the likeness of each two levels, row by row, and their number.
     likeness: Vec<(Vec<f64>, usize)>,
@@ -46,11 +48,13 @@ pub(crate) struct Likeness {
     pub pair: f64,
 }
 
-/// The distance at which the levels of an ordered factor become independent, as a share of its whole range.
+/// The distance at which the levels of an ordered factor become independent, as a share of its
+/// whole range.
 const LENGTH: f64 = 0.5;
 
 impl Space {
-    /// A space of `arms`, each with its level of each factor, of which `base` is the one that limits and savings refer to.
+    /// A space of `arms`, each with its level of each factor, of which `base` is the one that
+    /// limits and savings refer to.
     ///
     /// # Errors
     /// Fewer than two arms; levels that the factors lack; a base that is not an arm.
@@ -87,8 +91,8 @@ impl Space {
         self.base
     }
 
-    /// Of each factor, which share of the spread of `values` (of all arms, in their order) its levels explain alone. What is
-    /// left to 1 is due to combinations.
+    /// Of each factor, which share of the spread of `values` (of all arms, in their order) its
+    /// levels explain alone. What is left to 1 is due to combinations.
     pub(crate) fn shares(&self, values: &[f64]) -> Vec<f64> {
         let known: Vec<(&Vec<usize>, f64)> =
             self.arms.iter().zip(values).filter_map(|(arm, value)| Some((arm.as_ref()?, *value))).collect();
@@ -132,14 +136,15 @@ impl Space {
         Likeness { single: sum / count, pair }
     }
 
-    /// `count` arms far from each other, the base first: each next one is the least similar to those chosen.
+    /// `count` arms far from each other, the base first: each next one is the least similar to
+    /// those chosen.
     pub(crate) fn spread(&self, count: usize) -> Vec<usize> {
         let mut chosen = vec![self.base];
         let mut nearest: Vec<f64> = (0..self.len()).map(|arm| self.nearness(self.base, arm)).collect();
         while chosen.len() < count.min(self.len()) {
             let next = (0..self.len())
-                // An arm that is like none of those chosen comes first; ties go to the first in the list, so that a seed
-                // is not needed.
+                // An arm that is like none of those chosen comes first; ties go to the first in the
+                // list, so that a seed is not needed.
                 .filter(|arm| !chosen.contains(arm))
                 .min_by(|a, b| nearest[*a].total_cmp(&nearest[*b]));
             let Some(next) = next else { break };
@@ -167,7 +172,8 @@ fn table(levels: &Levels) -> (Vec<f64>, usize) {
         Levels::Ordered(places) => {
             let low = places.iter().copied().fold(f64::INFINITY, f64::min);
             let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            // One level, or several with one place: they are the same to the model, and must not divide by zero.
+            // One level, or several with one place: they are the same to the model, and must not
+            // divide by zero.
             let range = if high > low { high - low } else { 1.0 };
             let mut entries = Vec::with_capacity(places.len() * places.len());
             for a in places {
@@ -178,8 +184,8 @@ fn table(levels: &Levels) -> (Vec<f64>, usize) {
     }
 }
 
-/// The Matern correlation of smoothness 5/2: twice differentiable, so that it follows curves but not straight through
-/// a corner (Rasmussen and Williams 2006, equation 4.17).
+/// The Matern correlation of smoothness 5/2: twice differentiable, so that it follows curves but
+/// not straight through a corner (Rasmussen and Williams 2006, equation 4.17).
 fn matern(distance: f64) -> f64 {
     let scaled = 5.0_f64.sqrt() * distance;
     (1.0 + scaled + scaled * scaled / 3.0) * (-scaled).exp()

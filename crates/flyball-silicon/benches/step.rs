@@ -1,4 +1,5 @@
-//! How fast the silicon steps: microseconds a step of one millisecond, and simulated seconds a second.
+//! How fast the silicon steps: microseconds a step of one millisecond, and simulated seconds a
+//! second.
 
 use flyball_silicon::{Activity, MachineSpec, Silicon};
 use std::time::Instant;

@@ -1,12 +1,14 @@
-//! Classes of workload: of the time that work takes, what is the core's, which goes with the frequency, and what is
-//! memory's, which does not; and how hard the core works meanwhile.
+//! Classes of workload: of the time that work takes, what is the core's, which goes with the
+//! frequency, and what is memory's, which does not; and how hard the core works meanwhile.
 //!
-//! A cycle of work takes `1 / frequency + memory_ps`. That is all of a memory system that there is: no caches that are
-//! shared, no bandwidth that runs out. What a class makes of a change of frequency is therefore stated, not found out.
+//! A cycle of work takes `1 / frequency + memory_ps`. That is all of a memory system that there is:
+//! no caches that are shared, no bandwidth that runs out. What a class makes of a change of
+//! frequency is therefore stated, not found out.
 
 use crate::KiloHertz;
 
-/// Activity of a core that waits for memory, against one that executes. Estimated: most of a waiting core's clocks go on.
+/// Activity of a core that waits for memory, against one that executes. Estimated: most of a
+/// waiting core's clocks go on.
 const WAITING: f64 = 0.45;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +65,8 @@ impl WorkloadClass {
         memory / (memory + 1e9 / f64::from(frequency.0.max(1)))
     }
 
-    /// Switching activity over the whole time at a frequency, in 1/256 of dense integer code, waiting counted in.
+    /// Switching activity over the whole time at a frequency, in 1/256 of dense integer code,
+    /// waiting counted in.
     pub fn intensity_at(&self, frequency: KiloHertz) -> u16 {
         let waiting = self.memory_share(frequency) * (1.0 - WAITING);
         (f64::from(self.intensity) * (1.0 - waiting)) as u16

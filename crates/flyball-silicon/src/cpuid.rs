@@ -8,8 +8,8 @@ use crate::spec::Vendor;
 pub type CpuidRegisters = [u32; 4];
 
 impl Silicon {
-    /// The answer to a CPUID question that has to do with power, performance or identity; `None` for leaves that this
-    /// crate has no say in (an emulator answers those itself).
+    /// The answer to a CPUID question that has to do with power, performance or identity; `None`
+    /// for leaves that this crate has no say in (an emulator answers those itself).
     pub fn cpuid(&self, leaf: u32, subleaf: u32, cpu: usize) -> Option<CpuidRegisters> {
         let spec = &*self.spec;
         let own = spec.leaf.iter().find(|l| l.leaf == leaf && l.subleaf.is_none_or(|s| s == subleaf));
@@ -20,13 +20,15 @@ impl Silicon {
         let intel = spec.identity.vendor == Vendor::Intel;
         match leaf {
             6 if intel => {
-                // EAX: 0 digital sensor, 1 turbo, 2 ARAT, 4 PLN, 6 PTM, 7 HWP, 8 HWP notification, 9 window, 10 EPP,
-                // 11 package request. EBX: two thresholds. ECX: 0 APERF/MPERF, 3 EPB.
+                // EAX: 0 digital sensor, 1 turbo, 2 ARAT, 4 PLN, 6 PTM, 7 HWP, 8 HWP notification,
+                // 9 window, 10 EPP, 11 package request. EBX: two thresholds. ECX: 0 APERF/MPERF, 3
+                // EPB.
                 let mut eax = 0x57 & !(u32::from(!spec.firmware.turbo) << 1);
                 if spec.firmware.interface == Interface::Hwp {
                     eax |= 1 << 7 | 1 << 9 | 1 << 11 | u32::from(spec.firmware.has_epp) << 10;
                 }
-                // EAX 19 hardware feedback. EDX: performance and efficiency, one page, the CPU's row.
+                // EAX 19 hardware feedback. EDX: performance and efficiency, one page, the CPU's
+                // row.
                 let edx = u32::from(spec.firmware.feedback) * (3 | self.row(cpu) << 16);
                 eax |= u32::from(spec.firmware.feedback) << 19;
                 Some([eax, 2, 9, edx])
@@ -52,7 +54,8 @@ impl Silicon {
                 };
                 Some([word(0), word(4), word(8), word(12)])
             }
-            // EDX: 6..10 as the lab's Zen conf: RAPL 14, read-only APERF/MPERF 10, CPB 9, invariant TSC 8, P-states 7.
+            // EDX: 6..10 as the lab's Zen conf: RAPL 14, read-only APERF/MPERF 10, CPB 9, invariant
+            // TSC 8, P-states 7.
             0x8000_0007 if !intel => {
                 let mut edx = 1 << 8 | 1 << 10 | 1 << 14;
                 edx |= u32::from(spec.firmware.turbo) << 9

@@ -1,7 +1,7 @@
 //! Voltage over frequency, and the power that follows from it.
 
-/// A piecewise linear voltage-frequency curve, with the dynamic power at full switching activity tabulated over
-/// frequency: the step loop looks it up for every core.
+/// A piecewise linear voltage-frequency curve, with the dynamic power at full switching activity
+/// tabulated over frequency: the step loop looks it up for every core.
 #[derive(Clone, Debug)]
 pub struct Curve {
     points: Vec<(u32, f64)>,
@@ -12,19 +12,19 @@ pub struct Curve {
     reference: f64,
 }
 
-// A quarter of the smallest ratio step of 100 MHz: between two entries a straight line is within a thousandth of V^2
-// f.
+// A quarter of the smallest ratio step of 100 MHz: between two entries a straight line is within a
+// thousandth of V^2 f.
 const STEP_KHZ: u32 = 25_000;
 
 impl Curve {
-    /// From points (MHz, millivolts), which must rise in frequency, the switched capacitance in nanofarads and the
-    /// frequency at which the leakage is given.
+    /// From points (MHz, millivolts), which must rise in frequency, the switched capacitance in
+    /// nanofarads and the frequency at which the leakage is given.
     pub fn new(points: &[(u32, u32)], nanofarads: f64, reference_khz: u32) -> Curve {
         let points: Vec<(u32, f64)> =
             points.iter().map(|&(mhz, mv)| (mhz * 1000, f64::from(mv) / 1000.0)).collect();
         let mut c = Curve { points, dynamic: Vec::new(), volts: Vec::new(), reference: 1.0 };
-        // Entries beyond the last point: the look-up also reads the entry above, and rounding may ask for slightly
-        // more than the maximum.
+        // Entries beyond the last point: the look-up also reads the entry above, and rounding may
+        // ask for slightly more than the maximum.
         let top = c.points.last().map_or(0, |p| p.0) / STEP_KHZ + 8;
         for i in 0..=top {
             let khz = i * STEP_KHZ;
@@ -36,7 +36,8 @@ impl Curve {
         c
     }
 
-    /// The voltage in volts at a frequency: constant below the first point, extended with the last slope above the last.
+    /// The voltage in volts at a frequency: constant below the first point, extended with the last
+    /// slope above the last.
     pub fn volts(&self, khz: u32) -> f64 {
         let p = &self.points;
         let Some(&(first, v0)) = p.first() else { return 1.0 };
@@ -58,7 +59,8 @@ impl Curve {
         self.dynamic[i] + (self.dynamic[i + 1] - self.dynamic[i]) * part
     }
 
-    /// What leakage at the reference voltage is multiplied with at this frequency's voltage: the square of their ratio.
+    /// What leakage at the reference voltage is multiplied with at this frequency's voltage: the
+    /// square of their ratio.
     #[inline]
     pub fn leakage_by_voltage(&self, khz: u32) -> f64 {
         let i = ((khz / STEP_KHZ) as usize).min(self.volts.len() - 1);

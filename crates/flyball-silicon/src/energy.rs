@@ -5,8 +5,9 @@
 pub enum EnergyUnit {
     /// 1 / 2^n J, the energy status unit (ESU) of the unit register.
     Shift(u8),
-    /// A fixed number of nanojoules: 15,300 nJ for the DRAM domain of Haswell-X to Ice Lake-X, 1 J for the platform
-    /// domain of Sapphire and Emerald Rapids (the kernel's intel_rapl_common.c, rapl_defaults).
+    /// A fixed number of nanojoules: 15,300 nJ for the DRAM domain of Haswell-X to Ice Lake-X, 1 J
+    /// for the platform domain of Sapphire and Emerald Rapids (the kernel's intel_rapl_common.c,
+    /// rapl_defaults).
     Nanojoules(u32),
 }
 
@@ -14,7 +15,8 @@ impl EnergyUnit {
     /// What the counter reads after this many femtojoules: counts since the start, modulo 2^32.
     pub fn counter(self, femtojoules: u128) -> u32 {
         match self {
-            // Truncated to 32 bits: readers have to handle the wrap, which a server reaches within minutes.
+            // Truncated to 32 bits: readers have to handle the wrap, which a server reaches within
+            // minutes.
             EnergyUnit::Shift(n) => ((femtojoules << n) / 1_000_000_000_000_000) as u32,
             EnergyUnit::Nanojoules(n) => (femtojoules / (u128::from(n.max(1)) * 1_000_000)) as u32,
         }

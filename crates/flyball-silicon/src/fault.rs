@@ -1,5 +1,5 @@
-//! What goes wrong when a register is touched: the processor raises a general protection fault, which a kernel reports
-//! as EIO from /dev/cpu/N/msr.
+//! What goes wrong when a register is touched: the processor raises a general protection fault,
+//! which a kernel reports as EIO from /dev/cpu/N/msr.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ pub enum Fault {
     NoSuchRegister(u32),
     /// The register can be read but not written.
     ReadOnly(u32),
-    /// The value sets bits that the register does not have, or a field to a value that it does not take.
+    /// The value sets bits that the register does not have, or a field to a value that it does not
+    /// take.
     BadValue(u32, u64),
     /// There is no such CPU.
     NoSuchCpu(usize),

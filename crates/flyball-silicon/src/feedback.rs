@@ -1,8 +1,10 @@
-//! Hardware feedback of Intel's processors: a table in memory in which firmware says what each CPU can do now, rewritten when
-//! that changes. The silicon says where the table goes and what is in it; the owner of the memory writes it.
+//! Hardware feedback of Intel's processors: a table in memory in which firmware says what each CPU
+//! can do now, rewritten when that changes. The silicon says where the table goes and what is in
+//! it; the owner of the memory writes it.
 //!
-//! Source: Intel SDM volume 3, "Hardware feedback interface"; the reader is drivers/thermal/intel/intel_hfi.c. A thermal
-//! interrupt announces a new table to the kernel. This crate raises none.
+//! Source: Intel SDM volume 3, "Hardware feedback interface"; the reader is
+//! drivers/thermal/intel/intel_hfi.c. A thermal interrupt announces a new table to the kernel. This
+//! crate raises none.
 
 use crate::silicon::Silicon;
 
@@ -16,7 +18,8 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// The table as memory has it: time stamp, what has changed of each capability (all), and a row of eight bytes per CPU.
+    /// The table as memory has it: time stamp, what has changed of each capability (all), and a row
+    /// of eight bytes per CPU.
     pub fn table(&self, stamp: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 8 * self.rows.len());
         bytes.extend(stamp.to_le_bytes());
@@ -45,7 +48,8 @@ impl Silicon {
         }
         let rows = (0..self.cpus()).filter(|cpu| self.topology.package_of(*cpu) == package).map(|cpu| {
             let kind = &self.kinds[self.topology.core_of(cpu).kind];
-            // What firmware makes of it is not published: the guaranteed frequency, and its opposite.
+            // What firmware makes of it is not published: the guaranteed frequency, and its
+            // opposite.
             let share = (u64::from(self.guaranteed(cpu).0) * 255 / u64::from(kind.max.max(1))).min(255) as u8;
             [share, 255 - share]
         });

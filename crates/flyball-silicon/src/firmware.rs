@@ -1,5 +1,5 @@
-//! What the firmware makes of the system's requests: one per CPU, decoded from whichever registers carry it, and the
-//! policy that follows load where the request leaves the choice to the processor.
+//! What the firmware makes of the system's requests: one per CPU, decoded from whichever registers
+//! carry it, and the policy that follows load where the request leaves the choice to the processor.
 
 use crate::spec::AutonomousSpec;
 pub use crate::spec::InterfaceSpec as Interface;
@@ -15,8 +15,8 @@ pub(crate) struct Request {
     pub epp: u8,
 }
 
-/// The CPPC registers of one CPU that firmware keeps in memory, as an ACPI _CPC object names them. Values are
-/// performance levels; what they mean is the same as in the MSRs.
+/// The CPPC registers of one CPU that firmware keeps in memory, as an ACPI _CPC object names them.
+/// Values are performance levels; what they mean is the same as in the MSRs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCppc {
     pub desired: u32,
@@ -65,16 +65,19 @@ impl Autonomous {
         old + (measured - old) * if measured > old { self.rise } else { self.fall }
     }
 
-    /// The frequency for a request and a smoothed utilisation. `efficient` is where the range worth using begins.
+    /// The frequency for a request and a smoothed utilisation. `efficient` is where the range worth
+    /// using begins.
     #[inline]
     pub fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
-        // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5, 8.4.6.1).
+        // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5,
+        // 8.4.6.1).
         if r.desired != 0 {
             return r.desired.min(r.max).max(r.min);
         }
         // EPP 0 is performance regardless of power: the load does not matter any more.
         if r.epp == 0 {
-            // Registers may hold a minimum above the maximum; the minimum wins, as in the other branches.
+            // Registers may hold a minimum above the maximum; the minimum wins, as in the other
+            // branches.
             return r.max.max(r.min);
         }
         let low = efficient.min(r.max).max(r.min);

@@ -1,4 +1,5 @@
-//! The values that registers hold, by CPU and by package. What they mean is in registers.rs and silicon/request.rs.
+//! The values that registers hold, by CPU and by package. What they mean is in registers.rs and
+//! silicon/request.rs.
 
 use crate::firmware::{Interface, SharedCppc};
 use crate::limits::encode_power_limits;
@@ -78,18 +79,22 @@ impl CpuRegisters {
         let p = &kind.perf;
         let intel = spec.identity.vendor == Vendor::Intel;
         CpuRegisters {
-            // Intel SDM 4, IA32_HWP_REQUEST: minimum 7:0, maximum 15:8, desired 23:16 (0: autonomous), EPP 31:24.
+            // Intel SDM 4, IA32_HWP_REQUEST: minimum 7:0, maximum 15:8, desired 23:16 (0:
+            // autonomous), EPP 31:24.
             hwp_request: u64::from(p.lowest) | u64::from(p.highest) << 8 | u64::from(f.epp) << 24,
-            // Firmware hands over at the guaranteed ratio (Intel) or in P0 (AMD, whose register holds a state's number).
+            // Firmware hands over at the guaranteed ratio (Intel) or in P0 (AMD, whose register
+            // holds a state's number).
             perf_ctl: if intel { u64::from(kind.base_mhz * 1000 / spec.clock.bus_khz) << 8 } else { 0 },
-            // Fast strings (0), thermal control (3), performance monitoring (7), EIST (16), MONITOR (18), no xTPR messages
-            // (23), turbo disable (38): Intel SDM 4, IA32_MISC_ENABLE.
+            // Fast strings (0), thermal control (3), performance monitoring (7), EIST (16), MONITOR
+            // (18), no xTPR messages (23), turbo disable (38): Intel SDM 4, IA32_MISC_ENABLE.
             misc_enable: 0x0085_0089 | u64::from(!f.turbo) << 38,
             epb: u64::from(f.epb),
             cppc_enable: u64::from(f.on_at_boot),
-            // The other way around than HWP: maximum 7:0, minimum 15:8 (asm/msr-index.h, AMD_CPPC_MAX_PERF_MASK).
+            // The other way around than HWP: maximum 7:0, minimum 15:8 (asm/msr-index.h,
+            // AMD_CPPC_MAX_PERF_MASK).
             cppc_request: u64::from(p.highest) | u64::from(f.boot_min_perf) << 8 | u64::from(f.epp) << 24,
-            // MSRC001_0015: INVDWBINVD (4) and TscFreqSel (24), as Zen firmware leaves them; CpbDis (25).
+            // MSRC001_0015: INVDWBINVD (4) and TscFreqSel (24), as Zen firmware leaves them; CpbDis
+            // (25).
             hwcr: 0x0100_0010 | u64::from(!f.turbo) << 25,
             shared: SharedCppc {
                 desired: 0,
@@ -113,8 +118,8 @@ impl PackageRegisters {
         let bytes = |list: &mut dyn Iterator<Item = u32>| {
             list.take(8).enumerate().fold(0u64, |v, (i, x)| v | u64::from(x.min(255)) << (8 * i))
         };
-        // MSR 0x1AE is a second register of ratios on client parts and the core counts of the buckets on servers
-        // (turbostat, dump_turbo_ratio_limits).
+        // MSR 0x1AE is a second register of ratios on client parts and the core counts of the
+        // buckets on servers (turbostat, dump_turbo_ratio_limits).
         let turbo_counts = if t.counts_register {
             bytes(&mut t.cores.iter().copied())
         } else {
@@ -128,13 +133,15 @@ impl PackageRegisters {
             power_limit: encode_power_limits(&spec.power),
             turbo_ratios: bytes(&mut t.sse_mhz.iter().map(|&m| ratio(m))),
             turbo_counts,
-            // MSR 0x620 counts in 100 MHz whatever the bus clock is (uncore-frequency.c, UNCORE_FREQ_KHZ_MULTIPLIER).
+            // MSR 0x620 counts in 100 MHz whatever the bus clock is (uncore-frequency.c,
+            // UNCORE_FREQ_KHZ_MULTIPLIER).
             uncore_limit: spec
                 .uncore
                 .as_ref()
                 .map_or(0, |u| u64::from(u.max_mhz / 100) | u64::from(u.min_mhz / 100) << 8),
             therm_interrupt: 0x3,
-            // CONFIG_TDP_CONTROL bit 31 is the lock; on TPMI machines the lock is in the TPMI registers.
+            // CONFIG_TDP_CONTROL bit 31 is the lock; on TPMI machines the lock is in the TPMI
+            // registers.
             config_tdp_control: u64::from(locked) << 31,
             ..PackageRegisters::default()
         }

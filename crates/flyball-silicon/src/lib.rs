@@ -1,7 +1,7 @@
-//! Processors in software: what their registers mean, what their firmware decides, how fast they then run, how much
-//! power that takes and how warm they get. Pure: no input, no output, no clock but the one passed in, no randomness but
-//! the seed. What a register means is written here once; flyball-sim puts kernel-like drivers on it and flyball-guest
-//! puts real kernels on it.
+//! Processors in software: what their registers mean, what their firmware decides, how fast they
+//! then run, how much power that takes and how warm they get. Pure: no input, no output, no clock
+//! but the one passed in, no randomness but the seed. What a register means is written here once;
+//! flyball-sim puts kernel-like drivers on it and flyball-guest puts real kernels on it.
 //!
 //! ```
 //! use flyball_silicon::{Activity, MachineSpec, Silicon, msr};
@@ -19,15 +19,17 @@
 //!
 //! # Time
 //!
-//! [`Silicon::advance`] moves the machine by whole nanoseconds. What the processors did in that time is passed in, one
-//! [`Activity`] for each CPU; how fast they did it is the frequency that the firmware had chosen at its start. A register
-//! write acts at the start of the next step, or at once with [`Silicon::settle`]. The firmware decides again once per
+//! [`Silicon::advance`] moves the machine by whole nanoseconds. What the processors did in that
+//! time is passed in, one [`Activity`] for each CPU; how fast they did it is the frequency that the
+//! firmware had chosen at its start. A register write acts at the start of the next step, or at
+//! once with [`Silicon::settle`]. The firmware decides again once per
 //! [period](spec::FirmwareSpec::period_us); longer steps are cut into periods.
 //!
 //! # Numbers
 //!
-//! Time, cycles and energy are integers. Power and temperature are `f64` and use only the four operations and square
-//! roots, which IEEE 754 rounds the same way everywhere, so that the same seed gives the same bytes on every host.
+//! Time, cycles and energy are integers. Power and temperature are `f64` and use only the four
+//! operations and square roots, which IEEE 754 rounds the same way everywhere, so that the same
+//! seed gives the same bytes on every host.
 
 mod class;
 mod cpuid;

@@ -1,5 +1,5 @@
-//! Power limits: a running average per limit, how much of the frequency range is left under them, and the coding of the
-//! limit register.
+//! Power limits: a running average per limit, how much of the frequency range is left under them,
+//! and the coding of the limit register.
 
 use crate::spec::PowerSpec;
 
@@ -35,13 +35,15 @@ impl PowerControl {
         PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
     }
 
-    /// The power that the limits allow now: a limit whose average is still below it lends what is left of its window.
+    /// The power that the limits allow now: a limit whose average is still below it lends what is
+    /// left of its window.
     pub fn allowed(&self) -> f64 {
         let mut allowed = f64::INFINITY;
         for (l, a) in self.limits.iter().zip(self.average) {
             if l.enabled && l.watts > 0.0 {
-                // What is unspent is spread over an eighth of the window, so that the average meets the limit softly;
-                // a window that is short against the control's own lag lends nothing.
+                // What is unspent is spread over an eighth of the window, so that the average meets
+                // the limit softly; a window that is short against the control's own lag lends
+                // nothing.
                 let k = l.window * 20.0;
                 let w = l.watts + (l.watts - a).max(-l.watts * 0.5) * if k < 8.0 { k } else { 8.0 };
                 allowed = if w < allowed { w } else { allowed };
@@ -61,7 +63,8 @@ impl PowerControl {
         let allowed = self.allowed();
         // An idle package draws next to nothing, and must not make the error infinite.
         let error = allowed / watts.max(0.1) - 1.0;
-        // A fifth of the relative error each step, at most 5 % at a time upwards and 10 % downwards.
+        // A fifth of the relative error each step, at most 5 % at a time upwards and 10 %
+        // downwards.
         let change = (0.2 * error).clamp(-0.1, 0.05);
         self.room = (self.room + change).clamp(0.0, 1.0);
         if self.room < 1.0 {
@@ -70,7 +73,8 @@ impl PowerControl {
     }
 }
 
-/// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in seconds.
+/// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in
+/// seconds.
 fn encode_window(seconds: f64, unit: u8) -> u64 {
     // The field has 128 values: a search over all of them cannot be off by one as a logarithm can.
     let mut best = 0;

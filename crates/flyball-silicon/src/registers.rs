@@ -1,5 +1,5 @@
-//! The register interface: what RDMSR answers and what WRMSR does. Registers that mean something are in intel.rs and
-//! amd.rs; those that only hold a value come from the machine's file.
+//! The register interface: what RDMSR answers and what WRMSR does. Registers that mean something
+//! are in intel.rs and amd.rs; those that only hold a value come from the machine's file.
 
 mod amd;
 mod intel;
@@ -18,8 +18,9 @@ impl Silicon {
         self.read_msr_within(cpu, reg, 0)
     }
 
-    /// Read a register in the middle of a step of which this CPU has executed `elapsed_ns` so far: the counters count
-    /// them. For a caller that runs a CPU first and accounts for it afterwards, as an emulator does.
+    /// Read a register in the middle of a step of which this CPU has executed `elapsed_ns` so far:
+    /// the counters count them. For a caller that runs a CPU first and accounts for it afterwards,
+    /// as an emulator does.
     ///
     /// # Errors
     /// [`Fault`]: the processor raises #GP, because it has no such register or no such CPU.
@@ -30,8 +31,8 @@ impl Silicon {
         if let Some(v) = self.read_counter(cpu, reg, elapsed_ns) {
             return Ok(v);
         }
-        // A register that the machine's file lists replaces the computed one: so a file can state a value that the model
-        // does not derive.
+        // A register that the machine's file lists replaces the computed one: so a file can state a
+        // value that the model does not derive.
         if let Some(p) = self.registers.plain(reg) {
             return Ok(p.values[self.scope_index(cpu, p.scope)]);
         }
@@ -62,7 +63,8 @@ impl Silicon {
         }
         // A register that cannot be read does not exist: both fault.
         self.read_msr(cpu, reg)?;
-        // The two registers that governors write all the time concern one CPU; any other write may concern all.
+        // The two registers that governors write all the time concern one CPU; any other write may
+        // concern all.
         if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {
             self.touch_request(cpu);
         } else {
@@ -100,7 +102,8 @@ impl Silicon {
     fn write_counter(&mut self, cpu: usize, reg: u32, value: u64) -> bool {
         let Some(now) = self.read_counter(cpu, reg, 0) else { return false };
         let r = &mut self.registers.cpu[cpu];
-        // The counter goes on from the value: what is kept is the distance, since the time behind it is shared.
+        // The counter goes on from the value: what is kept is the distance, since the time behind
+        // it is shared.
         let by = value.wrapping_sub(now);
         match reg {
             msr::TSC => r.tsc_adjust = r.tsc_adjust.wrapping_add(by),

@@ -37,11 +37,13 @@ pub struct Activity {
     pub busy_ns: u32,
     /// Wake-ups out of the idle state in that time.
     pub wakes: u16,
-    /// Switching activity while busy, in 1/256 of dense integer code. Code that waits for memory has less, vector code more.
+    /// Switching activity while busy, in 1/256 of dense integer code. Code that waits for memory
+    /// has less, vector code more.
     pub intensity: u16,
     /// Share of the busy time spent waiting for memory, in 1/255: what memory's power follows.
     pub memory: u8,
-    /// The idle state for the rest of the time: index into the core type's idle states, 0 the shallowest.
+    /// The idle state for the rest of the time: index into the core type's idle states, 0 the
+    /// shallowest.
     pub idle: u8,
     /// The kind of code.
     pub license: License,
@@ -190,7 +192,8 @@ pub(crate) struct Core {
     /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
     conflict: f64,
     intensity: f64,
-    /// At the present frequency: dynamic power at full activity, W, and what the leakage is multiplied with.
+    /// At the present frequency: dynamic power at full activity, W, and what the leakage is
+    /// multiplied with.
     dynamic: f64,
     leakage: f64,
     pub watts: f64,
@@ -207,8 +210,8 @@ struct Place {
 }
 
 impl Silicon {
-    /// A machine at reset. The seed makes the differences between two machines of one type: so far the phase of the
-    /// first firmware tick.
+    /// A machine at reset. The seed makes the differences between two machines of one type: so far
+    /// the phase of the first firmware tick.
     ///
     /// # Errors
     /// The specification is contradictory.
@@ -270,12 +273,14 @@ impl Silicon {
     /// The exit latency of an idle state as a workload sees it, ns.
     pub fn wake_ns(&self, cpu: usize, state: u8) -> u64 {
         let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
-        // A machine file has one idle state at least (check_core()); a number beyond them is the deepest.
+        // A machine file has one idle state at least (check_core()); a number beyond them is the
+        // deepest.
         let s = &idle[(state as usize).min(idle.len() - 1)];
         if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
     }
 
-    /// The time that a wake-up out of an idle state loses because the core is slow at first, ns at its present frequency.
+    /// The time that a wake-up out of an idle state loses because the core is slow at first, ns at
+    /// its present frequency.
     pub fn wake_loss_ns(&self, cpu: usize, state: u8) -> f64 {
         let place = self.topology.cpu(cpu);
         let kind = &self.kinds[self.topology.core(place.core).kind];
@@ -295,8 +300,8 @@ impl Silicon {
         KiloHertz(self.core[self.topology.cpu(cpu).core].guaranteed)
     }
 
-    /// Cycles' worth of work that a CPU got done in the last [`advance`](Self::advance): its cycles, less what the other
-    /// thread of the core took from it.
+    /// Cycles' worth of work that a CPU got done in the last [`advance`](Self::advance): its
+    /// cycles, less what the other thread of the core took from it.
     pub fn delivered(&self, cpu: usize) -> u64 {
         self.thread.get(cpu).map_or(0, |thread| thread.delivered)
     }
@@ -338,7 +343,8 @@ impl Silicon {
         Celsius(self.package[package].thermal.die + self.core[p.core].watts * self.spec.thermal.core_k_per_w)
     }
 
-    /// Times that a package became too hot since reset: one thermal interrupt each on every CPU of it.
+    /// Times that a package became too hot since reset: one thermal interrupt each on every CPU of
+    /// it.
     pub fn throttle_events(&self, package: usize) -> u64 {
         self.package[package].throttle_events
     }
@@ -355,14 +361,16 @@ impl Silicon {
         }
     }
 
-    /// What a package's thermal resistance to air is multiplied with: 1 the fan as it should be, more for one that is blocked.
+    /// What a package's thermal resistance to air is multiplied with: 1 the fan as it should be,
+    /// more for one that is blocked.
     pub fn set_obstruction(&mut self, package: usize, factor: f64) {
         if let Some(p) = self.package.get_mut(package) {
             p.thermal.obstruction = factor.clamp(0.01, 1000.0);
         }
     }
 
-    /// Firmware that went wrong holds a CPU's core at this frequency at most, whatever it is asked for; none: no longer.
+    /// Firmware that went wrong holds a CPU's core at this frequency at most, whatever it is asked
+    /// for; none: no longer.
     pub fn hold(&mut self, cpu: usize, khz: Option<KiloHertz>) {
         if cpu < self.cpus() {
             let core = self.topology.cpu(cpu).core;
@@ -378,7 +386,8 @@ impl Silicon {
         }
     }
 
-    /// A CPU that the system has taken offline does nothing, requests nothing and does not count as active.
+    /// A CPU that the system has taken offline does nothing, requests nothing and does not count as
+    /// active.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if let Some(thread) = self.thread.get_mut(cpu) {
             thread.online = online;
@@ -395,8 +404,9 @@ impl Silicon {
     /// A CPU's own request was written, and nothing else.
     pub(crate) fn touch_request(&mut self, cpu: usize) {
         self.stale = true;
-        // A governor on 512 CPUs writes one request after the other, and decoding all of them after each would be
-        // quadratic. A list longer than the machine costs more than one pass over all.
+        // A governor on 512 CPUs writes one request after the other, and decoding all of them after
+        // each would be quadratic. A list longer than the machine costs more than one pass over
+        // all.
         if self.written.len() > self.thread.len() {
             self.wide = true;
         } else {
@@ -441,7 +451,8 @@ impl Silicon {
         }
     }
 
-    /// Move the machine by `dt_ns`, with one activity per CPU; missing ones are idle in their first state.
+    /// Move the machine by `dt_ns`, with one activity per CPU; missing ones are idle in their first
+    /// state.
     pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
         self.settle();
         for thread in &mut self.thread {
@@ -449,8 +460,8 @@ impl Silicon {
         }
         let mut left = dt_ns;
         while left > 0 {
-            // Cut at the firmware's periods, so that its decisions fall on the same times however long the caller's
-            // steps are.
+            // Cut at the firmware's periods, so that its decisions fall on the same times however
+            // long the caller's steps are.
             let part = left.min(self.period_ns - self.phase_ns);
             self.step(part, dt_ns, activity);
             self.now_ns += part;
@@ -481,7 +492,8 @@ impl Silicon {
     pub fn set_shared_cppc(&mut self, cpu: usize, value: SharedCppc) {
         let before = self.registers.shared(cpu).map(|shared| shared.enable);
         self.registers.set_shared(cpu, value);
-        // Only `enable` concerns more than this request: it decides whether CPPC or the P-state registers are obeyed.
+        // Only `enable` concerns more than this request: it decides whether CPPC or the P-state
+        // registers are obeyed.
         if before == Some(value.enable) {
             self.touch_request(cpu);
         } else {

@@ -1,5 +1,5 @@
-//! What a machine is, as its TOML file says it. The files under machines/ are the examples; each number there has its
-//! source, or the word estimated, next to it.
+//! What a machine is, as its TOML file says it. The files under machines/ are the examples; each
+//! number there has its source, or the word estimated, next to it.
 
 mod bounds;
 mod check;
@@ -114,11 +114,12 @@ pub struct TopologySpec {
     /// Cores of each power domain of a package in order, where they differ; then there is one die.
     #[serde(default)]
     pub power_domains: Vec<u32>,
-    /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not 0, 1, 2...
+    /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not
+    /// 0, 1, 2...
     #[serde(default)]
     pub core_ids: Vec<u32>,
-    /// The power unit's numbers of the cores of a package in order, within their power domain where there are several,
-    /// if they are not 0, 1, 2...: cores in between are fused off.
+    /// The power unit's numbers of the cores of a package in order, within their power domain where
+    /// there are several, if they are not 0, 1, 2...: cores in between are fused off.
     #[serde(default)]
     pub unit_cores: Vec<u32>,
 }
@@ -178,22 +179,25 @@ pub struct CoreSpec {
     /// Share of the dynamic power that an idle core takes in C1 (clocks gated, caches kept).
     #[serde(default)]
     pub idle_activity: f64,
-    /// Cores (numbers within the die's cores of this type) that need less voltage, and how much of it: (core, share).
+    /// Cores (numbers within the die's cores of this type) that need less voltage, and how much of
+    /// it: (core, share).
     #[serde(default)]
     pub better: Vec<(u32, f64)>,
-    /// Dynamic power that the cores of a package may draw together (a current limit), W: active cores have equal shares, and
-    /// one that would draw more runs a step lower, but not below its guaranteed frequency. 0: none.
+    /// Dynamic power that the cores of a package may draw together (a current limit), W: active
+    /// cores have equal shares, and one that would draw more runs a step lower, but not below its
+    /// guaranteed frequency. 0: none.
     #[serde(default)]
     pub budget_w: f64,
-    /// CPPC highest performance (preferred-core ranking) by core number in the package. Empty: all the same.
+    /// CPPC highest performance (preferred-core ranking) by core number in the package. Empty: all
+    /// the same.
     #[serde(default)]
     pub ranking: Vec<u8>,
     /// Idle states, shallowest first. State 0 here is the shallowest real state (C1), not POLL.
     pub idle: Vec<IdleSpec>,
 }
 
-/// How register values of performance map onto frequency: `khz = perf x khz_per_perf` for HWP ratios, or
-/// `khz = perf x nominal_khz / nominal_perf` for CPPC.
+/// How register values of performance map onto frequency: `khz = perf x khz_per_perf` for HWP
+/// ratios, or `khz = perf x nominal_khz / nominal_perf` for CPPC.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PerfScale {
@@ -221,7 +225,8 @@ pub struct IdleSpec {
     pub latency_us: u32,
     /// Target residency, us.
     pub residency_us: u32,
-    /// Time from the wake-up to the first instruction as a workload sees it, us. 0: the published latency.
+    /// Time from the wake-up to the first instruction as a workload sees it, us. 0: the published
+    /// latency.
     #[serde(default)]
     pub wake_us: f64,
     /// Share of the leakage that stays.
@@ -354,7 +359,8 @@ pub struct ThermalSpec {
     pub throttle_c: u32,
 }
 
-/// What differs from one run to the next, where a seed for a run is given. Nothing, where the file says nothing.
+/// What differs from one run to the next, where a seed for a run is given. Nothing, where the file
+/// says nothing.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VariationSpec {
@@ -444,8 +450,8 @@ pub struct FirmwareSpec {
     /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.
     #[serde(default)]
     pub pstates_mhz: Vec<u32>,
-    /// Share of the frequency that AMD's own frequency management loses while P-state registers hold it at P0 with boost
-    /// (AMD's slides name the conflict of the two; the size is estimated).
+    /// Share of the frequency that AMD's own frequency management loses while P-state registers
+    /// hold it at P0 with boost (AMD's slides name the conflict of the two; the size is estimated).
     #[serde(default)]
     pub pstate_loss: f64,
     /// Share of dynamic power that it costs.
@@ -465,8 +471,8 @@ pub struct FirmwareSpec {
     pub autonomous: AutonomousSpec,
 }
 
-/// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not published: all of this
-/// is estimated, and shaped so that the published measurements come out.
+/// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not
+/// published: all of this is estimated, and shaped so that the published measurements come out.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutonomousSpec {

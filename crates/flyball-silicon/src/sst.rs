@@ -1,5 +1,6 @@
-//! Intel Speed Select in the silicon: which level, base-freq, turbo-freq and classes of service are set in each power
-//! domain, and what that does to frequencies. The ways in are registers, one set a generation:
+//! Intel Speed Select in the silicon: which level, base-freq, turbo-freq and classes of service are
+//! set in each power domain, and what that does to frequencies. The ways in are registers, one set
+//! a generation:
 //!
 //! | class | what a driver touches | functions of [`Silicon`](crate::Silicon) |
 //! |---|---|---|
@@ -8,9 +9,10 @@
 //! | the same | the PUNIT's memory, 32 bits a register (device 0 function 1 on bus 0) | `mmio_read`, `mmio_write` |
 //! | Granite Rapids and later | the TPMI device's memory, 64 bits a register | `tpmi_memory_read`, `tpmi_memory_write`; one domain's block: `tpmi_read`, `tpmi_write` |
 //!
-//! A write acts at once; its effect on frequencies begins with the next [`settle`](crate::Silicon::settle) or step.
-//! All of them lead to the same switches, and firmware refuses the same changes: a level that does not exist or is locked,
-//! turbo-freq without classes of service, classes off under turbo-freq, a feature that the level does not have.
+//! A write acts at once; its effect on frequencies begins with the next
+//! [`settle`](crate::Silicon::settle) or step. All of them lead to the same switches, and firmware
+//! refuses the same changes: a level that does not exist or is locked, turbo-freq without classes
+//! of service, classes off under turbo-freq, a feature that the level does not have.
 
 mod mailbox;
 mod mmio;
@@ -25,8 +27,9 @@ pub use crate::sst_state::{ClassOfService, Refusal, SstDomain};
 use crate::silicon::Silicon;
 
 impl Silicon {
-    /// Lets the firmware of all packages refuse every change to Speed Select, without saying so beforehand, or work again:
-    /// a mailbox answers with an error, registers in memory stay as they are.
+    /// Lets the firmware of all packages refuse every change to Speed Select, without saying so
+    /// beforehand, or work again: a mailbox answers with an error, registers in memory stay as they
+    /// are.
     pub fn refuse_changes(&mut self, refuses: bool) {
         if let Some(sst) = &mut self.sst {
             sst.refuses = refuses;

@@ -1,5 +1,6 @@
-//! What Speed Select's firmware holds: the level, the features and the classes of service of each power domain, and what
-//! they allow a core. The registers through which drivers reach it are in sst.rs.
+//! What Speed Select's firmware holds: the level, the features and the classes of service of each
+//! power domain, and what they allow a core. The registers through which drivers reach it are in
+//! sst.rs.
 
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
 use crate::topology::Topology;
@@ -24,8 +25,8 @@ impl Default for ClassOfService {
 }
 
 impl ClassOfService {
-    /// The word of the mailbox and of the memory-mapped register: 3:0 preference, 7:4 weight, 15:8 min, 23:16 max,
-    /// 31:24 desired.
+    /// The word of the mailbox and of the memory-mapped register: 3:0 preference, 7:4 weight, 15:8
+    /// min, 23:16 max, 31:24 desired.
     pub fn word(self) -> u32 {
         u32::from(self.epp & 15)
             | u32::from(self.weight & 15) << 4
@@ -100,7 +101,8 @@ impl SstState {
     pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
         let by_die = spec.class == SstClass::Tpmi;
         let dies = if by_die { topology.dies() as usize } else { 1 };
-        // IO dies come after the compute dies in a package, and some parts give them no Speed Select registers.
+        // IO dies come after the compute dies in a package, and some parts give them no Speed
+        // Select registers.
         let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
         let per_package = dies + io;
         let module = spec.cores_per_module.max(1);
@@ -187,7 +189,8 @@ impl SstState {
         }
     }
 
-    /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high priority.
+    /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high
+    /// priority.
     pub fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
@@ -201,7 +204,8 @@ impl SstState {
             let list = tf.high_mhz.get(license).or(tf.high_mhz.last());
             let bucket =
                 tf.bucket_cores.iter().position(|&n| count <= n).and_then(|b| list.and_then(|l| l.get(b)));
-            // More cores of high priority than the buckets have room for: no more than everyone gets.
+            // More cores of high priority than the buckets have room for: no more than everyone
+            // gets.
             bucket.map_or(plain, |&mhz| mhz * 1000)
         } else {
             let clip = tf.clip_mhz.get(license).or(tf.clip_mhz.last());
@@ -209,9 +213,9 @@ impl SstState {
         }
     }
 
-    /// What a power limit that leaves `room` of the range leaves to a core of its class. Ordered: class 3 gives first,
-    /// down to its minimum, then 2, 1 and 0. Proportional: each keeps its minimum and what is above it shrinks, faster
-    /// with a higher weight number.
+    /// What a power limit that leaves `room` of the range leaves to a core of its class. Ordered:
+    /// class 3 gives first, down to its minimum, then 2, 1 and 0. Proportional: each keeps its
+    /// minimum and what is above it shrinks, faster with a higher weight number.
     pub fn room(&self, core: usize, room: f64) -> f64 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
@@ -255,7 +259,8 @@ impl SstState {
         self.per_package
     }
 
-    /// Changes a domain's level, which takes base-freq and turbo-freq off. The level that is set already is set again.
+    /// Changes a domain's level, which takes base-freq and turbo-freq off. The level that is set
+    /// already is set again.
     ///
     /// # Errors
     /// The level is not there, or levels are locked.
@@ -309,7 +314,8 @@ impl SstState {
             return Err(Refusal::Absent);
         }
         let d = &mut self.domains[domain];
-        // Turbo-freq finds its high-priority cores by their class: without classes there would be none.
+        // Turbo-freq finds its high-priority cores by their class: without classes there would be
+        // none.
         if !on && d.turbo_freq {
             return Err(Refusal::NotAllowed);
         }

@@ -293,7 +293,8 @@ fn base_freq_turbo_freq_and_levels_change_frequencies_as_in_the_guide() {
     base(&mut s);
     run(&mut s, 100, &load);
     assert_eq!((s.frequency(0).mhz(), s.frequency(20).mhz()), (2600, 2600));
-    // Base-freq on in package 0: 3000 for cores 5, 6, 8 and 13, 2400 for the others; package 1 stays.
+    // Base-freq on in package 0: 3000 for cores 5, 6, 8 and 13, 2400 for the others; package 1
+    // stays.
     s.mailbox(0, 0x7f, 0x02, 0, 1 << 17).unwrap();
     base(&mut s);
     run(&mut s, 100, &load);

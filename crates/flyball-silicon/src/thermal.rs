@@ -2,8 +2,8 @@
 
 use crate::spec::ThermalSpec;
 
-/// The thermal state of one package: a die node (tens of milliseconds) on a sink node (seconds to minutes). A core sits
-/// above the die by its own power times its own resistance, without delay.
+/// The thermal state of one package: a die node (tens of milliseconds) on a sink node (seconds to
+/// minutes). A core sits above the die by its own power times its own resistance, without delay.
 #[derive(Clone, Debug)]
 pub struct Thermal {
     /// Die, degrees Celsius.
@@ -43,10 +43,12 @@ impl Thermal {
         self.die = self.sink + watts * self.die_r;
     }
 
-    /// One explicit step. Stable while `seconds` is below the die's time constant; longer times are cut.
+    /// One explicit step. Stable while `seconds` is below the die's time constant; longer times are
+    /// cut.
     #[inline]
     pub fn step(&mut self, watts: f64, seconds: f64) {
-        // An explicit step is stable below two time constants; a quarter of one keeps its error small as well.
+        // An explicit step is stable below two time constants; a quarter of one keeps its error
+        // small as well.
         let limit = 0.25 * self.die_r * self.die_c;
         let mut left = seconds;
         loop {

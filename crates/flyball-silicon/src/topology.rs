@@ -21,7 +21,8 @@ pub struct CorePlace {
     pub in_package: u32,
     /// Core number within the die.
     pub in_die: u32,
-    /// The power unit's number of it, within its power domain where there are several, else within the package.
+    /// The power unit's number of it, within its power domain where there are several, else within
+    /// the package.
     pub unit: u32,
     /// Index into [`MachineSpec::core`].
     pub kind: usize,
@@ -49,7 +50,8 @@ impl Topology {
         let t = &spec.topology;
         let mut core = Vec::new();
         let by_domain = spec.sst.as_ref().is_some_and(|sst| sst.class == SstClass::Tpmi);
-        // Which power domain a core of a package is in, and its number there, where they are not the dies.
+        // Which power domain a core of a package is in, and its number there, where they are not
+        // the dies.
         let domain = |core: u32| {
             let mut first = 0;
             t.power_domains.iter().zip(0..).find_map(|(&n, domain)| {
@@ -64,8 +66,8 @@ impl Topology {
                 for (kind, c) in spec.core.iter().enumerate() {
                     for in_kind in 0..c.count {
                         let id = t.core_ids.get(in_package as usize).copied().unwrap_or(in_package);
-                        // Power domains may cut across what the file calls dies: each core takes the number in its
-                        // domain.
+                        // Power domains may cut across what the file calls dies: each core takes
+                        // the number in its domain.
                         let own = domain(in_package).unwrap_or((die, in_die));
                         let plain = if by_domain { own.1 } else { in_package };
                         let unit = t.unit_cores.get(in_package as usize).copied().unwrap_or(plain);

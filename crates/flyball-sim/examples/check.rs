@@ -1,4 +1,5 @@
-//! Prints the comparison with published measurements: `cargo run --release -p flyball-sim --example check [DOCUMENT]`.
+//! Prints the comparison with published measurements:
+//! `cargo run --release -p flyball-sim --example check [DOCUMENT]`.
 
 fn main() {
     let document = std::env::args().nth(1);

@@ -1,8 +1,9 @@
 //! How fast the simulation is: `cargo run --release -p flyball-sim --example speed`.
 //!
-//! A machine of 512 CPUs, of which a third is busy, a third half busy and a third idle, in steps of a millisecond; and
-//! what a read of a file costs. Processor time of this process, in five rounds that take turns: the median, and the
-//! slowest. `-- --count` runs one round without looking at a clock, for tools that count instructions.
+//! A machine of 512 CPUs, of which a third is busy, a third half busy and a third idle, in steps of
+//! a millisecond; and what a read of a file costs. Processor time of this process, in five rounds
+//! that take turns: the median, and the slowest. `-- --count` runs one round without looking at a
+//! clock, for tools that count instructions.
 
 use std::time::Duration;
 

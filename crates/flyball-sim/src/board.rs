@@ -1,7 +1,8 @@
-//! What a kernel learns from firmware and hardware at boot: identity, topology, ACPI's performance and idle tables.
+//! What a kernel learns from firmware and hardware at boot: identity, topology, ACPI's performance
+//! and idle tables.
 //!
-//! A [`Board`] holds facts that do not change while the machine runs. It is derived from a machine's description;
-//! drivers read it as the kernel's drivers read CPUID and ACPI.
+//! A [`Board`] holds facts that do not change while the machine runs. It is derived from a
+//! machine's description; drivers read it as the kernel's drivers read CPUID and ACPI.
 
 use flyball_silicon::{MachineSpec, Silicon, Topology, msr, spec::InterfaceSpec};
 
@@ -147,7 +148,8 @@ impl Board {
 }
 
 /// Feature flags that every modelled processor of a vendor has, in /proc/cpuinfo's order.
-// Tools match words of this line; that each word is there on all modelled processors is what counts.
+// Tools match words of this line; that each word is there on all modelled processors is what
+// counts.
 const COMMON_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr \
     sse sse2 ht syscall nx rdtscp lm constant_tsc rep_good nopl nonstop_tsc cpuid aperfmperf pni pclmulqdq ssse3 fma \
     cx16 sse4_1 sse4_2 movbe popcnt aes xsave avx f16c rdrand lahf_lm abm avx2 bmi1 bmi2";
@@ -182,7 +184,8 @@ impl Board {
             pss_latency_us: firmware.transition_us,
             // The silicon has registers only.
             pss_ports: false,
-            // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: the mailbox has one, registers have not.
+            // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: the mailbox has one,
+            // registers have not.
             cppc_latency_ns: if access == CppcAccess::SharedMemory {
                 firmware.transition_us * 1000
             } else {
@@ -215,8 +218,8 @@ impl Board {
     }
 }
 
-/// What an HWP level of a performance core is worth: HYBRID_SCALING_FACTOR and its variants (intel_pstate.c). The kernel takes
-/// it from the model number, not from the levels.
+/// What an HWP level of a performance core is worth: HYBRID_SCALING_FACTOR and its variants
+/// (intel_pstate.c). The kernel takes it from the model number, not from the levels.
 fn hybrid_scaling_khz(model: u32) -> u32 {
     match model {
         // Meteor Lake L, Arrow Lake.
@@ -235,7 +238,8 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
         0 => spec.cores_per_package() as u32,
         cores => cores,
     };
-    // Numbers of last-level caches go on from package to package, also where the last cache of one has fewer cores.
+    // Numbers of last-level caches go on from package to package, also where the last cache of one
+    // has fewer cores.
     let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
     (0..topology.cpus())
         .map(|cpu| {
@@ -270,7 +274,8 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
 /// `_CPC` per CPU, if firmware has it.
 fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
     let firmware = &spec.firmware;
-    // Without a nominal frequency amd-pstate cannot convert levels: such firmware counts as one without _CPC.
+    // Without a nominal frequency amd-pstate cannot convert levels: such firmware counts as one
+    // without _CPC.
     if firmware.cpc_nominal_mhz == 0 {
         Vec::new()
     } else {
@@ -309,7 +314,8 @@ fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
             add("ida");
         }
         if hwp {
-            // Without hwp_epp intel_pstate uses HWP only where firmware has switched it on (intel_pstate_init()).
+            // Without hwp_epp intel_pstate uses HWP only where firmware has switched it on
+            // (intel_pstate_init()).
             add("hwp hwp_act_window hwp_pkg_req");
             if firmware.has_epp {
                 add("hwp_epp");
@@ -343,7 +349,8 @@ fn idle_states(spec: &MachineSpec, intel: bool) -> Vec<IdleState> {
             } else if intel {
                 format!("MWAIT {:#04x}", state.hint)
             } else {
-                // acpi_idle's description of a state that is entered by reading a port; 0x414 as recorded on milan0.
+                // acpi_idle's description of a state that is entered by reading a port; 0x414 as
+                // recorded on milan0.
                 format!("ACPI IOPORT 0x{:x}", 0x414)
             },
             latency_us: state.latency_us,

@@ -1,10 +1,12 @@
-//! The models against published measurements: every measured row of five documents, what the simulated machine says
-//! instead, and which rows were used to set constants. Where it misses, the row says so.
+//! The models against published measurements: every measured row of five documents, what the
+//! simulated machine says instead, and which rows were used to set constants. Where it misses, the
+//! row says so.
 //!
-//! The documents: the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on tuning Xeon Scalable,
-//! AMD's slides "A New CPU Frequency Control Mechanism on Linux" (CLK 2022), Victor Stinner's "Intel CPUs (part 2)" and
-//! the kernel's amd-pstate document. All settings are made through the simulated machine's files, as one would on a real
-//! one; what the documents did by means that are not files (firmware set-up, a blocked fan) is done on the silicon.
+//! The documents: the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on
+//! tuning Xeon Scalable, AMD's slides "A New CPU Frequency Control Mechanism on Linux" (CLK 2022),
+//! Victor Stinner's "Intel CPUs (part 2)" and the kernel's amd-pstate document. All settings are
+//! made through the simulated machine's files, as one would on a real one; what the documents did
+//! by means that are not files (firmware set-up, a blocked fan) is done on the silicon.
 
 mod amd_slides;
 mod bench;
@@ -53,8 +55,8 @@ pub struct Row {
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
-    /// So much of the published value, in its unit, is chance at 95 %, by the published rounds: a smaller value
-    /// has no sign that was shown.
+    /// So much of the published value, in its unit, is chance at 95 %, by the published rounds: a
+    /// smaller value has no sign that was shown.
     pub spread: Option<f64>,
 }
 
@@ -68,14 +70,15 @@ pub(crate) fn deviation(rounds: &[f64]) -> f64 {
     (rounds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt() / mean
 }
 
-/// What a change between two arms of `rounds` rounds each may be by chance alone, in percent: Student's t at 95 % with
-/// four degrees of freedom, which three rounds of two arms leave, times the standard error.
+/// What a change between two arms of `rounds` rounds each may be by chance alone, in percent:
+/// Student's t at 95 % with four degrees of freedom, which three rounds of two arms leave, times
+/// the standard error.
 pub(crate) fn chance(deviations: [f64; 2], rounds: f64) -> f64 {
     2.776 * ((deviations[0].powi(2) + deviations[1].powi(2)) / rounds).sqrt() * 100.0
 }
 
-/// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given in that order of
-/// drivers, each with its energy.
+/// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given
+/// in that order of drivers, each with its energy.
 fn drivers_apart(
     source: &'static str,
     table: &'static str,
@@ -147,7 +150,8 @@ impl Row {
         }
     }
 
-    /// The aim is missed, but the published rounds scatter more than simulated and published values are apart.
+    /// The aim is missed, but the published rounds scatter more than simulated and published values
+    /// are apart.
     pub fn is_within_spread(&self) -> bool {
         let apart = self.simulated.map(|simulated| (simulated - self.published).abs());
         self.met() == Some(false) && apart.zip(self.spread).is_some_and(|(apart, spread)| apart <= spread)
@@ -252,7 +256,8 @@ mod tests {
         let report = check(Some("sst-guide")).unwrap();
         let missed: Vec<&str> =
             report.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.row.as_str()).collect();
-        // The guide's base-freq cells allow only half of it from 3.1 to 3.2 GHz: docs/speed-select.md.
+        // The guide's base-freq cells allow only half of it from 3.1 to 3.2 GHz:
+        // docs/speed-select.md.
         assert_eq!(missed, ["what turbo-freq changes"]);
     }
 

@@ -1,4 +1,5 @@
-//! The processors as the drivers reach them: registers by CPU, shared-memory CPPC, and the frequency that came of it.
+//! The processors as the drivers reach them: registers by CPU, shared-memory CPPC, and the
+//! frequency that came of it.
 
 use std::collections::HashMap;
 
@@ -6,9 +7,10 @@ use flyball_silicon::{Activity, SharedCppc, Silicon, spec::Vendor};
 
 use crate::errno::{Answer, Errno};
 
-/// Registers of Intel processors that tools read and that only hold a value here, with what firmware leaves in them
-/// (estimated): feature control, C-state limit (locked), prefetchers, power management, C1E and power control,
-/// interrupt response limits, and why graphics and ring were slowed. A tool that finds one of them missing gives up.
+/// Registers of Intel processors that tools read and that only hold a value here, with what
+/// firmware leaves in them (estimated): feature control, C-state limit (locked), prefetchers, power
+/// management, C1E and power control, interrupt response limits, and why graphics and ring were
+/// slowed. A tool that finds one of them missing gives up.
 const HELD: [(u32, u64); 14] = [
     (0x3a, 0x5),
     (0xe2, 0x8402),
@@ -27,7 +29,8 @@ const HELD: [(u32, u64); 14] = [
     (0x6b1, 0),
 ];
 
-/// The like of hybrid processors: limits and energy of memory and of graphics, which are not modelled and stay at 0.
+/// The like of hybrid processors: limits and energy of memory and of graphics, which are not
+/// modelled and stay at 0.
 const HELD_HYBRID: [(u32, u64); 7] =
     [(0x618, 0), (0x619, 0), (0x61b, 0), (0x61c, 0), (0x640, 0), (0x641, 0), (0x642, 0)];
 
@@ -51,9 +54,11 @@ impl Chip {
         &mut self.silicon
     }
 
-    /// rdmsr on a CPU; a register that the CPU does not have faults, which the kernel reports as `EIO`.
+    /// rdmsr on a CPU; a register that the CPU does not have faults, which the kernel reports as
+    /// `EIO`.
     pub(crate) fn read(&self, cpu: u32, register: u32) -> Answer<u64> {
-        // The silicon first: what it models must not be shadowed by a register that only holds a value.
+        // The silicon first: what it models must not be shadowed by a register that only holds a
+        // value.
         if let Ok(value) = self.silicon.read_msr(cpu as usize, register) {
             return Ok(value);
         }
@@ -123,7 +128,8 @@ impl Chip {
         self.silicon.set_shared_cppc(cpu as usize, shared);
     }
 
-    /// Lets firmware choose between minimum and maximum, or not. Nothing to do where registers carry the request.
+    /// Lets firmware choose between minimum and maximum, or not. Nothing to do where registers
+    /// carry the request.
     pub(crate) fn set_autonomous(&mut self, cpu: u32, on: bool) {
         if self.silicon.shared_cppc(cpu as usize).is_some() {
             let shared = SharedCppc { auto_select: u32::from(on), ..self.shared(cpu) };

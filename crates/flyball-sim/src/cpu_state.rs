@@ -1,4 +1,5 @@
-//! What the scheduler keeps per CPU: whether it is online, what it spent its time on, how busy it has been.
+//! What the scheduler keeps per CPU: whether it is online, what it spent its time on, how busy it
+//! has been.
 
 use crate::{
     governor::{CpuTimes, Decay, Demand, Pelt},
@@ -17,14 +18,14 @@ pub(crate) struct Times {
 impl Times {
     /// As the sampling governors count: idle includes waiting for IO.
     pub(crate) fn dbs(self) -> CpuTimes {
-        // get_cpu_idle_time() adds iowait unless that counts as busy, and DbsCommon::sample() takes it off then. No
-        // model has nice tasks.
+        // get_cpu_idle_time() adds iowait unless that counts as busy, and DbsCommon::sample() takes
+        // it off then. No model has nice tasks.
         CpuTimes { idle: self.idle + self.iowait, iowait: self.iowait, nice: 0 }
     }
 }
 
-/// The scheduler's call to the governor (cpufreq_update_util): when a task comes or goes, and at each tick of a CPU that
-/// runs. A CPU that rests makes none.
+/// The scheduler's call to the governor (cpufreq_update_util): when a task comes or goes, and at
+/// each tick of a CPU that runs. A CPU that rests makes none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UtilUpdate {
     /// When, ns.
@@ -52,7 +53,8 @@ pub(crate) struct Cpu {
     pub(crate) online: bool,
     pub(crate) times: Times,
     pub(crate) load: Pelt,
-    /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c, util_est).
+    /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c,
+    /// util_est).
     pub(crate) estimate: u32,
     /// The scheduler's last call to the governor in this step, if any.
     pub(crate) update: Option<UtilUpdate>,
@@ -91,8 +93,8 @@ pub(crate) struct Speed {
     pub(crate) full: u32,
 }
 
-/// What an idle state is chosen by: the gap that is expected, the latency that the machine and the CPU allow, both in
-/// microseconds, and the states that are disabled.
+/// What an idle state is chosen by: the gap that is expected, the latency that the machine and the
+/// CPU allow, both in microseconds, and the states that are disabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct IdleRequest {
     pub(crate) gap_us: u32,
@@ -109,10 +111,12 @@ impl Cpu {
 
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
-        // As it was at the scheduler's last call: the governor is called then, not at the step's end.
+        // As it was at the scheduler's last call: the governor is called then, not at the step's
+        // end.
         let util = self.update.map_or_else(|| self.load.utilisation(), |update| update.util);
         Demand {
-            // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before the call.
+            // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before
+            // the call.
             util: if self.running && self.task { util.max(self.estimate) } else { util },
             capacity: 1024,
             idled: std::mem::take(&mut self.idled),
@@ -134,7 +138,8 @@ impl Cpu {
         self.estimate = if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
     }
 
-    /// A step of `decay.span()` nanoseconds, a share `busy` of which it ran at `speed`, with a tick every `tick` nanoseconds.
+    /// A step of `decay.span()` nanoseconds, a share `busy` of which it ran at `speed`, with a tick
+    /// every `tick` nanoseconds.
     pub(crate) fn step(
         &mut self,
         now: u64,
@@ -150,7 +155,8 @@ impl Cpu {
         // Each step makes its own calls to the governor, or none.
         self.update = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
-            // Nothing ran and nothing decays: most CPUs of a large machine take this way in most steps.
+            // Nothing ran and nothing decays: most CPUs of a large machine take this way in most
+            // steps.
             self.times.idle += span;
             self.idled = true;
             return;
@@ -169,11 +175,13 @@ impl Cpu {
         }
         // From the truncated time, so that running and resting add up to the span.
         let share = ran as f64 / span as f64;
-        // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only if it expects to sleep for
-        // longer than a tick. After a process has ended it has nothing to expect by: the next one comes when it comes.
+        // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only
+        // if it expects to sleep for longer than a tick. After a process has ended it has nothing
+        // to expect by: the next one comes when it comes.
         let stays = u64::from(work.gap_us) * 1000 >= tick || work.fork;
-        // What ran at the end of the last step runs at the beginning of this one; otherwise the work comes at its
-        // end. The order decides whether the scheduler's call sees the load before or after the work.
+        // What ran at the end of the last step runs at the beginning of this one; otherwise the
+        // work comes at its end. The order decides whether the scheduler's call sees the load
+        // before or after the work.
         if self.running {
             // It runs on, and then sleeps unless the step was too short for that.
             self.run(ran, decay.part(share));
@@ -214,7 +222,8 @@ impl Cpu {
     fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay) {
         self.rested += rested;
         if waits_for_io {
-            // The scheduler books idle time as iowait while a task of the CPU's queue waits for a device.
+            // The scheduler books idle time as iowait while a task of the CPU's queue waits for a
+            // device.
             self.times.iowait += rested;
         } else {
             self.times.idle += rested;

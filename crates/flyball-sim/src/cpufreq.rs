@@ -1,4 +1,5 @@
-//! The cpufreq core (drivers/cpufreq/cpufreq.c): policies, requests on their limits, governors, and the driver in use.
+//! The cpufreq core (drivers/cpufreq/cpufreq.c): policies, requests on their limits, governors, and
+//! the driver in use.
 
 pub(crate) mod acpi;
 pub(crate) mod amd;
@@ -22,19 +23,24 @@ pub(crate) use driver::{Driver, Style};
 use policy::{Governor, Policy};
 use tunables::Tunables;
 
-/// How long after a write to a limit the work item that applies it runs. On real machines a read right after the
-/// write may still see the old value; here it always does, until this much of the machine's time has passed.
-// freq_qos_update_request() only calls the notifier, which queues policy->update (cpufreq_notifier_max()).
+/// How long after a write to a limit the work item that applies it runs. On real machines a read
+/// right after the write may still see the old value; here it always does, until this much of the
+/// machine's time has passed.
+// freq_qos_update_request() only calls the notifier, which queues policy->update
+// (cpufreq_notifier_max()).
 pub(crate) const SETTLE_NS: u64 = 40_000;
 
-/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times per second, as the workloads' models have it.
+/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times per second, as the
+/// workloads' models have it.
 const HOUSEKEEPING: u64 = 100;
 
-/// The governors' names in the order of scaling_available_governors (the last registered comes first).
+/// The governors' names in the order of scaling_available_governors (the last registered comes
+/// first).
 pub(crate) const GOVERNORS: [&str; 6] =
     ["conservative", "ondemand", "userspace", "powersave", "performance", "schedutil"];
 
-/// What drivers work on: the kernel's version, the facts of the machine, its registers, and their global state.
+/// What drivers work on: the kernel's version, the facts of the machine, its registers, and their
+/// global state.
 #[derive(Debug)]
 pub(crate) struct Platform {
     pub(crate) kernel: Kernel,
@@ -63,7 +69,8 @@ impl Platform {
         self.trace.emit(self.now, cpu, event);
     }
 
-    /// The frequency of a policy was changed (cpufreq_notify_transition, cpufreq_driver_fast_switch).
+    /// The frequency of a policy was changed (cpufreq_notify_transition,
+    /// cpufreq_driver_fast_switch).
     fn trace_frequency(&mut self, policy: &Policy, khz: u32) {
         let runner = policy.leader();
         for &cpu in &policy.online {
@@ -133,8 +140,8 @@ impl Cpufreq {
         if self.driver.is_some() {
             return Err(Errno::EXIST);
         }
-        // cpufreq_register_driver() sets it before it adds policies, whose init needs it, and takes it back if none
-        // came about.
+        // cpufreq_register_driver() sets it before it adds policies, whose init needs it, and takes
+        // it back if none came about.
         self.driver = Some(driver);
         platform.boost = driver.has_boost(platform).unwrap_or(false);
         for (cpu, state) in cpus.iter().enumerate() {
@@ -169,10 +176,12 @@ impl Cpufreq {
 
     fn add_policy(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
         let Some(driver) = self.driver else { return };
-        // One policy per CPU: only acpi-cpufreq shares one, after ACPI's _PSD, which no machine here has.
+        // One policy per CPU: only acpi-cpufreq shares one, after ACPI's _PSD, which no machine
+        // here has.
         let mut policy = Policy::new(cpu, vec![cpu], vec![cpu]);
         policy.boost = platform.boost;
-        // A CPU whose driver refuses it stays without a policy; the others get theirs (cpufreq_add_dev).
+        // A CPU whose driver refuses it stays without a policy; the others get theirs
+        // (cpufreq_add_dev).
         if driver.init(platform, &mut policy).is_err() {
             return;
         }
@@ -190,8 +199,9 @@ impl Cpufreq {
         self.policies.push(policy);
         self.of_cpu[cpu as usize] = Some(index);
         let word = match driver.style() {
-            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels; Kconfig's default with intel_pstate since
-            // 5.8. That earlier ones come up with ondemand is an assumption: no configuration of theirs was read.
+            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels; Kconfig's
+            // default with intel_pstate since 5.8. That earlier ones come up with ondemand is an
+            // assumption: no configuration of theirs was read.
             Style::Target if platform.since(Kernel::V5_10) => "schedutil",
             Style::Target => "ondemand",
             // The driver's init left the word that it starts with.
@@ -235,11 +245,13 @@ impl Cpufreq {
             policy.settles = None;
         }
         driver.leave(platform, cpu);
-        // The governor of a policy without CPUs has exited (__cpufreq_offline), and the last one takes its tunables along.
+        // The governor of a policy without CPUs has exited (__cpufreq_offline), and the last one
+        // takes its tunables along.
         self.drop_unused_tunables();
     }
 
-    /// cpufreq_set_policy(): works out the limits from all requests and passes them to driver and governor.
+    /// cpufreq_set_policy(): works out the limits from all requests and passes them to driver and
+    /// governor.
     pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         policy.settles = None;
@@ -248,12 +260,14 @@ impl Cpufreq {
             self.highest[cpu as usize] = policy.highest;
         }
         let mut limits = policy.requested();
-        // The driver first: it may raise a minimum that was not asked for, before the table rounds it.
+        // The driver first: it may raise a minimum that was not asked for, before the table rounds
+        // it.
         driver.verify(platform, policy, &mut limits);
         if policy.table.is_empty() {
             (policy.min, policy.max) = (limits.min, limits.max);
         } else {
-            // The table's first entries are above every limit when a policy is created: resolve without old limits.
+            // The table's first entries are above every limit when a policy is created: resolve
+            // without old limits.
             policy.max = policy.resolve_within(limits.max, 0, u32::MAX, Relation::High);
             policy.min = policy.resolve_within(limits.min, 0, u32::MAX, Relation::Low).min(policy.max);
         }
@@ -316,7 +330,8 @@ impl Cpufreq {
         }
         // Before the change: the time until now was spent at the old frequency.
         policy.account(platform.now, khz);
-        // Drivers that need the limits are called without a change of frequency; the tracepoint fires for them too.
+        // Drivers that need the limits are called without a change of frequency; the tracepoint
+        // fires for them too.
         let traced = khz != policy.current || driver.needs_update_limits();
         policy.current = driver.target(platform, policy, khz, relation);
         if traced {
@@ -349,7 +364,8 @@ impl Cpufreq {
     ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         if platform.before(Kernel::V6_12) && GOVERNORS.contains(&name) {
-            // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum by hand.
+            // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum
+            // by hand.
             self.refresh(platform, index);
         }
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
@@ -363,8 +379,8 @@ impl Cpufreq {
             self.refresh(platform, index);
             return Ok(());
         }
-        // The same governor only gets its limits again (cpufreq_set_policy). These two have no state: starting them
-        // again is the same.
+        // The same governor only gets its limits again (cpufreq_set_policy). These two have no
+        // state: starting them again is the same.
         if !restart && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
@@ -378,8 +394,8 @@ impl Cpufreq {
             // cpufreq_userspace_policy_start(): it begins with the frequency that it finds.
             "userspace" => Governor::Userspace(policy.current),
             "ondemand" => {
-                // should_io_be_busy() in cpufreq_ondemand.c: Intel from Core 2 on, because its idle states cost
-                // little.
+                // should_io_be_busy() in cpufreq_ondemand.c: Intel from Core 2 on, because its idle
+                // states cost little.
                 let io_is_busy = platform.board.vendor == crate::board::Vendor::Intel;
                 self.tunables
                     .ondemand
@@ -396,8 +412,8 @@ impl Cpufreq {
             // Of a kernel before 4.7.
             "schedutil" if platform.before(Kernel::V4_19) => return Err(Errno::INVAL),
             "schedutil" => {
-                // get_or_insert, as below: tunables are shared by all policies with the governor, and the first sets
-                // the defaults.
+                // get_or_insert, as below: tunables are shared by all policies with the governor,
+                // and the first sets the defaults.
                 self.tunables.rate_limit_us.get_or_insert(delay);
                 // sugov_start(): performance is adjusted per CPU, so only for policies of one.
                 let mode = if driver.adjusts_performance(platform) && policy.cpus.len() == 1 {
@@ -437,7 +453,8 @@ impl Cpufreq {
     /// A limit request changed: the work item will apply it.
     pub(crate) fn request_changed(&mut self, platform: &Platform, index: usize) {
         if let Some(policy) = self.policies.get_mut(index) {
-            // A second write before the work item has run does not postpone it: it is queued already.
+            // A second write before the work item has run does not postpone it: it is queued
+            // already.
             let due = *policy.settles.get_or_insert(platform.now + SETTLE_NS);
             self.next_work = self.next_work.min(due);
         }
@@ -463,7 +480,8 @@ impl Cpufreq {
     /// Switches boost everywhere (cpufreq_boost_trigger_state).
     pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
         self.driver.ok_or(Errno::NODEV)?;
-        // Up to 6.12 a policy that was switched by itself stays as it is where the global switch does not change.
+        // Up to 6.12 a policy that was switched by itself stays as it is where the global switch
+        // does not change.
         if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());
         }
@@ -489,14 +507,16 @@ impl Cpufreq {
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         // Set before the driver is called, whose limits depend on it (store_local_boost()).
         let was = std::mem::replace(&mut policy.boost, on);
-        // Compared below: 6.1 applies requests again only if the aggregate changed (freq_qos_apply()).
+        // Compared below: 6.1 applies requests again only if the aggregate changed
+        // (freq_qos_apply()).
         let asked = policy.requested().max;
         if let Err(errno) = driver.set_boost(platform, policy, on) {
             policy.boost = was;
             return Err(errno);
         }
         if platform.before(Kernel::V6_12) && policy.table.is_empty() && policy.requested().max == asked {
-            // Up to 6.1 amd-pstate sets the maximum by hand, and the requests are not looked at again until one changes.
+            // Up to 6.1 amd-pstate sets the maximum by hand, and the requests are not looked at
+            // again until one changes.
             policy.max = policy.highest;
             return Ok(());
         }
@@ -518,8 +538,9 @@ impl Cpufreq {
             if !policy.is_active() {
                 continue;
             }
-            // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on a CPU that sleeps: what
-            // was asked for stays asked for until something wakes it, if only the kernel's own work now and then.
+            // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on
+            // a CPU that sleeps: what was asked for stays asked for until something wakes it, if
+            // only the kernel's own work now and then.
             let turn = now / STEP_NS + 7 * u64::from(policy.number);
             let update = policy
                 .online
@@ -555,7 +576,8 @@ impl Cpufreq {
                     })
                 }
                 Governor::Schedutil(governor) => {
-                    // Never missing: drop_unused_tunables() keeps them while a policy uses schedutil.
+                    // Never missing: drop_unused_tunables() keeps them while a policy uses
+                    // schedutil.
                     let rate = self.tunables.rate_limit_us.unwrap_or(1000);
                     let demands = online.iter().map(|&cpu| cpus[cpu as usize].take_demand());
                     governor.update(at, tick, rate, bounds, demands)
@@ -566,8 +588,8 @@ impl Cpufreq {
                 Some(Request::Frequency(khz, relation)) => {
                     let resolved = policy.resolve(khz, relation);
                     if resolved != policy.current || driver.needs_update_limits() {
-                        // fast_switch runs in the scheduler; otherwise schedutil has a thread, and the sampling
-                        // governors a work item.
+                        // fast_switch runs in the scheduler; otherwise schedutil has a thread, and
+                        // the sampling governors a work item.
                         platform.trace.context = match policy.governor {
                             Governor::Schedutil(_) if driver.switches_fast(platform) => Context::Tick,
                             Governor::Schedutil(_) => Context::Sugov,

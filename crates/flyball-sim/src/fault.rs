@@ -1,6 +1,7 @@
 //! Faults that are injected into a machine by rule.
 //!
-//! A rule watches accesses to files ([`Op`]), or the clock. It is written in one line (`fault/rule.rs`):
+//! A rule watches accesses to files ([`Op`]), or the clock. It is written in one line
+//! (`fault/rule.rs`):
 //!
 //! ```
 //! use flyball_sim::Fault;
@@ -26,8 +27,8 @@ pub enum Op {
     Ioctl,
 }
 
-/// What a sheet of paper before a desktop's fan multiplies the resistance to air with: set from the lowest frequency of
-/// the blocked-fan experiment, 1533 MHz.
+/// What a sheet of paper before a desktop's fan multiplies the resistance to air with: set from the
+/// lowest frequency of the blocked-fan experiment, 1533 MHz.
 pub(crate) const BLOCKED: f64 = 7.7;
 
 /// What happens when a rule fires.
@@ -45,7 +46,8 @@ pub(crate) enum Effect {
     Fan(f64),
     /// The air's temperature, Celsius; none: the machine's own.
     Air(Option<f64>),
-    /// Firmware holds CPUs at this frequency at most, whatever they are asked for, kHz; none: no longer.
+    /// Firmware holds CPUs at this frequency at most, whatever they are asked for, kHz; none: no
+    /// longer.
     Hold(Vec<u32>, Option<u32>),
 }
 
@@ -67,7 +69,8 @@ impl Effect {
 enum When {
     /// At accesses to paths that match; at the `nth` only (1 is the first), or at each (0).
     Access { pattern: String, op: Op, nth: u32, seen: u32 },
-    /// At a time since boot, in nanoseconds; then every so often, or, if it lasts, undone after so long.
+    /// At a time since boot, in nanoseconds; then every so often, or, if it lasts, undone after so
+    /// long.
     Clock { due: u64, every: u64, lasts: u64 },
 }
 
@@ -90,7 +93,8 @@ impl Fault {
         Fault { when: When::Access { pattern, op, nth: 0, seen: 0 }, effect }
     }
 
-    /// Accesses to paths that match `pattern` (where `*` stands for any text without a slash) fail with `errno`.
+    /// Accesses to paths that match `pattern` (where `*` stands for any text without a slash) fail
+    /// with `errno`.
     pub fn errno(pattern: impl Into<String>, op: Op, errno: Errno) -> Fault {
         Fault::access(pattern.into(), op, Effect::Fail(errno))
     }
@@ -100,8 +104,8 @@ impl Fault {
         Fault::access(pattern.into(), Op::Write, Effect::Ignore)
     }
 
-    /// Just before a matching access, another program writes `text` to `path`: a daemon that owns the knob, or a CPU
-    /// that goes offline (`0` to its `online`).
+    /// Just before a matching access, another program writes `text` to `path`: a daemon that owns
+    /// the knob, or a CPU that goes offline (`0` to its `online`).
     pub fn foreign_write(
         pattern: impl Into<String>,
         op: Op,
@@ -139,7 +143,8 @@ impl Fault {
         }
     }
 
-    /// The effect of a rule that is due; the rule then waits for the next time, or for the end of what it did.
+    /// The effect of a rule that is due; the rule then waits for the next time, or for the end of
+    /// what it did.
     pub(crate) fn fire_due(&mut self) -> Effect {
         let effect = self.effect.clone();
         if let When::Clock { due, every, lasts } = &mut self.when {
@@ -172,7 +177,8 @@ impl Fault {
         }
     }
 
-    /// Whether the rule counts reads: a machine whose writes are replayed must then see the reads too.
+    /// Whether the rule counts reads: a machine whose writes are replayed must then see the reads
+    /// too.
     pub fn watches_reads(&self) -> bool {
         matches!(self.when, When::Access { op: Op::Read, .. })
     }
@@ -184,7 +190,8 @@ pub(crate) fn matches(pattern: &[u8], path: &[u8]) -> bool {
         None => path.is_empty(),
         Some((b'*', rest)) => {
             let reach = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
-            // Patterns come from the user's own command line and have few stars, so backtracking costs nothing.
+            // Patterns come from the user's own command line and have few stars, so backtracking
+            // costs nothing.
             (0..=reach).any(|taken| matches(rest, &path[taken..]))
         }
         Some((first, rest)) => {

@@ -1,8 +1,8 @@
 //! The cpufreq governors, as pure functions of time, load and limits.
 //!
-//! A governor depends on no driver and no file: it gets what its CPUs did since its last update and answers with a
-//! [`Request`]. The cpufreq core ([`crate::cpufreq`]) resolves the request and sends it to the driver. Numbers are
-//! truncated where the kernel's integer divisions truncate.
+//! A governor depends on no driver and no file: it gets what its CPUs did since its last update and
+//! answers with a [`Request`]. The cpufreq core ([`crate::cpufreq`]) resolves the request and sends
+//! it to the driver. Numbers are truncated where the kernel's integer divisions truncate.
 
 mod conservative;
 mod dbs;
@@ -32,7 +32,8 @@ pub enum Relation {
 pub enum Request {
     /// A frequency in kHz, to be resolved against limits and table.
     Frequency(u32, Relation),
-    /// schedutil's request to drivers with adjust_perf, on a scale where `capacity` is the CPU's full capacity.
+    /// schedutil's request to drivers with adjust_perf, on a scale where `capacity` is the CPU's
+    /// full capacity.
     Performance {
         /// At least this much (deadline and uclamp minimum).
         min: u32,

@@ -1,9 +1,10 @@
 //! /dev/isst_interface: the calls of Speed Select as the kernel's drivers answer them
 //! (drivers/platform/x86/intel/speed_select_if), on the registers of flyball-silicon.
 //!
-//! This file is isst_if_common.c: the node, what the drivers are, numbers of CPUs, and the few MSRs that it lets through.
-//! mailbox.rs has isst_if_mbox_pci.c, isst_if_mbox_msr.c and isst_if_mmio.c, tpmi.rs has isst_tpmi_core.c. An argument is the
-//! call's structure as it lies in the caller's memory; what the driver would copy back is changed in place.
+//! This file is isst_if_common.c: the node, what the drivers are, numbers of CPUs, and the few MSRs
+//! that it lets through. mailbox.rs has isst_if_mbox_pci.c, isst_if_mbox_msr.c and isst_if_mmio.c,
+//! tpmi.rs has isst_tpmi_core.c. An argument is the call's structure as it lies in the caller's
+//! memory; what the driver would copy back is changed in place.
 
 mod mailbox;
 mod tpmi;
@@ -19,7 +20,8 @@ use crate::{
 /// The node's path.
 pub(crate) const NODE: &str = "/dev/isst_interface";
 
-/// The calls' type (magic) and their number of pointer size, as ioctl(2) gets them: direction, 8 bytes, 0xFE, number.
+/// The calls' type (magic) and their number of pointer size, as ioctl(2) gets them: direction, 8
+/// bytes, 0xFE, number.
 const MAGIC: u32 = 0xfe;
 
 /// Commands that one call may carry.
@@ -34,8 +36,8 @@ pub enum Caller {
     Ordinary,
 }
 
-/// How many bytes of its argument a call can touch, from the call's number and the argument's first four bytes. 0 for a
-/// call that does not exist, and for a count of commands that is refused.
+/// How many bytes of its argument a call can touch, from the call's number and the argument's first
+/// four bytes. 0 for a call that does not exist, and for a count of commands that is refused.
 pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     let many = |count: usize, header: usize, each: usize| {
         if count == 0 || count > MAX { header } else { header + count * each }
@@ -150,8 +152,8 @@ fn encoded(nr: u32) -> u32 {
     direction << 30 | 8 << 16 | MAGIC << 8 | nr
 }
 
-/// Does the commands of a call in their order, up to the first that fails. The answer is how many were done; the error is
-/// seen only if it was the first's.
+/// Does the commands of a call in their order, up to the first that fails. The answer is how many
+/// were done; the error is seen only if it was the first's.
 fn each(
     argument: &mut [u8],
     header: usize,
@@ -172,7 +174,8 @@ fn each(
     Ok(count as i32)
 }
 
-/// One of the MSRs that the driver lets through: read or write (0), CPU (4), number (8), value (16).
+/// One of the MSRs that the driver lets through: read or write (0), CPU (4), number (8), value
+/// (16).
 fn register(world: &mut World, element: &mut [u8], caller: Caller) -> Answer {
     let (write, cpu, number) = (u32_at(element, 0) != 0, u32_at(element, 4), u64_at(element, 8));
     let allowed = [

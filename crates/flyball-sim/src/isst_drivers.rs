@@ -24,8 +24,8 @@ pub(crate) struct IsstDrivers {
 }
 
 impl IsstDrivers {
-    /// The drivers that bind to these processors at boot, by their tables of CPU ids (drivers/platform/x86/intel/
-    /// speed_select_if).
+    /// The drivers that bind to these processors at boot, by their tables of CPU ids
+    /// (drivers/platform/x86/intel/ speed_select_if).
     pub(crate) fn of(platform: &Platform) -> IsstDrivers {
         let board = &platform.board;
         let class = platform.chip.silicon().spec().sst.as_ref().map(|sst| sst.class);
@@ -34,7 +34,8 @@ impl IsstDrivers {
             (Some(SstClass::MailboxMsr), 0x55) => {
                 platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
             }
-            // Where the second range of each generation ends (isst_if_mmio.c, mmio_range_devid_0 and _1).
+            // Where the second range of each generation ends (isst_if_mmio.c, mmio_range_devid_0
+            // and _1).
             (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
             (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),
             (Some(SstClass::Tpmi), 0xad | 0xae | 0xaf | 0xb6 | 0xdd) if platform.since(Kernel::V6_12) => {

@@ -2,25 +2,28 @@
 
 use std::{fmt, str::FromStr};
 
-/// A kernel version. Each stands for the stable series that Debian ships under that number, and 3.10 for Red Hat
-/// Enterprise Linux 7's. No kernel before 6.1 was run: what those answer is read from source (3.10.0-1160.el7, 4.19.48,
-/// 5.10.198, 5.15.80).
+/// A kernel version. Each stands for the stable series that Debian ships under that number, and
+/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 was run: what those answer is read
+/// from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
-    /// 3.10: policies are below each CPU, not in directories of their own. To be read; writes are as in 4.19.
+    /// 3.10: policies are below each CPU, not in directories of their own. To be read; writes are
+    /// as in 4.19.
     V3_10,
-    /// 4.19: limits take effect in the write, EPP has words alone, intel_pstate is active without HWP too.
+    /// 4.19: limits take effect in the write, EPP has words alone, intel_pstate is active without
+    /// HWP too.
     V4_19,
     /// 5.10: limits are requests (since 5.3), EPP takes numbers and passive mode keeps HWP (5.9).
     V5_10,
     /// 5.15: schedutil passes performance to intel_pstate (5.11), powercap knows AMD (5.11).
     V5_15,
-    /// 6.1: amd-pstate (5.17) in passive mode alone and without a status file, number parsing by sscanf.
+    /// 6.1: amd-pstate (5.17) in passive mode alone and without a status file, number parsing by
+    /// sscanf.
     V6_1,
     /// 6.12: per-policy boost, preferred cores, amd-pstate active, guided and passive.
     V6_12,
-    /// 6.18: amd-pstate as rewritten since 6.13 (frequencies by nominal level, its lowest nonlinear level as the default
-    /// minimum), cpuinfo_avg_freq.
+    /// 6.18: amd-pstate as rewritten since 6.13 (frequencies by nominal level, its lowest nonlinear
+    /// level as the default minimum), cpuinfo_avg_freq.
     V6_18,
     /// 7.2: numeric EPP and dynamic_epp of amd-pstate.
     V7_2,

@@ -1,12 +1,13 @@
 //! Simulated machines: kernel-like drivers, governors and files on processors in software.
 //!
-//! A [`SimMachine`] answers to paths as a Linux machine's sysfs, procfs and MSR devices do, attribute by attribute and
-//! errno by errno, by kernel version ([`Kernel`]). Behind the files stand models of the cpufreq drivers and governors
-//! that write the registers of [`flyball_silicon`]'s processors, so that a setting changes frequency, power and heat.
-//! It has a clock of its own and nothing random: the same calls give the same bytes.
+//! A [`SimMachine`] answers to paths as a Linux machine's sysfs, procfs and MSR devices do,
+//! attribute by attribute and errno by errno, by kernel version ([`Kernel`]). Behind the files
+//! stand models of the cpufreq drivers and governors that write the registers of
+//! [`flyball_silicon`]'s processors, so that a setting changes frequency, power and heat. It has a
+//! clock of its own and nothing random: the same calls give the same bytes.
 //!
-//! What real kernels answered is the reference, not flyball's own tables: this crate uses no other crate of flyball
-//! but flyball-silicon.
+//! What real kernels answered is the reference, not flyball's own tables: this crate uses no other
+//! crate of flyball but flyball-silicon.
 //!
 //! ```
 //! use flyball_sim::{Boot, Kernel, SimMachine};

@@ -12,23 +12,27 @@ pub struct Step<'a> {
     pub now_ns: u64,
     /// The step's length in nanoseconds.
     pub span_ns: u64,
-    /// The processors: frequencies now, and with [`Silicon::delivered`] the work that the last step got done.
+    /// The processors: frequencies now, and with [`Silicon::delivered`] the work that the last step
+    /// got done.
     pub silicon: &'a Silicon,
-    /// The idle state that cpuidle chose for each CPU in the last step (an index into the silicon's states).
+    /// The idle state that cpuidle chose for each CPU in the last step (an index into the silicon's
+    /// states).
     pub idle: &'a [u8],
 }
 
 /// What one CPU does in a step.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuWork {
-    /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from `gap_us`.
+    /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from
+    /// `gap_us`.
     pub activity: Activity,
     /// How long the idle gaps are that the idle governor expects, in microseconds.
     pub gap_us: u32,
     /// A task woke up from waiting for a device.
     pub io: bool,
-    /// A new process began here: the scheduler, which has no history of it, adds half of the capacity that is left to
-    /// the CPU's utilisation (kernel/sched/fair.c, post_init_entity_util_avg).
+    /// A new process began here: the scheduler, which has no history of it, adds half of the
+    /// capacity that is left to the CPU's utilisation (kernel/sched/fair.c,
+    /// post_init_entity_util_avg).
     pub fork: bool,
     /// Nothing but the kernel's own work: no task of the workload ran.
     pub kernel: bool,
@@ -43,8 +47,8 @@ impl Default for CpuWork {
 
 /// A model of something that runs.
 pub trait Load: Send {
-    /// Says what each CPU does in the step that begins. `work` has one entry per CPU, all idle; entries of offline CPUs
-    /// are ignored.
+    /// Says what each CPU does in the step that begins. `work` has one entry per CPU, all idle;
+    /// entries of offline CPUs are ignored.
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]);
 
     /// What its tasks are called in a trace.

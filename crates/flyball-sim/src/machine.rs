@@ -14,7 +14,8 @@ use crate::{
     world::{Boot, World},
 };
 
-/// What a system call takes of the machine's time, in nanoseconds (measured on sysfs files: 2.0 to 2.5 us).
+/// What a system call takes of the machine's time, in nanoseconds (measured on sysfs files: 2.0 to
+/// 2.5 us).
 const CALL_NS: u64 = 2_300;
 
 /// What is at a path.
@@ -27,12 +28,13 @@ pub enum Kind {
     Link(String),
     /// `/dev/cpu/N/msr`: the file offset is the register.
     Msr(u32),
-    /// A file whose contents are gone once they are read, with its permission bits: see [`SimMachine::take`].
+    /// A file whose contents are gone once they are read, with its permission bits: see
+    /// [`SimMachine::take`].
     Stream(u16),
 }
 
-/// A simulated machine. It has its own clock, which moves only by [`SimMachine::advance`] and, by a few
-/// microseconds, with each access.
+/// A simulated machine. It has its own clock, which moves only by [`SimMachine::advance`] and, by a
+/// few microseconds, with each access.
 pub struct SimMachine {
     world: World,
     load: Option<Box<dyn Load>>,
@@ -61,7 +63,8 @@ impl SimMachine {
         &self.world
     }
 
-    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts again. Faults stay.
+    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts
+    /// again. Faults stay.
     pub fn reboot(&mut self) {
         let spec = self.silicon().spec().clone();
         // What was booted once can be booted again.
@@ -111,8 +114,8 @@ impl SimMachine {
         std::mem::take(&mut self.faults)
     }
 
-    /// What a fault names that this machine does not have now: a file that no path matches (it may come with another
-    /// driver), or a CPU.
+    /// What a fault names that this machine does not have now: a file that no path matches (it may
+    /// come with another driver), or a CPU.
     pub fn lacks(&mut self, fault: &Fault) -> Option<String> {
         let (paths, cpus) = fault.names();
         // Copied: looking for a path needs the machine.
@@ -148,8 +151,9 @@ impl SimMachine {
         found.iter().any(|path| self.exists(path))
     }
 
-    /// Varies a machine that has just booted, as runs on a real one vary: the air's temperature, the heat left from earlier
-    /// work, and where in its periods the run begins, by the amounts in its description. The same seed gives the same run.
+    /// Varies a machine that has just booted, as runs on a real one vary: the air's temperature,
+    /// the heat left from earlier work, and where in its periods the run begins, by the amounts in
+    /// its description. The same seed gives the same run.
     pub fn vary(&mut self, seed: u64) {
         // "machine!": another sequence than the workload's, which is seeded with the same number.
         let mut noise = crate::workload::Noise::new(seed ^ 0x6d61_6368_696e_6521);
@@ -194,7 +198,8 @@ impl SimMachine {
     /// Lets time pass to `until`, with what the clock sets off on the way.
     fn pass(&mut self, until: u64) {
         if !self.faults.is_empty() {
-            // One instant after the other: the effect of a fault may decide when the next one is due.
+            // One instant after the other: the effect of a fault may decide when the next one is
+            // due.
             while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
             {
                 self.world.run_until(due, &mut self.load);
@@ -306,12 +311,14 @@ impl SimMachine {
                 Ok(())
             }
             Node::Trace(file) => tracefs::read(&self.world, file, buffer),
-            // Registers are read at an offset, and the Speed Select node has no read (isst_if_char_driver_ops).
+            // Registers are read at an offset, and the Speed Select node has no read
+            // (isst_if_char_driver_ops).
             Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
 
-    /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (one at least).
+    /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (one
+    /// at least).
     ///
     /// # Errors
     /// `EAGAIN` where there is nothing now, `EINVAL` for a file that is not a stream.
@@ -394,7 +401,8 @@ impl SimMachine {
             Node::File(dir, name) => {
                 let attribute = tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?;
                 let store = attribute.store.ok_or(Errno::ACCES)?;
-                // sysfs takes one page at most (fs/kernfs/file.c), and to a store function it is a C string.
+                // sysfs takes one page at most (fs/kernfs/file.c), and to a store function it is a
+                // C string.
                 let text = &text[..text.len().min(4095)];
                 let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
                 store(&mut self.world, dir, &text[..end])
@@ -474,7 +482,8 @@ impl SimMachine {
     /// `ENXIO` for a CPU that is not there or offline, `EIO` for a register that it does not have.
     pub fn read_msr(&mut self, cpu: u32, register: u32) -> Answer<u64> {
         self.spend();
-        // The path is put together only if a rule may match it: programs read registers by the thousand.
+        // The path is put together only if a rule may match it: programs read registers by the
+        // thousand.
         if !self.faults.is_empty() {
             self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Read)?;
         }
@@ -501,13 +510,15 @@ impl SimMachine {
         self.world.platform.chip.write(cpu, register, value)
     }
 
-    /// One ioctl(2) on /dev/isst_interface. `argument` is the call's structure as it lies in the caller's memory, whole
-    /// (see [`argument_size`](crate::argument_size)); what the driver copies back is changed in place.
+    /// One ioctl(2) on /dev/isst_interface. `argument` is the call's structure as it lies in the
+    /// caller's memory, whole (see [`argument_size`](crate::argument_size)); what the driver copies
+    /// back is changed in place.
     ///
     /// # Errors
-    /// What the kernel's drivers answer: `ENOTTY` for everything that TPMI's refuses and for calls that there are none of,
-    /// `EINVAL`, `EPERM`, `ENXIO` and `EBUSY` of the mailbox's; `ENOENT` on a machine without the node, `EFAULT` for an
-    /// argument that is too short, `EIO` after [a call that took the kernel down](SimMachine::kernel_fault).
+    /// What the kernel's drivers answer: `ENOTTY` for everything that TPMI's refuses and for calls
+    /// that there are none of, `EINVAL`, `EPERM`, `ENXIO` and `EBUSY` of the mailbox's; `ENOENT` on
+    /// a machine without the node, `EFAULT` for an argument that is too short, `EIO` after [a call
+    /// that took the kernel down](SimMachine::kernel_fault).
     pub fn isst(&mut self, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
         self.spend();
         if self.world.isst.backend.is_some() && self.fault(isst::NODE, Op::Ioctl)? {
@@ -516,13 +527,14 @@ impl SimMachine {
         isst::call(&mut self.world, number, argument, caller)
     }
 
-    /// What the kernel's last words were, if a call took it down: kernels 6.12 and 7.2 have one each that walks off a
-    /// Speed Select mapping. No program may cause it.
+    /// What the kernel's last words were, if a call took it down: kernels 6.12 and 7.2 have one
+    /// each that walks off a Speed Select mapping. No program may cause it.
     pub fn kernel_fault(&self) -> Option<&str> {
         self.world.isst.fault.as_deref()
     }
 
-    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 sets no constraint.
+    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1
+    /// sets no constraint.
     pub fn request_latency(&mut self, key: u64, us: i32) {
         // One request per open file: a second write replaces the first.
         self.drop_latency(key);
@@ -531,7 +543,8 @@ impl SimMachine {
         self.world.dma_latency.push((key, us));
     }
 
-    /// Limits the frequency of a CPU's policy as a cooling device does: by a request of its own, in kHz. `None` removes it.
+    /// Limits the frequency of a CPU's policy as a cooling device does: by a request of its own, in
+    /// kHz. `None` removes it.
     pub fn request_frequency(&mut self, cpu: u32, max: Option<u32>) {
         let World { cpufreq, platform, .. } = &mut self.world;
         let Some(index) = cpufreq.index_of(cpu) else { return };
@@ -546,8 +559,9 @@ impl SimMachine {
     }
 }
 
-/// Reads a machine file, boots the machine, lets it run for a moment, and reads its files. For fuzzing: no text may make it
-/// panic, hang or take much memory. Machines of more CPUs than `most` are only read.
+/// Reads a machine file, boots the machine, lets it run for a moment, and reads its files. For
+/// fuzzing: no text may make it panic, hang or take much memory. Machines of more CPUs than `most`
+/// are only read.
 pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), SpecError> {
     let spec = MachineSpec::from_toml(text)?;
     if spec.cpus() > most {

@@ -1,5 +1,6 @@
-//! Makes a machine's description from its recorded files: identity, topology, frequencies, performance levels, idle states
-//! and power limits as recorded; voltages, power and heat of the built-in machine that is most like it.
+//! Makes a machine's description from its recorded files: identity, topology, frequencies,
+//! performance levels, idle states and power limits as recorded; voltages, power and heat of the
+//! built-in machine that is most like it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +124,8 @@ pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
     let source = Source { files, cpus, first, vendor, efficient };
 
     let brand = source.first.text("model name").to_owned();
-    // The firmware tables, which say what kind of machine it is (FADT, preferred profile), are not recorded.
+    // The firmware tables, which say what kind of machine it is (FADT, preferred profile), are not
+    // recorded.
     let server =
         ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
     let template = match (vendor, server, source.efficient.is_empty()) {
@@ -176,7 +178,8 @@ impl Source<'_> {
             .unwrap_or(identity.cache_kb);
     }
 
-    /// The cores of the first package stand for all packages: performance cores, then efficiency cores.
+    /// The cores of the first package stand for all packages: performance cores, then efficiency
+    /// cores.
     fn topology_and_cores(&self, spec: &mut MachineSpec) {
         let package_of = |cpu: &Processor| cpu.number("physical id").unwrap_or(0);
         let packages: BTreeSet<u32> = self.cpus.iter().map(package_of).collect();
@@ -186,7 +189,8 @@ impl Source<'_> {
             let number = cpu.number("processor").unwrap_or(0);
             cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
         }
-        // Two schemes exist: threads of a core next to each other, and all second threads behind all first ones.
+        // Two schemes exist: threads of a core next to each other, and all second threads behind
+        // all first ones.
         let adjacent = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
         let smt = cores.values().any(|cpus| cpus.len() > 1);
         let topology = &mut spec.topology;
@@ -224,7 +228,8 @@ impl Source<'_> {
         }
         spec.core = kinds;
         let base = spec.core[0].base_mhz;
-        // The kernel computes it as twice the TSC's frequency in MHz (init/calibrate.c, lpj from tsc_khz).
+        // The kernel computes it as twice the TSC's frequency in MHz (init/calibrate.c, lpj from
+        // tsc_khz).
         let bogomips: f64 = self.first.text("bogomips").parse().unwrap_or(0.0);
         spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
         spec.turbo = turbo(self.files);
@@ -306,7 +311,8 @@ impl Source<'_> {
     }
 }
 
-/// The instances of a feature's registers that debugfs shows: 32-bit words in lines, an instance after a heading.
+/// The instances of a feature's registers that debugfs shows: 32-bit words in lines, an instance
+/// after a heading.
 fn instances(text: &str) -> Vec<Vec<u64>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     for line in text.lines() {
@@ -322,7 +328,8 @@ fn instances(text: &str) -> Vec<Vec<u64>> {
     found.into_iter().map(pairs).collect()
 }
 
-/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one device per package.
+/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one
+/// device per package.
 fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     let mut devices = files.folder("sys/kernel/debug");
     devices.retain(|name| name.starts_with("tpmi-"));
@@ -336,9 +343,11 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     if each == 0 || each > 16 || dumps.iter().any(|dump| dump.len() != each) {
         return;
     }
-    // Cores of each power domain, by the power unit's numbers of the CPUs; modules of small cores count as one.
+    // Cores of each power domain, by the power unit's numbers of the CPUs; modules of small cores
+    // count as one.
     let total = spec.cores_per_package() as u32;
-    // Sierra Forest, Grand Ridge and Clearwater Forest (asm/intel-family.h): the power unit counts modules of four.
+    // Sierra Forest, Grand Ridge and Clearwater Forest (asm/intel-family.h): the power unit counts
+    // modules of four.
     let atoms = matches!(spec.identity.model, 0xaf | 0xb6 | 0xdd);
     let module = if atoms { 4 } else { 1 };
     let mut domains: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -371,7 +380,8 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
         spec.uncore = Some(UncoreSpec { min_mhz: min as u32, max_mhz: max as u32, clusters: 1 });
     }
     spec.sst = Some(sst);
-    // A level of a recording may name cores that the machine has not (fused off): then it has no Speed Select here.
+    // A level of a recording may name cores that the machine has not (fused off): then it has no
+    // Speed Select here.
     if spec.check().is_err() {
         spec.sst = None;
     }
@@ -390,7 +400,8 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         .filter(|mhz| *mhz >= 100)
         .unwrap_or(core.min_mhz)
         .min(base);
-    // Without cpufreq (a driver that was off) the highest frequency follows from CPPC's levels, as in amd-pstate.
+    // Without cpufreq (a driver that was off) the highest frequency follows from CPPC's levels, as
+    // in amd-pstate.
     let boosted = match (cppc("highest_perf"), cppc("nominal_perf")) {
         (Some(highest), Some(nominal)) if !intel && nominal > 0 => base * highest / nominal,
         _ => 0,

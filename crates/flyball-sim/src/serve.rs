@@ -1,8 +1,9 @@
-//! Serving a simulated machine to any program: its files through FUSE, laid over the real ones in a mount namespace of
-//! the program's own.
+//! Serving a simulated machine to any program: its files through FUSE, laid over the real ones in a
+//! mount namespace of the program's own.
 //!
-//! Two processes take part. The server holds the machine and answers; the other makes the namespace ([`enter`]) and
-//! becomes the program. The machine that programs see is the one of the in-process interface, with the real clock.
+//! Two processes take part. The server holds the machine and answers; the other makes the namespace
+//! ([`enter`]) and becomes the program. The machine that programs see is the one of the in-process
+//! interface, with the real clock.
 
 mod cpuid;
 mod files;
@@ -29,11 +30,11 @@ pub use namespace::{SetupError, enter};
 pub use open::Paced;
 pub use supervise::{Supervisor, submit};
 
-/// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the process inside, which has
-/// opened it in its own user namespace and mounted it.
+/// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the
+/// process inside, which has opened it in its own user namespace and mounted it.
 pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
-    // The device must have been opened in the user namespace that mounts (fs/fuse/inode.c): the process inside opens
-    // it and hands it out.
+    // The device must have been opened in the user namespace that mounts (fs/fuse/inode.c): the
+    // process inside opens it and hands it out.
     let device = receive(socket)?;
     let config = fuser::Config::default();
     match fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run() {
@@ -76,7 +77,8 @@ pub fn has_fuse() -> bool {
     std::path::Path::new("/dev/fuse").exists()
 }
 
-/// Two connected sockets: the server's, and one that is handed on to the process inside under its number.
+/// Two connected sockets: the server's, and one that is handed on to the process inside under its
+/// number.
 pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -98,7 +100,7 @@ pub fn inherited(socket: i32) -> io::Result<OwnedFd> {
     // SAFETY: the number is not -1; whether something is open under it is what the call finds out.
     let borrowed = unsafe { BorrowedFd::borrow_raw(socket) };
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-    // SAFETY: it is open and belongs to nothing else in this process: the process that started this one opened it for
-    // it and named it on its command line.
+    // SAFETY: it is open and belongs to nothing else in this process: the process that started this
+    // one opened it for it and named it on its command line.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }

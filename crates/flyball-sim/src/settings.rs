@@ -1,4 +1,5 @@
-//! Everything about a machine that can be set, as text: what two programs left of two machines can then be compared.
+//! Everything about a machine that can be set, as text: what two programs left of two machines can
+//! then be compared.
 
 use std::fmt::Write as _;
 
@@ -11,8 +12,8 @@ use crate::{
 };
 
 impl SimMachine {
-    /// Every attribute that can be written and read, with its value, and what Speed Select's firmware is set to, a line
-    /// each. Takes no time of the machine's.
+    /// Every attribute that can be written and read, with its value, and what Speed Select's
+    /// firmware is set to, a line each. Takes no time of the machine's.
     pub fn settings(&self) -> String {
         let world = self.world();
         let mut text = String::new();

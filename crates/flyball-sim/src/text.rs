@@ -1,8 +1,8 @@
 //! How the kernel reads the text that is written to its files, and how it prints lists.
 //!
-//! `kstrto*` (lib/kstrtox.c) take one number with an optional trailing newline; `sscanf` (lib/vsprintf.c), which
-//! cpufreq used up to 6.1, skips leading white space, stops at the first character that does not fit and ignores
-//! the rest.
+//! `kstrto*` (lib/kstrtox.c) take one number with an optional trailing newline; `sscanf`
+//! (lib/vsprintf.c), which cpufreq used up to 6.1, skips leading white space, stops at the first
+//! character that does not fit and ignores the rest.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,8 @@ pub(crate) fn trim(text: &[u8]) -> &[u8] {
     text.trim_ascii()
 }
 
-/// Digits of `base` (which may be 0: find out from a prefix) into a number, with overflow as `ERANGE`.
+/// Digits of `base` (which may be 0: find out from a prefix) into a number, with overflow as
+/// `ERANGE`.
 fn digits(text: &[u8], base: u32) -> Answer<u64> {
     let (text, base) = match (base, text) {
         (0 | 16, [b'0', b'x' | b'X', rest @ ..]) if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
@@ -136,7 +137,8 @@ pub(crate) fn cpu_list(cpus: impl IntoIterator<Item = u32>) -> String {
     text
 }
 
-/// Reads the list form; the empty text is the empty list. `None` for what is not a list, or names a CPU above 8191.
+/// Reads the list form; the empty text is the empty list. `None` for what is not a list, or names a
+/// CPU above 8191.
 pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -162,7 +164,8 @@ pub(crate) fn cpu_mask(cpus: impl IntoIterator<Item = u32>, possible: u32) -> St
     }
     let mut text = String::new();
     for (index, word) in mask.iter().enumerate().rev() {
-        // Only the first word is as narrow as the highest possible CPU needs (bitmap_string() in lib/vsprintf.c).
+        // Only the first word is as narrow as the highest possible CPU needs (bitmap_string() in
+        // lib/vsprintf.c).
         if index + 1 == words {
             let width = ((possible.max(1) - 1) % 32 / 4 + 1) as usize;
             let _ = write!(text, "{word:0width$x}");

@@ -1,9 +1,10 @@
-//! Tracing: what the kernel's tracepoints say while drivers, governors and idle loops work, in ring buffers that are read
-//! as ftrace text or as pages.
+//! Tracing: what the kernel's tracepoints say while drivers, governors and idle loops work, in ring
+//! buffers that are read as ftrace text or as pages.
 //!
-//! `event` knows the tracepoints and their records, `format` the layout that each kernel version gives them, `ring` the
-//! buffer of a CPU, `line` the text, and `filter` what is kept; the files are in `tree/tracefs`. Drivers call [`Tracer::emit`]
-//! where the kernel's sources have their `trace_...()`; while nothing is enabled, that is one test of a bit mask.
+//! `event` knows the tracepoints and their records, `format` the layout that each kernel version
+//! gives them, `ring` the buffer of a CPU, `line` the text, and `filter` what is kept; the files
+//! are in `tree/tracefs`. Drivers call [`Tracer::emit`] where the kernel's sources have their
+//! `trace_...()`; while nothing is enabled, that is one test of a bit mask.
 
 mod event;
 mod filter;
@@ -43,7 +44,8 @@ pub(crate) enum Context {
 const IRQS_OFF: u8 = 0x01;
 const HARD_IRQ: u8 = 0x08;
 
-/// The process number of the program that writes to files: the machine does not know which one really does.
+/// The process number of the program that writes to files: the machine does not know which one
+/// really does.
 const WRITER: i32 = 900;
 /// Kernel threads are numbered from here, two per CPU.
 const THREADS: i32 = 1000;
@@ -71,7 +73,8 @@ impl TraceClock {
     pub(crate) fn named(name: &str) -> Option<TraceClock> {
         let index = TraceClock::NAMES.iter().position(|known| *known == name)?;
         Some(match index {
-            // By their place in NAMES: all others count nanoseconds, which on this machine are the same ones.
+            // By their place in NAMES: all others count nanoseconds, which on this machine are the
+            // same ones.
             2 => TraceClock::Counter,
             3 => TraceClock::Uptime,
             9 => TraceClock::Tsc,
@@ -111,7 +114,8 @@ pub(crate) const OPTIONS: [&str; 12] = [
 ];
 const IRQ_INFO: usize = 3;
 const OVERWRITE: usize = 6;
-/// What is on at boot: annotate, context-info, irq-info, markers, overwrite, record-cmd, trace_printk.
+/// What is on at boot: annotate, context-info, irq-info, markers, overwrite, record-cmd,
+/// trace_printk.
 const OPTIONS_AT_BOOT: u32 = 0b1001_0110_1011;
 
 /// One set of buffers with its switches.
@@ -148,8 +152,8 @@ impl Instance {
             clock: TraceClock::Nanoseconds(0),
             count: 0,
             size_kib: DEFAULT_KIB,
-            // Instances get full buffers when they are made; tracefs itself gets them when it is used
-            // (tracing_update_buffers()).
+            // Instances get full buffers when they are made; tracefs itself gets them when it is
+            // used (tracing_update_buffers()).
             expanded: !name.is_empty(),
             options: OPTIONS_AT_BOOT,
             percent: 50,
@@ -207,7 +211,8 @@ impl Instance {
 #[derive(Debug)]
 pub(crate) struct Tracer {
     pub(crate) kernel: Kernel,
-    /// Index 0 is tracefs itself; the others are directories in instances/. A removed one leaves a gap.
+    /// Index 0 is tracefs itself; the others are directories in instances/. A removed one leaves a
+    /// gap.
     pub(crate) instances: Vec<Option<Instance>>,
     /// Events that some instance has enabled.
     enabled: u32,
@@ -227,7 +232,8 @@ pub(crate) struct Tracer {
     tsc_khz: u32,
 }
 
-/// What a record takes of a CPU's time, so that no two have one stamp: 250 ns (measured on a real kernel).
+/// What a record takes of a CPU's time, so that no two have one stamp: 250 ns (measured on a real
+/// kernel).
 const RECORD_NS: u64 = 250;
 
 impl Tracer {
@@ -269,7 +275,8 @@ impl Tracer {
         let before = self.enabled;
         self.enabled = 0;
         for instance in self.instances.iter_mut().flatten() {
-            // Enabling an event is what makes the kernel allocate full buffers (tracing_update_buffers).
+            // Enabling an event is what makes the kernel allocate full buffers
+            // (tracing_update_buffers).
             if instance.enabled != 0 {
                 instance.expanded = true;
             }
@@ -283,7 +290,8 @@ impl Tracer {
                 self.seen[cpu] = counters(chip, cpu as u32);
             }
         }
-        // Nothing watches idle states now: the next reader must not get an exit whose entry was not recorded.
+        // Nothing watches idle states now: the next reader must not get an exit whose entry was not
+        // recorded.
         if self.enabled & Kind::CpuIdle.bit() == 0 {
             self.idling.fill(None);
         }
@@ -325,7 +333,8 @@ impl Tracer {
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }
-            // The stamp comes last: a record that the filter drops must not advance the counter clock.
+            // The stamp comes last: a record that the filter drops must not advance the counter
+            // clock.
             let mut fresh = Record { stamp: 0, pid, flags, preempt, event: event.clone() };
             if let Some(filter) = instance.filters.get(&(event.kind() as u8)) {
                 let comm = self.names.get(&pid).map_or("<idle>", String::as_str);
@@ -345,7 +354,8 @@ impl Tracer {
         }
     }
 
-    /// The counters' way since the last sample: MPERF, APERF, TSC; none where MPERF or TSC have not moved.
+    /// The counters' way since the last sample: MPERF, APERF, TSC; none where MPERF or TSC have not
+    /// moved.
     pub(crate) fn sample(&mut self, chip: &Chip, cpu: u32) -> Option<[u64; 3]> {
         let now = counters(chip, cpu);
         let seen = self.seen.get_mut(cpu as usize)?;
@@ -362,8 +372,8 @@ impl Tracer {
         (u128::from(aperf) * u128::from(self.tsc_khz) / u128::from(mperf.max(1))) as u64
     }
 
-    /// The idle loop's entries and exits in a step that ended at `now`: `busy` nanoseconds of work after `wakes` wake-ups
-    /// out of `state`, with gaps of the same length between them.
+    /// The idle loop's entries and exits in a step that ended at `now`: `busy` nanoseconds of work
+    /// after `wakes` wake-ups out of `state`, with gaps of the same length between them.
     pub(crate) fn idle_step(&mut self, now: u64, span: u64, cpu: u32, state: u32, busy: u64, wakes: u16) {
         const EXIT: u32 = u32::MAX;
         if !self.is_enabled(Kind::CpuIdle) {
@@ -390,7 +400,8 @@ impl Tracer {
             }
             None
         } else {
-            // How the work lies in the step is not known beyond its sum and the number of wake-ups: equal turns.
+            // How the work lies in the step is not known beyond its sum and the number of wake-ups:
+            // equal turns.
             let turns = u64::from(wakes.max(1));
             let (each, work) = (span / turns, (busy / turns).max(1));
             for turn in 0..turns {

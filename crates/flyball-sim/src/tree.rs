@@ -1,8 +1,10 @@
-//! The files of a simulated machine: which directories there are, what is in them, and how a path is walked.
+//! The files of a simulated machine: which directories there are, what is in them, and how a path
+//! is walked.
 //!
-//! As in the kernel, an attribute is a name, a mode, a show and a store function; which of them a directory has depends
-//! on the kernel's version, the driver in use and the hardware. Nothing is built in advance: a path is resolved step
-//! by step when it is used, so that a machine of 512 CPUs starts at once.
+//! As in the kernel, an attribute is a name, a mode, a show and a store function; which of them a
+//! directory has depends on the kernel's version, the driver in use and the hardware. Nothing is
+//! built in advance: a path is resolved step by step when it is used, so that a machine of 512 CPUs
+//! starts at once.
 
 mod cpu;
 mod cpufreq;
@@ -179,7 +181,8 @@ pub(crate) enum Node {
     Trace(TraceFile),
 }
 
-/// Directories that only hold others: name, parent's index (none for the root), and what is in them by name.
+/// Directories that only hold others: name, parent's index (none for the root), and what is in them
+/// by name.
 struct Plain {
     /// Where it is, for the reader and for the test that the indices agree.
     #[cfg_attr(not(test), expect(dead_code, reason = "documentation that a test checks"))]
@@ -350,7 +353,8 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             _ => None,
         },
         Dir::ProcSys => (name == "kernel").then_some(Node::Dir(Dir::ProcKernel)),
-        // msr_device_create() and msr_device_destroy() are hotplug callbacks: offline CPUs have no node.
+        // msr_device_create() and msr_device_destroy() are hotplug callbacks: offline CPUs have no
+        // node.
         Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
         Dir::DevCpu(n) => (name == "msr").then_some(Node::Msr(n)),
         Dir::Trace(instance, folder) => tracefs::child(world, instance, folder, name),
@@ -434,8 +438,8 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
     let mut walked = 0;
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
-        // Paths come whole from programs inside the process or from FUSE, which resolves `..` itself; links are
-        // joined below.
+        // Paths come whole from programs inside the process or from FUSE, which resolves `..`
+        // itself; links are joined below.
         if part == ".." {
             return Err(Errno::INVAL);
         }

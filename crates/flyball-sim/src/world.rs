@@ -21,10 +21,12 @@ use crate::{
 /// Boot options that change what a machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Boot {
-    /// Words of the kernel command line that drivers understand: `amd_pstate=passive`, `intel_pstate=no_hwp`,
-    /// `amd_prefcore=disable`, `intel_pstate=disable`; others are only shown.
+    /// Words of the kernel command line that drivers understand: `amd_pstate=passive`,
+    /// `intel_pstate=no_hwp`, `amd_prefcore=disable`, `intel_pstate=disable`; others are only
+    /// shown.
     pub options: Vec<String>,
-    /// Governors other than performance and schedutil are modules, which the first use loads, as in Debian's kernels.
+    /// Governors other than performance and schedutil are modules, which the first use loads, as in
+    /// Debian's kernels.
     pub modular_governors: bool,
 }
 
@@ -68,7 +70,8 @@ pub(crate) struct World {
     work: Vec<CpuWork>,
     /// The frequencies that the kernel scales utilisation by.
     full_speed: Option<FullSpeed>,
-    /// Busy time that accesses to a CPU's registers cost it and that the next step takes into account, ns.
+    /// Busy time that accesses to a CPU's registers cost it and that the next step takes into
+    /// account, ns.
     disturbed: Vec<u32>,
     /// The processors' own time, which trails `platform.now` by less than a step.
     simulated: u64,
@@ -149,7 +152,8 @@ impl World {
             // schedutil came with 4.7.
             world.cpufreq.governors.retain(|name| *name != "schedutil");
         }
-        // Last: drivers read registers and the board, and the Speed Select drivers look at what they left.
+        // Last: drivers read registers and the board, and the Speed Select drivers look at what
+        // they left.
         world.load_drivers();
         world.isst = IsstDrivers::of(&world.platform);
         world
@@ -157,8 +161,8 @@ impl World {
 
     /// The initcalls that decide which cpufreq driver binds.
     fn load_drivers(&mut self) {
-        // The order of the initcalls: intel_pstate and amd-pstate are device_initcall, acpi-cpufreq late_initcall,
-        // which gives up if a driver is registered.
+        // The order of the initcalls: intel_pstate and amd-pstate are device_initcall, acpi-cpufreq
+        // late_initcall, which gives up if a driver is registered.
         self.normalise_epb();
         match self.platform.board.vendor {
             Vendor::Intel => self.load_intel_pstate(),
@@ -168,7 +172,8 @@ impl World {
         if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
             let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
         }
-        // As after the seconds that a kernel takes to boot: frequencies, heat and power of an idle machine.
+        // As after the seconds that a kernel takes to boot: frequencies, heat and power of an idle
+        // machine.
         platform.chip.silicon_mut().settle();
     }
 
@@ -176,12 +181,14 @@ impl World {
     fn normalise_epb(&mut self) {
         let platform = &mut self.platform;
         for cpu in 0..platform.board.cpus() {
-            // Before its first time online saved_epb is empty, and intel_epb_restore() makes a 0 normal.
+            // Before its first time online saved_epb is empty, and intel_epb_restore() makes a 0
+            // normal.
             platform.intel.cpus[cpu as usize].epb = 6;
             if platform.board.epb {
                 match platform.chip.read(cpu, msr::ENERGY_PERF_BIAS) {
                     Ok(value) if value as u8 & 0xf == 0 => {
-                        // ENERGY_PERF_BIAS_NORMAL; that the register can be written is clear, since it was read.
+                        // ENERGY_PERF_BIAS_NORMAL; that the register can be written is clear, since
+                        // it was read.
                         let _ = platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, value | 6);
                     }
                     Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,
@@ -194,23 +201,27 @@ impl World {
     fn load_intel_pstate(&mut self) {
         let World { platform, cpufreq, cpus, boot, .. } = self;
         let forced = intel::firmware_enabled_hwp(platform);
-        // Once HWP is on it cannot be switched off, and the kernel ignores the option (intel_pstate_init).
+        // Once HWP is on it cannot be switched off, and the kernel ignores the option
+        // (intel_pstate_init).
         if !forced && boot.has("intel_pstate=disable") {
             return;
         }
         // Some descriptions have none: intel_pstate_msrs_not_valid().
         let registers = platform.chip.read(0, msr::PLATFORM_INFO).is_ok();
         platform.intel.forced = forced;
-        // Without a preference HWP is left off unless firmware has switched it on (intel_pstate_init()).
+        // Without a preference HWP is left off unless firmware has switched it on
+        // (intel_pstate_init()).
         let wanted = platform.board.has("hwp_epp") && !boot.has("intel_pstate=no_hwp");
-        // Up to 5.8 passive mode does without HWP, and `active` is not a word (intel_pstate_setup()).
+        // Up to 5.8 passive mode does without HWP, and `active` is not a word
+        // (intel_pstate_setup()).
         let old = platform.before(Kernel::V5_10);
         let passive = boot.mode("intel_pstate", &["passive", "active"]) == Some("passive");
         platform.intel.hwp = platform.board.hwp && if old { wanted && !passive } else { forced || wanted };
         let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
             Some("passive") => intel::Mode::Passive,
             Some("active") => intel::Mode::Active,
-            // Without HWP the default has been passive since 5.8 (default_driver in intel_pstate_init()).
+            // Without HWP the default has been passive since 5.8 (default_driver in
+            // intel_pstate_init()).
             _ if platform.intel.hwp || old => intel::Mode::Active,
             _ => intel::Mode::Passive,
         };
@@ -228,8 +239,9 @@ impl World {
         if platform.before(Kernel::V6_1) {
             return;
         }
-        // amd_pstate_init(): 6.1 loads only if asked to; 6.12 leaves all servers to acpi-cpufreq, kernels from 6.13 on those
-        // before family 1Ah. The mode is CONFIG_X86_AMD_PSTATE_DEFAULT_MODE, 3 in Debian's kernels.
+        // amd_pstate_init(): 6.1 loads only if asked to; 6.12 leaves all servers to acpi-cpufreq,
+        // kernels from 6.13 on those before family 1Ah. The mode is
+        // CONFIG_X86_AMD_PSTATE_DEFAULT_MODE, 3 in Debian's kernels.
         let server =
             platform.board.server && (platform.board.family < 0x1a || platform.before(Kernel::V6_18));
         let by_default = platform.since(Kernel::V6_12) && !server;
@@ -243,8 +255,8 @@ impl World {
             _ => None,
         };
         let cppc = &platform.board.cppc;
-        // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: two different highest levels on the machine make a
-        // ranking.
+        // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: two different highest levels on the
+        // machine make a ranking.
         let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
         platform.amd.ranked = ranked;
         platform.amd.prefcore =
@@ -267,13 +279,14 @@ impl World {
         self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
     }
 
-    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU (arch/x86/lib/msr-smp.c), so an
-    /// observer changes what it observes.
+    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU
+    /// (arch/x86/lib/msr-smp.c), so an observer changes what it observes.
     pub(crate) fn disturb(&mut self, cpu: u32) {
         // An estimate of the wake-up and the function call (smp_call_function_single()).
         const COST_NS: u32 = 2_000;
         if let Some(cost) = self.disturbed.get_mut(cpu as usize) {
-            // At most half a step, so that a program that reads without a pause leaves the CPU some time.
+            // At most half a step, so that a program that reads without a pause leaves the CPU some
+            // time.
             *cost = cost.saturating_add(COST_NS).min(STEP_NS as u32 / 2);
         }
     }
@@ -292,7 +305,8 @@ impl World {
             self.cpus[cpu as usize].online = true;
             self.online_count += 1;
             self.platform.chip.silicon_mut().set_online(cpu as usize, true);
-            // Online first: the hotplug callback of cpufreq runs on the CPU that has come up (cpuhp_cpufreq_online).
+            // Online first: the hotplug callback of cpufreq runs on the CPU that has come up
+            // (cpuhp_cpufreq_online).
             self.cpufreq.online(&mut self.platform, &self.cpus, cpu);
             if self.platform.board.epb {
                 // intel_epb_online(): a reset of the core may have lost the bias.
@@ -313,7 +327,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes second threads offline and holds them there, or brings all back (kernel/cpu.c, cpuhp_smt_*).
+    /// Takes second threads offline and holds them there, or brings all back (kernel/cpu.c,
+    /// cpuhp_smt_*).
     pub(crate) fn set_smt(&mut self, wanted: Smt) -> Answer {
         let threads: Vec<u32> = (0..self.platform.board.cpus())
             .filter(|&cpu| self.platform.board.places[cpu as usize].siblings.first() != Some(&cpu))
@@ -348,7 +363,8 @@ impl World {
             let next_step = self.simulated + STEP_NS;
             let next_work = self.cpufreq.next_work();
             let next = next_step.min(next_work);
-            // A step is never cut: what lies beyond the last whole step is simulated with the next call.
+            // A step is never cut: what lies beyond the last whole step is simulated with the next
+            // call.
             if next > until {
                 break;
             }
@@ -361,7 +377,8 @@ impl World {
                 self.step(load);
             }
         }
-        // Reads between two steps see the clock move, and the processors as the last step left them.
+        // Reads between two steps see the clock move, and the processors as the last step left
+        // them.
         self.platform.now = self.platform.now.max(until);
     }
 
@@ -381,7 +398,8 @@ impl World {
         }
     }
 
-    /// The idle state of each CPU in this step, from the work that the load left it, and its counts.
+    /// The idle state of each CPU in this step, from the work that the load left it, and its
+    /// counts.
     fn choose_idle_states(&mut self) {
         let limit = self.latency_limit();
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
@@ -416,7 +434,8 @@ impl World {
     /// Time of packages above their temperature limit.
     fn count_throttling(&mut self) {
         for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
-            // therm_throt.c counts from the interrupt to the one that ends it; a step is as fine as it gets here.
+            // therm_throt.c counts from the interrupt to the one that ends it; a step is as fine as
+            // it gets here.
             if self.platform.chip.silicon().throttled(package) {
                 *total += STEP_NS;
                 *present += STEP_NS;
@@ -487,12 +506,12 @@ impl World {
     }
 }
 
-/// The menu governor in short: the deepest state that is allowed, wakes soon enough, and pays off in
-/// the gap that is expected. Returns an index into the silicon's states (0 is C1).
+/// The menu governor in short: the deepest state that is allowed, wakes soon enough, and pays off
+/// in the gap that is expected. Returns an index into the silicon's states (0 is C1).
 fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
     let limit = match request.own_us {
-        // pm_qos_resume_latency_us: 0 sets no constraint of its own, -1 ("n/a") allows no latency at all
-        // (drivers/cpuidle/governor.c).
+        // pm_qos_resume_latency_us: 0 sets no constraint of its own, -1 ("n/a") allows no latency
+        // at all (drivers/cpuidle/governor.c).
         0 => request.limit_us,
         -1 => 0,
         own => own.min(request.limit_us),

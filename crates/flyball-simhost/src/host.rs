@@ -1,4 +1,5 @@
-//! The machine as a [`Host`]. Every call that changes it is noted in the state file, if there is one.
+//! The machine as a [`Host`]. Every call that changes it is noted in the state file, if there is
+//! one.
 
 mod program;
 mod tracing;
@@ -65,7 +66,8 @@ impl SimHost {
             None => None,
         };
         let label = format!("sim:{}", machine.name());
-        // Reads change nothing but the clock and the counts of rules: they are only kept if a rule counts them.
+        // Reads change nothing but the clock and the counts of rules: they are only kept if a rule
+        // counts them.
         let notes_reads = setup.state.is_some() && setup.watches_reads();
         let inner = Inner {
             machine,
@@ -81,20 +83,21 @@ impl SimHost {
         Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// Lets time pass, and sums up the power that the whole machine draws: the model's own, because nothing on the
-    /// machine meters it.
+    /// Lets time pass, and sums up the power that the whole machine draws: the model's own, because
+    /// nothing on the machine meters it.
     pub(crate) fn sleep_metered(&self, time: Duration) {
         let mut inner = self.lock();
         inner.was_led_on = true;
         inner.machine.advance(time);
-        // Power at the end of the slice stands for the whole of it: slices are 10 ms at most, and power moves in milliseconds.
+        // Power at the end of the slice stands for the whole of it: slices are 10 ms at most, and
+        // power moves in milliseconds.
         let watts = inner.machine.silicon().platform_power().0;
         inner.wall_energy.0 += watts * time.as_secs_f64();
         inner.wall_energy.1 += time.as_secs_f64();
     }
 
-    /// The energy that the whole machine has drawn while programs ran, in joules, and for how many seconds, since this
-    /// was last taken.
+    /// The energy that the whole machine has drawn while programs ran, in joules, and for how many
+    /// seconds, since this was last taken.
     pub fn take_wall_energy(&self) -> (f64, f64) {
         std::mem::take(&mut self.lock().wall_energy)
     }
@@ -109,7 +112,8 @@ impl SimHost {
         work(&mut self.lock().machine)
     }
 
-    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` where one of them is taken.
+    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` where one
+    /// of them is taken.
     fn begin(&self, cpus: &[u32], load: Engine) -> bool {
         let mut inner = self.lock();
         let shared = load.shared();
@@ -151,8 +155,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Time passes without calls too (sleeps, workloads): the next process must begin at the same moment. That of a command
-        // that only read is left out: looking at a machine does not change its file.
+        // Time passes without calls too (sleeps, workloads): the next process must begin at the
+        // same moment. That of a command that only read is left out: looking at a machine does not
+        // change its file.
         if self.was_led_on {
             let now = self.machine.now().as_nanos();
             self.note(&format!("until {now}"));
@@ -174,7 +179,8 @@ impl Software for SimHost {
         let mut machine = setup.boot().map_err(program::invalid)?;
         machine.vary(setup.seed);
         let ran = inner.machine.now();
-        // The clock of the host goes on over a reboot, as a wall clock does; the machine's own begins at 0.
+        // The clock of the host goes on over a reboot, as a wall clock does; the machine's own
+        // begins at 0.
         inner.before += ran;
         inner.machine = machine;
         inner.running = Several::default();
@@ -225,8 +231,8 @@ impl Host for SimHost {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
         let result = inner.machine.write(path, bytes).map_err(|errno| error(Op::Write, path, errno));
-        // Also a write that failed: it took time, a fault rule may have counted it, and drivers may have acted before
-        // the error.
+        // Also a write that failed: it took time, a fault rule may have counted it, and drivers may
+        // have acted before the error.
         inner.note(&format!("write {at} {path} {}", hex(bytes)));
         result
     }
@@ -270,7 +276,8 @@ impl Host for SimHost {
         inner.note(&format!("isst {at} {number} {asked}"));
         result.map_err(|errno| match errno {
             flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
-            // The lowest eight bits of an ioctl number are its index; the rest is size and direction.
+            // The lowest eight bits of an ioctl number are its index; the rest is size and
+            // direction.
             _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
         })
     }

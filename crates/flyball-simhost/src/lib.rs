@@ -1,8 +1,9 @@
-//! Simulated machines behind flyball's host interface: the adapter of flyball-sim, which uses none of the other crates, to
-//! [`flyball_host::Host`].
+//! Simulated machines behind flyball's host interface: the adapter of flyball-sim, which uses none
+//! of the other crates, to [`flyball_host::Host`].
 //!
-//! [`SimSetup`] says which machine it is and how it is booted, [`SimHost`] is the machine, and a state file keeps it from
-//! one process to the next. The binary opens them for `-M sim:NAME`; libraries use them in their tests.
+//! [`SimSetup`] says which machine it is and how it is booted, [`SimHost`] is the machine, and a
+//! state file keeps it from one process to the next. The binary opens them for `-M sim:NAME`;
+//! libraries use them in their tests.
 
 mod host;
 mod setup;

@@ -37,7 +37,8 @@ pub struct SimSetup {
     pub state: Option<PathBuf>,
     /// Faults that are injected.
     pub faults: Vec<FaultRule>,
-    /// The interface that its firmware offers, if not that of the machine file: HWP may be switched off, for example.
+    /// The interface that its firmware offers, if not that of the machine file: HWP may be switched
+    /// off, for example.
     pub interface: Option<&'static str>,
 }
 
@@ -185,8 +186,8 @@ impl SimSetup {
         Ok(choice)
     }
 
-    /// Where the journal of changes to the machine is: next to its state file. `None` for a machine that ends with the
-    /// process.
+    /// Where the journal of changes to the machine is: next to its state file. `None` for a machine
+    /// that ends with the process.
     pub fn journal(&self) -> Option<PathBuf> {
         let mut path = self.state.clone()?.into_os_string();
         path.push(".journal");
@@ -198,11 +199,13 @@ impl SimSetup {
     /// # Errors
     /// There is no machine of that name, or its file cannot be used.
     pub fn spec(&self) -> Result<MachineSpec, SimError> {
-        // Built-in names first: a file of the same name in the current directory must not change what a command means.
+        // Built-in names first: a file of the same name in the current directory must not change
+        // what a command means.
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
-        // The kind of file decides what it is: a recording as one file, a description, or a recording as a directory.
+        // The kind of file decides what it is: a recording as one file, a description, or a
+        // recording as a directory.
         let path = Path::new(&self.name);
         if path.extension().is_some_and(|extension| extension == "facts") {
             let recorded = Archive::open(&self.name).map_err(|error| SimError::Setup(error.to_string()))?;
@@ -232,7 +235,8 @@ impl SimSetup {
     /// Boots the machine, without its state.
     ///
     /// # Errors
-    /// As [`SimSetup::spec`]; the machine does not have the interface, or cannot be booted like this.
+    /// As [`SimSetup::spec`]; the machine does not have the interface, or cannot be booted like
+    /// this.
     pub fn boot(&self) -> Result<SimMachine, SimError> {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         let mut spec = self.spec()?;
@@ -296,7 +300,8 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
         return Err(refuse("not a regular file"));
     }
     let mut text = String::new();
-    // One byte more than allowed, to see that it is longer; the length that the file system states may be 0 (/proc).
+    // One byte more than allowed, to see that it is longer; the length that the file system states
+    // may be 0 (/proc).
     file.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_TEXT {
         return Err(refuse("longer than 1 MiB"));
@@ -304,7 +309,8 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The model of a workload: a built-in one, or a file's. An amount is its turns, or its seconds if it is limited by time.
+/// The model of a workload: a built-in one, or a file's. An amount is its turns, or its seconds if
+/// it is limited by time.
 ///
 /// # Errors
 /// There is no such model, or its file cannot be used.

@@ -1,7 +1,9 @@
-//! State files: what was done to a simulated machine, so that the next process can do it again and go on from there.
+//! State files: what was done to a simulated machine, so that the next process can do it again and
+//! go on from there.
 //!
-//! The first line names the format and the machine; each further line is one call, with the machine's time in nanoseconds.
-//! The machine is deterministic, so replaying the calls leads to the same state.
+//! The first line names the format and the machine; each further line is one call, with the
+//! machine's time in nanoseconds. The machine is deterministic, so replaying the calls leads to the
+//! same state.
 
 use std::{
     fs::File,
@@ -21,14 +23,15 @@ use crate::{SimError, SimSetup};
 const FORMAT: &str = "flyball-sim ";
 const VERSION: &str = "flyball-sim 1 ";
 
-/// Bytes and lines of a state file that are read, the longest time that one may lead to, and how long replaying it may take.
+/// Bytes and lines of a state file that are read, the longest time that one may lead to, and how
+/// long replaying it may take.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_LINES: usize = 1_000_000;
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 const MAX_REPLAY: Duration = Duration::from_secs(300);
 
-/// Reads a state file and replays it on the machine; opens it for what follows. A file that is not this machine's is left
-/// as it is.
+/// Reads a state file and replays it on the machine; opens it for what follows. A file that is not
+/// this machine's is left as it is.
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |what: String| SimError::NotItsState { path: path.to_owned(), what };
@@ -63,13 +66,15 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
         // Otherwise the next call would be appended to the torn line.
         file.set_len(whole as u64).map_err(fail)?;
     }
-    // The lock is held meanwhile, so that another command does not lead the machine on from the same state.
+    // The lock is held meanwhile, so that another command does not lead the machine on from the
+    // same state.
     replay(machine, &calls, MAX_REPLAY).map_err(not_its)?;
     Ok(file)
 }
 
-/// The calls that a state file's bytes hold, and how many of the bytes are whole lines. Every line is read before the first
-/// is replayed: a damaged file is refused at once, not after hours of simulated time.
+/// The calls that a state file's bytes hold, and how many of the bytes are whole lines. Every line
+/// is read before the first is replayed: a damaged file is refused at once, not after hours of
+/// simulated time.
 fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usize), String> {
     if !bytes.starts_with(FORMAT.as_bytes()) {
         return Err("not a simulated-machine state file; refusing to overwrite it".to_owned());
@@ -128,8 +133,8 @@ fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Resu
     Ok(())
 }
 
-/// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may make it panic, or take
-/// much longer.
+/// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may
+/// make it panic, or take much longer.
 pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), String> {
     let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
     let heading = String::from_utf8_lossy(&bytes[..end]).into_owned();
@@ -143,10 +148,12 @@ pub const STATE_HELD: &str = "FLYBALL_SIM_STATE_HELD";
 /// How long a command waits for another one that has the machine.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One command at a time leads the machine on: two that start from the same state would write two histories into one
-/// file. The second waits, names the holder, and is refused after a while. The kernel releases the lock with the process.
+/// One command at a time leads the machine on: two that start from the same state would write two
+/// histories into one file. The second waits, names the holder, and is refused after a while. The
+/// kernel releases the lock with the process.
 fn hold(file: &File, path: &Path) -> Result<(), SimError> {
-    // The guardian of a `set` restores while its parent holds the lock; waiting for it would be a deadlock.
+    // The guardian of a `set` restores while its parent holds the lock; waiting for it would be a
+    // deadlock.
     if std::env::var_os(STATE_HELD).is_some() {
         return Ok(());
     }
@@ -220,7 +227,8 @@ impl<'b> Call<'b> {
         Some(Call { at, kind })
     }
 
-    /// Makes it again. What it answered does not matter: the machine is deterministic, so it answers the same.
+    /// Makes it again. What it answered does not matter: the machine is deterministic, so it
+    /// answers the same.
     fn make(&self, machine: &mut SimMachine) {
         match &self.kind {
             CallKind::Until => {}

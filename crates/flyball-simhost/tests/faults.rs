@@ -1,5 +1,6 @@
-//! Changes of Speed Select on simulated machines with one call or write failing, at each place where one can: the machine is
-//! then as it was, CPUs that were to go offline included; or, where a call is made again, as it was meant to be.
+//! Changes of Speed Select on simulated machines with one call or write failing, at each place
+//! where one can: the machine is then as it was, CPUs that were to go offline included; or, where a
+//! call is made again, as it was meant to be.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -57,8 +58,9 @@ fn apply(machine: &str, wanted: Settings, fault: Fault) -> Outcome {
     })
 }
 
-/// Lets each access of a kind fail in turn, or a few of them that lie evenly between the first and the last (all with
-/// `FLYBALL_ALL_FAULTS` set); how many times the change then failed, and was as it was meant all the same.
+/// Lets each access of a kind fail in turn, or a few of them that lie evenly between the first and
+/// the last (all with `FLYBALL_ALL_FAULTS` set); how many times the change then failed, and was as
+/// it was meant all the same.
 fn everywhere(machine: &str, wanted: Settings, pattern: &str, op: Op, errno: Errno) -> (u32, u32) {
     let clean = apply(machine, wanted, Fault::errno(pattern, op, errno).at(u32::MAX));
     assert_eq!(clean.result, Ok(()), "{machine} {wanted:?}");

@@ -1,4 +1,5 @@
-//! Cascade Lake N: SST-BF is set in the BIOS, and all there is to see of it is cpufreq's base frequencies.
+//! Cascade Lake N: SST-BF is set in the BIOS, and all there is to see of it is cpufreq's base
+//! frequencies.
 
 use flyball_host::{CpuList, MegaHertz};
 
@@ -49,7 +50,8 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     }
     let (base, high) = base_freq(session, id)?;
     let all = session.domain_cpus(id).into_iter().map(|cpu| cpu.number).collect();
-    // There is no register to ask: these three parts have SST-BF only, and it is on (clx_n_config()).
+    // There is no register to ask: these three parts have SST-BF only, and it is on
+    // (clx_n_config()).
     let features = Features { base_freq: true, base_freq_on: true, ..Features::default() };
     let control = Control { features, core_power: false, core_power_on: false };
     let level = LevelInfo::bios_set(control, ratio, all, base, high);
@@ -57,7 +59,8 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     Ok(())
 }
 
-/// `base-freq enable` and `disable`: cpufreq's limits at the CPUs' base frequencies, or as wide as they go.
+/// `base-freq enable` and `disable`: cpufreq's limits at the CPUs' base frequencies, or as wide as
+/// they go.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, on: bool) -> Result<(), Ended> {
     if !on {
         for cpu in session.domain_cpus(id) {

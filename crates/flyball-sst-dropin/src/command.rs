@@ -103,7 +103,8 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
     if action.writes() {
         session.check_privilege()?;
     }
-    // After the check for root, as in the original: an ordinary user gets no help about commands that write.
+    // After the check for root, as in the original: an ordinary user gets no help about commands
+    // that write.
     if options.help {
         help::command(session, feature, word);
         return Ok(());

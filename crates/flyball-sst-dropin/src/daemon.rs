@@ -15,12 +15,13 @@ pub trait Daemon {
     /// Goes into the background.
     ///
     /// # Errors
-    /// The exit code of this process: it cannot go into the background, or a background process has taken over.
+    /// The exit code of this process: it cannot go into the background, or a background process has
+    /// taken over.
     fn detach(&mut self) -> Result<(), Ended>;
     /// Whether the kernel reports changes of capability (CONFIG_INTEL_HFI_THERMAL).
     fn can_listen(&mut self) -> bool;
-    /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel reports no such
-    /// changes.
+    /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel
+    /// reports no such changes.
     fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
     /// Whether the process was asked to end.
     fn stopped(&self) -> bool;
@@ -34,8 +35,8 @@ pub(super) struct Request {
     pub interval: Option<u64>,
 }
 
-/// A domain is looked at no more often than this, because one level change raises an event for each CPU
-/// (`process_level_change` in isst-daemon.c).
+/// A domain is looked at no more often than this, because one level change raises an event for each
+/// CPU (`process_level_change` in isst-daemon.c).
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Levels as they were last seen, and when, by package, die and domain.
@@ -49,7 +50,8 @@ pub(super) fn run(
     if session.debug {
         session.warn("OOB mode is enabled in debug mode\n");
     }
-    // Before anything is said to be enabled: the original says so first, and its background process then ends unseen.
+    // Before anything is said to be enabled: the original says so first, and its background process
+    // then ends unseen.
     if request.interval.is_none() {
         if !has_events(session) {
             session.warn("CPU Doesn't support HFI\n");
@@ -59,7 +61,8 @@ pub(super) fn run(
             return Err(refused(session));
         }
     }
-    // With a poll interval the original stays in the foreground, although its help says nothing about it.
+    // With a poll interval the original stays in the foreground, although its help says nothing
+    // about it.
     if !request.foreground && request.interval.is_none() && !session.debug {
         session.warn("OOB mode is enabled and will run as daemon\n");
         daemon.detach()?;
@@ -104,9 +107,11 @@ fn refused(session: &mut Session<'_>) -> Ended {
     Ended(0)
 }
 
-/// Switches a domain's CPUs to those of the current level if the level changed. The first look counts as a change.
+/// Switches a domain's CPUs to those of the current level if the level changed. The first look
+/// counts as a change.
 fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), Ended> {
-    // Beyond the arrays of the original (per_package_levels_info), and CPUs that the driver does not know.
+    // Beyond the arrays of the original (per_package_levels_info), and CPUs that the driver does
+    // not know.
     if id.package < 0 || id.die < 0 || id.domain < 0 {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! `--debug`: a line for every call of the driver and every write of a file.
 //!
-//! Mailbox, MMIO and MSR commands have the form of the tool's debug output; calls of power domains, which the tool does
-//! not print, show their number and bytes. What the tool prints between those lines, its reading of the answers, is
-//! left out.
+//! Mailbox, MMIO and MSR commands have the form of the tool's debug output; calls of power domains,
+//! which the tool does not print, show their number and bytes. What the tool prints between those
+//! lines, its reading of the answers, is left out.
 
 use std::{
     fmt::Write as _,
@@ -29,7 +29,8 @@ impl<'h> DebugHost<'h> {
 
     /// Records from now on.
     pub(super) fn begin(&self) {
-        // The drop-in has one thread; hosts can be shared between threads (`Host: Sync`), hence the type.
+        // The drop-in has one thread; hosts can be shared between threads (`Host: Sync`), hence the
+        // type.
         self.on.store(true, Ordering::Relaxed);
     }
 

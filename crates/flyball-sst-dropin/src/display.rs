@@ -1,7 +1,8 @@
 //! intel-speed-select's text and JSON: one line per value, containers by indentation or braces.
 //!
-//! Scripts read both, so both equal the tool's to the byte, with the odd blank lines and commas of its JSON. Where a
-//! comma or brace goes depends only on the depth of the line before (`format_and_print` in isst-display.c).
+//! Scripts read both, so both equal the tool's to the byte, with the odd blank lines and commas of
+//! its JSON. Where a comma or brace goes depends only on the depth of the line before
+//! (`format_and_print` in isst-display.c).
 
 /// Longest list or mask that fits the tool's buffers.
 const LONGEST: usize = 1023;
@@ -42,7 +43,8 @@ impl Display {
             self.text.push('\n');
             return;
         }
-        // Two entries of one depth: the comma belongs to the line before, which did not know of this one.
+        // Two entries of one depth: the comma belongs to the line before, which did not know of
+        // this one.
         if self.depth_before == depth {
             self.text.push_str(",\n");
         }

@@ -53,8 +53,8 @@ pub(super) fn set_base(session: &mut Session<'_>, options: &Options, on: bool) -
     Ok(())
 }
 
-/// Switches SST-BF of one domain (`set_pbf_for_cpu` in isst-config.c). With `--auto` the classes of service are set before
-/// the feature goes on, and switched off again if that fails.
+/// Switches SST-BF of one domain (`set_pbf_for_cpu` in isst-config.c). With `--auto` the classes of
+/// service are set before the feature goes on, and switched off again if that fails.
 fn set_base_of(
     session: &mut Session<'_>,
     id: &Id,
@@ -238,9 +238,9 @@ pub(super) fn set_turbo(session: &mut Session<'_>, options: &Options, on: bool) 
     Ok(())
 }
 
-/// Switches SST-TF of one domain (`set_fact_for_cpu` in isst-config.c). SST-TF only acts through classes of service, so
-/// they are switched on first; and the turbo ratio limits must be lifted, or they would still cap the high-priority
-/// cores.
+/// Switches SST-TF of one domain (`set_fact_for_cpu` in isst-config.c). SST-TF only acts through
+/// classes of service, so they are switched on first; and the turbo ratio limits must be lifted, or
+/// they would still cap the high-priority cores.
 fn set_turbo_of(
     session: &mut Session<'_>,
     id: &Id,
@@ -299,7 +299,8 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
     Ok(())
 }
 
-/// Classes of service for turbo-freq: class 0 for the target CPUs and their siblings, class 3 for all others.
+/// Classes of service for turbo-freq: class 0 for the target CPUs and their siblings, class 3 for
+/// all others.
 fn prefer_targets(session: &mut Session<'_>) -> Result<(Id, Result<(), Code>), Ended> {
     let mut targets = session.targets.clone().unwrap_or_default().intersection(session.map.present());
     for cpu in targets.clone().iter() {

@@ -1,6 +1,8 @@
-//! Options as glibc's getopt_long and getopt_long_only read them, in the order that stops at the first plain word.
+//! Options as glibc's getopt_long and getopt_long_only read them, in the order that stops at the
+//! first plain word.
 //!
-//! A script may rely on any of it: abbreviations, `-cpu` with one dash, a value glued to its letter, the messages.
+//! A script may rely on any of it: abbreviations, `-cpu` with one dash, a value glued to its
+//! letter, the messages.
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LongOption {
@@ -45,12 +47,14 @@ impl<'a> Getopt<'a> {
     /// The next option. `only`: long options may have one dash.
     pub(super) fn next(&mut self, short: &str, long: &[LongOption], only: bool) -> Found {
         if self.rest.is_empty() {
-            // The caller has moved the index back to read a second list of options, as it may by getopt(3).
+            // The caller has moved the index back to read a second list of options, as it may by
+            // getopt(3).
             self.last_plain = self.last_plain.min(self.index);
             self.first_plain = self.first_plain.min(self.index);
             if self.word() == Some("--") {
                 self.index += 1;
-                // glibc's bookkeeping (_getopt_internal_r in posix/getopt.c); words are never moved here, only counted.
+                // glibc's bookkeeping (_getopt_internal_r in posix/getopt.c); words are never moved
+                // here, only counted.
                 if self.first_plain == self.last_plain {
                     self.first_plain = self.index;
                 }
@@ -63,7 +67,8 @@ impl<'a> Getopt<'a> {
                 }
                 return Found::End;
             };
-            // POSIXLY_CORRECT order ("+" in the original's option string): the first plain word ends the options.
+            // POSIXLY_CORRECT order ("+" in the original's option string): the first plain word
+            // ends the options.
             if !word.starts_with('-') || word == "-" {
                 return Found::End;
             }
@@ -72,7 +77,8 @@ impl<'a> Getopt<'a> {
             }
             let letters = &word[1..];
             let first = letters.chars().next().unwrap_or('-');
-            // One dash and one known letter is a short option; everything else is tried as a long one first.
+            // One dash and one known letter is a short option; everything else is tried as a long
+            // one first.
             if only && (letters.len() > first.len_utf8() || spec(short, first).is_none()) {
                 if let Some(found) = self.long(letters, "-", short, long, only) {
                     return found;
@@ -127,7 +133,8 @@ impl<'a> Getopt<'a> {
             None => {
                 let fitting: Vec<&LongOption> =
                     long.iter().filter(|option| option.name.starts_with(name)).collect();
-                // Abbreviations of two names for one option are not ambiguous, except with getopt_long_only.
+                // Abbreviations of two names for one option are not ambiguous, except with
+                // getopt_long_only.
                 let same = |a: &LongOption, b: &LongOption| {
                     !only && a.takes_value == b.takes_value && a.letter == b.letter
                 };

@@ -41,8 +41,9 @@ pub(super) struct GlobalOptions {
 
 /// Reads the options up to the feature word.
 ///
-/// Options act in the order in which they are given, as in the tool: `--info` and `--version` end the run at once,
-/// with what was set before them (`--format json --info` differs from `--info --format json`).
+/// Options act in the order in which they are given, as in the tool: `--info` and `--version` end
+/// the run at once, with what was set before them (`--format json --info` differs from
+/// `--info --format json`).
 pub(super) fn read(
     session: &mut Session<'_>,
     args: &[String],
@@ -89,7 +90,8 @@ pub(super) fn read(
             },
             'r' => match numbers::leading_number(&value) {
                 0 => session.warn("Invalid retry count, ignore\n"),
-                // Negative: the original counts down from it (_send_mbox_command()) and would try without end.
+                // Negative: the original counts down from it (_send_mbox_command()) and would try
+                // without end.
                 count => options.tries = u32::try_from(count).unwrap_or(1),
             },
             'v' => {

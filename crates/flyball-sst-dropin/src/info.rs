@@ -38,7 +38,8 @@ fn show_profile_features(session: &mut Session<'_>, first: Option<Id>) -> Result
             }
         }
     }
-    // A mailbox that refused stands here as level 0, locked: that counts as no answer only if all of it is zero.
+    // A mailbox that refused stands here as level 0, locked: that counts as no answer only if all
+    // of it is zero.
     let levels = levels.filter(|levels| levels.enabled || levels.locked || levels.highest > 0);
     if levels.is_some_and(|levels| levels.enabled) {
         session.line("Intel(R) SST-PP (feature perf-profile) is supported\n");

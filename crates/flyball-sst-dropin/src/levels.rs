@@ -126,9 +126,9 @@ pub(super) fn has_bucket(turbo: &TurboFreq, bucket: Option<u32>, needs_cores: bo
     false
 }
 
-/// Reads all levels, or one. What may be missing differs by part and by level, and the tool answers each case with its
-/// own message, so the order of the questions is that of `isst_get_process_ctdp` (isst-core.c). A level without
-/// features is passed over; a failure after that fails the command.
+/// Reads all levels, or one. What may be missing differs by part and by level, and the tool answers
+/// each case with its own message, so the order of the questions is that of `isst_get_process_ctdp`
+/// (isst-core.c). A level without features is passed over; a failure after that fails the command.
 pub(super) fn read_levels(
     session: &mut Session<'_>,
     id: &Id,
@@ -160,7 +160,8 @@ pub(super) fn read_levels(
         let Ok(control) = session.control(id, number)? else { continue };
         let mut level = LevelInfo::new(number, control);
         if control.features.base_freq {
-            // A failure is passed over here and fails the command for turbo-freq below, as in isst_get_process_ctdp().
+            // A failure is passed over here and fails the command for turbo-freq below, as in
+            // isst_get_process_ctdp().
             if let Ok(base) = base_freq(session, id, number.into())? {
                 level.base_freq = base;
             }

@@ -5,7 +5,8 @@ use crate::session::{Ended, Session};
 /// Most CPUs that one command line may name.
 const MAX_TARGETS: usize = 512;
 
-/// The number that a text starts with, as strtol(3) reads it and the tool's `int` keeps it: the lower 32 bits.
+/// The number that a text starts with, as strtol(3) reads it and the tool's `int` keeps it: the
+/// lower 32 bits.
 pub(super) fn leading_number(text: &str) -> i32 {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -15,7 +16,8 @@ pub(super) fn leading_number(text: &str) -> i32 {
     (if text.starts_with('-') { -value } else { value }) as i32
 }
 
-/// A number at the start of `text`, as strtoul(3) reads it and the tool's `unsigned int` keeps it, and what follows it.
+/// A number at the start of `text`, as strtoul(3) reads it and the tool's `unsigned int` keeps it,
+/// and what follows it.
 fn number(text: &str) -> (u32, &str) {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
     let digits = start.strip_prefix(['-', '+']).unwrap_or(start);
@@ -50,7 +52,8 @@ pub(super) fn add_targets(session: &mut Session<'_>, text: &str) -> Result<(), E
     }
 }
 
-/// The numbers of a list, or `None` for a malformed one. No more than are needed to see that they are too many.
+/// The numbers of a list, or `None` for a malformed one. No more than are needed to see that they
+/// are too many.
 fn targets(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     let mut rest = text;
@@ -100,7 +103,8 @@ mod tests {
         for bad in ["0-x", "3-1", "-1", "1.2", "a", "1-2x", "4-4"] {
             assert_eq!(targets(bad), None, "{bad}");
         }
-        // The tool keeps the lower 32 bits of what strtoul(3) read, which is its greatest number for what does not fit.
+        // The tool keeps the lower 32 bits of what strtoul(3) read, which is its greatest number
+        // for what does not fit.
         assert_eq!(targets("4294967296,4294967299"), Some(vec![0, 3]));
         assert_eq!(targets("99999999999999999999"), Some(vec![u32::MAX]));
         assert_eq!(targets("2-4294967300"), Some(vec![2, 3, 4]));

@@ -1,4 +1,5 @@
-//! What follows a level change: CPUs online and offline or in cgroup partitions, and cpufreq's limits.
+//! What follows a level change: CPUs online and offline or in cgroup partitions, and cpufreq's
+//! limits.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ const LONGEST_LIST: usize = 511;
 
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
 
-/// After a level change: mesh limits, then the CPUs of the level (`set_tdp_level_for_cpu` in isst-config.c).
+/// After a level change: mesh limits, then the CPUs of the level (`set_tdp_level_for_cpu` in
+/// isst-config.c).
 pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
     session.flush();
     // The tool waits because base frequencies take a moment to change.
@@ -69,7 +71,8 @@ pub(super) fn set_online(
     Ok(())
 }
 
-/// Brings one CPU online or takes it offline. CPU 0, which most kernels keep online, is isolated by cgroup instead.
+/// Brings one CPU online or takes it offline. CPU 0, which most kernels keep online, is isolated by
+/// cgroup instead.
 pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Result<(), Ended> {
     if session.cgroup_cpu0 && cpu == 0 {
         session.warn("Will use cgroup v2 for CPU 0\n");
@@ -86,7 +89,8 @@ pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Resul
         }
         return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
     }
-    // open(2) and write(2) fail with different messages in the tool; the host does both, so the errno distinguishes them.
+    // open(2) and write(2) fail with different messages in the tool; the host does both, so the
+    // errno distinguishes them.
     match session.host.write(&path, if online { b"1\n" } else { b"0\n" }) {
         Ok(()) => Ok(()),
         Err(error) if matches!(error.errno, Errno::ACCES | Errno::PERM | Errno::ROFS) => {
@@ -142,10 +146,12 @@ fn isolate_others(session: &Session<'_>, id: &Id, cpus: &CpuList) -> bool {
 
 fn isolate(session: &Session<'_>, group: &Group, mut list: String) -> Result<(), HostError> {
     group.create(session.host)?;
-    // snprintf(3) into a fixed buffer: a longer list loses its end, in the middle of a number if need be.
+    // snprintf(3) into a fixed buffer: a longer list loses its end, in the middle of a number if
+    // need be.
     list.truncate(LONGEST_LIST);
     group.set_cpus(session.host, &list)?;
-    // "isolated" also keeps the scheduler from balancing (cgroup-v2.rst, since Linux 5.19); older kernels know "root" only.
+    // "isolated" also keeps the scheduler from balancing (cgroup-v2.rst, since Linux 5.19); older
+    // kernels know "root" only.
     group.set_kind(session.host, Kind::Isolated).or_else(|_| group.set_kind(session.host, Kind::Root))
 }
 
@@ -196,7 +202,8 @@ pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), E
     let max = session.number(false, &limit(cpu, "scaling_max_freq"))?;
     let base = session.number(false, &limit(cpu, "base_frequency"))?;
     if max < base || no_turbo(session)? {
-        // INT_MAX: cpufreq clamps it to what the hardware can do. Errors are ignored, as in the original.
+        // INT_MAX: cpufreq clamps it to what the hardware can do. Errors are ignored, as in the
+        // original.
         let _ = session.host.write(&limit(cpu, "scaling_max_freq"), b"2147483647");
     }
     Ok(())
@@ -210,12 +217,13 @@ pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) 
     }
 }
 
-/// base-freq on, `--auto`: the lower limit of every online CPU of the domain goes as high as it may.
+/// base-freq on, `--auto`: the lower limit of every online CPU of the domain goes as high as it
+/// may.
 pub(super) fn raise_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in online_cpus(session, id) {
         raise_low_max(session, cpu)?;
-        // The tool reads the limit back at once, when kernels still show the old one: so the old one decides whether
-        // the limit ends at the base frequency.
+        // The tool reads the limit back at once, when kernels still show the old one: so the old
+        // one decides whether the limit ends at the base frequency.
         let min = session.number(false, &limit(cpu, "scaling_min_freq"))?;
         copy_limit(session, cpu, "cpuinfo_max_freq", "scaling_min_freq");
         let base = session.number(false, &limit(cpu, "base_frequency"))?;
@@ -261,8 +269,8 @@ fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), 
     Ok(())
 }
 
-/// The uncore driver's folder of a domain: named by package and die on mailbox parts, identified by numbers in files on
-/// TPMI parts.
+/// The uncore driver's folder of a domain: named by package and die on mailbox parts, identified by
+/// numbers in files on TPMI parts.
 fn mesh_folder(session: &Session<'_>, id: &Id) -> Option<String> {
     if !session.platform.is_tpmi() {
         return Some(format!("{UNCORE}/package_{:02}_die_{:02}", id.package, id.die));

@@ -1,4 +1,5 @@
-//! The options of a command, which follow the feature and command words (`parse_cmd_args` of isst-config.c).
+//! The options of a command, which follow the feature and command words (`parse_cmd_args` of
+//! isst-config.c).
 
 use crate::{
     getopt::{Found, Getopt, LongOption},
@@ -74,8 +75,8 @@ fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64,
     }
 }
 
-/// Reads them. Some options end the run on some processors, in the order in which they stand, as in the tool; the checks
-/// therefore cannot wait until all options are read.
+/// Reads them. Some options end the run on some processors, in the order in which they stand, as in
+/// the tool; the checks therefore cannot wait until all options are read.
 pub(super) fn read(
     session: &mut Session<'_>,
     args: &[String],

@@ -27,10 +27,12 @@ fn places(session: &Session<'_>, id: &Id) -> Vec<DomainAddress> {
     domains.map(|domain| DomainAddress { domain, ..own }).collect()
 }
 
-/// Switches classes of service. The priority type is written with the switch, so the old one is lost, as in the tool.
+/// Switches classes of service. The priority type is written with the switch, so the old one is
+/// lost, as in the tool.
 ///
-/// Mailbox parts have two switches, SST-CP's and that of the classes (`mbox_pm_qos_config` in isst-core-mbox.c). The first
-/// may fail on firmware without SST-CP, where the second still works, so its failure is only reported.
+/// Mailbox parts have two switches, SST-CP's and that of the classes (`mbox_pm_qos_config` in
+/// isst-core-mbox.c). The first may fail on firmware without SST-CP, where the second still works,
+/// so its failure is only reported.
 pub(super) fn set_qos(
     session: &mut Session<'_>,
     id: &Id,
@@ -207,7 +209,8 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
         let result = if fits(min) && fits(max) {
             write_class(session, id, class, &Clos { min, max, epp, weight, desired: MegaHertz(0) })?
         } else {
-            // Eight bits per field: a larger ratio would spill into the next one. Older drivers do not check.
+            // Eight bits per field: a larger ratio would spill into the next one. Older drivers do
+            // not check.
             let error = HostError::new(Op::Isst, format!("a class from {min} to {max}"), Errno::INVAL);
             session.ask::<()>(Err(error))?
         };
@@ -221,7 +224,8 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     Ok(())
 }
 
-/// A frequency of the command line in MHz. Like the tool, it takes small numbers for ratios on TPMI too.
+/// A frequency of the command line in MHz. Like the tool, it takes small numbers for ratios on TPMI
+/// too.
 fn scaled(session: &Session<'_>, value: u32) -> MegaHertz {
     let ratio = !session.platform.is_tpmi() || value <= 0xff;
     MegaHertz(if ratio { value.saturating_mul(100) } else { value })

@@ -35,7 +35,8 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     if args.is_empty() {
         args.push("intel-speed-select".to_owned());
     }
-    // The original would refuse the word, so it is taken out before anything is parsed as the original does.
+    // The original would refuse the word, so it is taken out before anything is parsed as the
+    // original does.
     let strict = take_strict(&mut args);
     let Environment { host, root, out, err, daemon } = environment;
     let debug_host = DebugHost::new(host);
@@ -51,7 +52,8 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
         results: if strict { Results::Out } else { Results::Err },
         display: Display::default(),
         program: args[0].clone(),
-        // Until the driver has said which interface it has: the messages before that are those of the mailbox code.
+        // Until the driver has said which interface it has: the messages before that are those of
+        // the mailbox code.
         access: Box::new(Mailbox::new(host, &model)),
         platform: isst::Platform {
             api_version: 1,
@@ -91,13 +93,15 @@ fn take_strict(args: &mut Vec<String>) -> bool {
 /// What the tool checks and prints before it reads its options: root, processor, driver.
 fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
     let platform = isst::Platform::read(session.host);
-    // Asked before the check for root: without the node the original ends with another message than with it.
+    // Asked before the check for root: without the node the original ends with another message than
+    // with it.
     let node_missing = platform.as_ref().is_err_and(|error| error.path == isst::NODE);
     if !root {
         if node_missing {
             session.warn("Must run as root\n");
             session.failed = true;
-            // Its main() returns 0 after this message, and scripts have come to depend on it; --strict changes the code.
+            // Its main() returns 0 after this message, and scripts have come to depend on it;
+            // --strict changes the code.
             return Err(Ended(0));
         }
         // With the driver loaded, commands that only read go on.
@@ -182,7 +186,8 @@ fn options_and_command(
     if options.all_online {
         online::all_online(session)?;
     }
-    // Before CPUs are read: the commands below may take CPUs offline, and sysfs forgets where those are.
+    // Before CPUs are read: the commands below may take CPUs offline, and sysfs forgets where those
+    // are.
     keep_topology(session);
     session.read_cpus();
     if options.out_of_band.requested {

@@ -1,5 +1,5 @@
-//! What every command shares: the streams, the machine, the ways to walk it, and questions to the firmware with
-//! the tool's answer to each kind of failure.
+//! What every command shares: the streams, the machine, the ways to walk it, and questions to the
+//! firmware with the tool's answer to each kind of failure.
 
 use std::{io::Write, time::Duration};
 
@@ -99,7 +99,8 @@ impl Session<'_> {
 
     /// Hands finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
-        // Traces of calls come before the results of those calls, as the original prints them while it calls.
+        // Traces of calls come before the results of those calls, as the original prints them while
+        // it calls.
         let traced = self.debug_host.take();
         if !traced.is_empty() {
             self.note(&traced);
@@ -179,7 +180,8 @@ impl Session<'_> {
         self.access.as_ref()
     }
 
-    /// Whether this is a Cascade Lake N part, which is set up by its BIOS and seen in cpufreq alone.
+    /// Whether this is a Cascade Lake N part, which is set up by its BIOS and seen in cpufreq
+    /// alone.
     pub(super) fn is_bios_set(&self) -> bool {
         self.model.is_cascade_lake()
     }
@@ -252,8 +254,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// One [`Id`] per power domain, with its lowest online CPU. Domains without CPUs are included if they have registers
-    /// and a CPU of the package is online.
+    /// One [`Id`] per power domain, with its lowest online CPU. Domains without CPUs are included
+    /// if they have registers and a CPU of the package is online.
     pub(super) fn power_domains(&mut self) -> Result<Vec<Id>, Ended> {
         // Two maps in one pass: the lowest online CPU of each domain, and the dies that have one.
         let mut lowest = std::collections::BTreeMap::new();
@@ -282,7 +284,8 @@ impl Session<'_> {
         let mut ids = Vec::new();
         for package in 0..PACKAGES {
             if highest_die > highest_package {
-                // More dies than packages: each die is a power domain, and a domain's number is its die's.
+                // More dies than packages: each die is a power domain, and a domain's number is its
+                // die's.
                 for domain in 0..DOMAINS {
                     let cpu = lowest.get(&(package, domain, domain)).copied();
                     let die = cpu.map_or(-1, |cpu| self.id(cpu).die);
@@ -303,7 +306,8 @@ impl Session<'_> {
         Ok(ids)
     }
 
-    /// A number in a file. A file that is not there is -1, or the end where `must`; one without a number is the end.
+    /// A number in a file. A file that is not there is -1, or the end where `must`; one without a
+    /// number is the end.
     pub(super) fn number(&mut self, must: bool, path: &str) -> Result<i64, Ended> {
         let text = match self.host.read(path) {
             Ok(text) => text,
@@ -319,7 +323,8 @@ impl Session<'_> {
                 return Err(self.fatal(1, &message, Some(error.errno)));
             }
         };
-        // fscanf(3) with %d: leading white space, one sign, digits, and whatever follows is ignored.
+        // fscanf(3) with %d: leading white space, one sign, digits, and whatever follows is
+        // ignored.
         let digits: String = text
             .trim_start()
             .char_indices()
@@ -332,13 +337,15 @@ impl Session<'_> {
         }
     }
 
-    /// Lets the firmware's answer through; a refusal is [`FAILED`]. Without a driver or node the run ends.
+    /// Lets the firmware's answer through; a refusal is [`FAILED`]. Without a driver or node the
+    /// run ends.
     pub(super) fn ask<T>(&mut self, answer: Result<T, HostError>) -> Result<Result<T, Code>, Ended> {
         let error = match answer {
             Ok(value) => return Ok(Ok(value)),
             Err(error) => error,
         };
-        // The errno is all that the original shows; the explanation is for people, who use --strict.
+        // The errno is all that the original shows; the explanation is for people, who use
+        // --strict.
         if self.strict {
             let why = isst::explain(self.host, &error);
             self.warn(&format!("{why}\n"));
@@ -369,8 +376,8 @@ impl Session<'_> {
         Ok(Err(FAILED))
     }
 
-    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a refusal there has its own
-    /// line.
+    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a
+    /// refusal there has its own line.
     pub(super) fn ask_class<T>(
         &mut self,
         id: &Id,
@@ -446,7 +453,8 @@ impl Session<'_> {
         question(self.access(), &place(id).ok_or_else(nowhere)?)
     }
 
-    /// CPUs that are online, as the tool sees it: one without the attribute (CPU 0) counts as offline.
+    /// CPUs that are online, as the tool sees it: one without the attribute (CPU 0) counts as
+    /// offline.
     pub(super) fn seems_online(&self, cpu: u32) -> bool {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         (self.strict && is_online(self.host, cpu))

@@ -10,7 +10,8 @@ use crate::{
     session::{Control, Session},
 };
 
-/// Shows levels in one record. Without any, JSON closes what it did not open; scripts have seen that too.
+/// Shows levels in one record. Without any, JSON closes what it did not open; scripts have seen
+/// that too.
 pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInfo]) {
     if levels.is_empty() {
         session.display.end_record();
@@ -41,7 +42,8 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
 
 /// Whether the first turbo kind goes without its name: it was the only one once.
 fn plain_first(session: &Session<'_>) -> bool {
-    // 0xcf: Emerald Rapids, whose five kinds are all numbered (is_emr_platform(), isst-core-mbox.c).
+    // 0xcf: Emerald Rapids, whose five kinds are all numbered (is_emr_platform(),
+    // isst-core-mbox.c).
     !session.platform.is_tpmi() && session.model.model != 0xcf
 }
 
@@ -213,7 +215,8 @@ pub(super) fn show_turbo_freq(session: &mut Session<'_>, id: &Id, turbo: &TurboF
     let mut good = true;
     session.display.record(id, |lines| good = shown.turbo_freq(lines, turbo, options.bucket, options.kinds));
     if !good {
-        // The tool warns before it ends the record; in text the end prints nothing, so the order is the same.
+        // The tool warns before it ends the record; in text the end prints nothing, so the order is
+        // the same.
         session.warn("Invalid bucket\n");
         session.failed = true;
     }

@@ -1,4 +1,5 @@
-//! The drop-in against recorded output of the kernel's tool on a machine like the guide's, and against hostile words.
+//! The drop-in against recorded output of the kernel's tool on a machine like the guide's, and
+//! against hostile words.
 
 use std::time::Duration;
 

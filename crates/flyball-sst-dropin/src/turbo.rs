@@ -40,8 +40,8 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
     Ok(())
 }
 
-/// Lifts the upper limit of a domain's CPUs if it is at the base frequency, as `disable` leaves it. Another limit, set
-/// by the user, stays (the tool overwrites it).
+/// Lifts the upper limit of a domain's CPUs if it is at the base frequency, as `disable` leaves it.
+/// Another limit, set by the user, stays (the tool overwrites it).
 #[allow(clippy::unnecessary_wraps, reason = "steps share one form")]
 fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in session.domain_cpus(id) {
@@ -57,7 +57,8 @@ fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
 
 /// Writes the turbo ratio limits; 0 stands for no limit at all.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, limits: u64) -> Result<Result<(), Code>, Ended> {
-    // Ratios above what the processor can do leave its own limits in effect, so all ones lift every limit.
+    // Ratios above what the processor can do leave its own limits in effect, so all ones lift every
+    // limit.
     let limits = if limits == 0 { u64::MAX } else { limits };
     let register = MSR_TURBO_RATIO_LIMIT;
     let answer = legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);

@@ -16,8 +16,8 @@ impl FakeMachine {
                 put(bytes, 2, 1u16, 2);
                 // ISST_IF_CMD_LIMIT of isst_if_common.h.
                 put(bytes, 4, 64u16, 2);
-                // With TPMI neither of the older drivers is registered, which is all that these two bytes mean
-                // (isst_if_get_platform_info).
+                // With TPMI neither of the older drivers is registered, which is all that these two
+                // bytes mean (isst_if_get_platform_info).
                 bytes[6] = u8::from(!tpmi);
                 bytes[7] = u8::from(!tpmi);
                 Ok(0)
@@ -40,8 +40,8 @@ impl FakeMachine {
         for index in 0..count {
             let cpu = word(bytes, 4 + 8 * index);
             let Some((_, core)) = self.place(cpu) else {
-                // A list of commands ends at the first that fails; its errno is seen only if none was done
-                // (isst_if_exec_multi_cmd).
+                // A list of commands ends at the first that fails; its errno is seen only if none
+                // was done (isst_if_exec_multi_cmd).
                 return if index == 0 { Err(Errno::INVAL) } else { Ok(index as i32) };
             };
             let thread = cpu / (self.cores * u32::from(self.packages));
@@ -56,24 +56,24 @@ impl FakeMachine {
         Ok(count as i32)
     }
 
-    /// Remembers a call that must never be made: two of them fault in kernels (a core mask above the highest level in
-    /// 6.12.107, an association in a domain without registers in 7.2); 6.12.107 accepts the others, whose bits then spill
-    /// into other fields.
+    /// Remembers a call that must never be made: two of them fault in kernels (a core mask above
+    /// the highest level in 6.12.107, an association in a domain without registers in 7.2);
+    /// 6.12.107 accepts the others, whose bits then spill into other fields.
     pub(crate) fn note_hazard(&self, call: u32, bytes: &[u8]) {
         // The structures of API 2 and later alone are looked at.
         if self.api == 1 {
             return;
         }
-        // Noted before the call, which may be refused: that this machine refuses it does not make it safe on another
-        // kernel.
+        // Noted before the call, which may be refused: that this machine refuses it does not make
+        // it safe on another kernel.
         let mut inner = self.lock();
         let bad = match call {
             number::GET_PERF_LEVEL_CPU_MASK | number::GET_BASE_FREQ_CPU_MASK => {
                 usize::from(bytes[2]) >= self.levels.len()
             }
             number::CLOS_ASSOC => {
-                // Offsets of isst_if_clos_assoc_cmds: count, set, map; then package, domain, core, class of the
-                // first.
+                // Offsets of isst_if_clos_assoc_cmds: count, set, map; then package, domain, core,
+                // class of the first.
                 half(bytes, 0) != 1
                     || half(bytes, 8) > 63
                     || half(bytes, 10) > 3

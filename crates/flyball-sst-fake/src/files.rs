@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use flyball_host::topology::CPUS;
 
-/// Package by package the first threads of all cores, then their second threads, as Linux numbers CPUs.
+/// Package by package the first threads of all cores, then their second threads, as Linux numbers
+/// CPUs.
 pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let total = cores * u32::from(packages) * threads;
@@ -27,7 +28,8 @@ pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String
             files.insert(format!("{folder}/{name}"), value.to_owned());
         }
     }
-    // A mask in sysfs is a list of 32-bit words; the tests read the list instead, so its bits stay 0.
+    // A mask in sysfs is a list of 32-bit words; the tests read the list instead, so its bits stay
+    // 0.
     let groups = total.div_ceil(32) as usize;
     for cpu in 0..total {
         let folder = format!("{CPUS}/cpu{cpu}");

@@ -40,8 +40,8 @@ impl Host for FakeMachine {
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         let fail = |errno| HostError::new(Op::Read, path, errno);
         let inner = self.lock();
-        // The kernel removes the topology of a CPU that is offline; its policy stays, and every access gives EBUSY
-        // (show() and store() in drivers/cpufreq/cpufreq.c).
+        // The kernel removes the topology of a CPU that is offline; its policy stays, and every
+        // access gives EBUSY (show() and store() in drivers/cpufreq/cpufreq.c).
         if inner.is_offline(path) {
             if path.contains("/topology/") {
                 return Err(fail(Errno::NOENT));

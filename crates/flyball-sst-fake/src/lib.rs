@@ -1,12 +1,12 @@
 //! A Speed Select machine in memory: drivers, firmware and the files next to them, for tests.
 //!
-//! It answers either interface over the same state, refuses what firmware refuses, and can fail at any change or call
-//! on request, so that undoing is tested at every point. Its values are made up; the numbers of
-//! [`FakeMachine::guide`] are those of the machine in the kernel's Speed Select guide
-//! (Documentation/admin-guide/pm/intel-speed-select.rst).
+//! It answers either interface over the same state, refuses what firmware refuses, and can fail at
+//! any change or call on request, so that undoing is tested at every point. Its values are made up;
+//! the numbers of [`FakeMachine::guide`] are those of the machine in the kernel's Speed Select
+//! guide (Documentation/admin-guide/pm/intel-speed-select.rst).
 //!
-//! It is not the simulated machine of flyball-sim: that one has no faults by call number and does not report
-//! hazardous calls.
+//! It is not the simulated machine of flyball-sim: that one has no faults by call number and does
+//! not report hazardous calls.
 
 mod calls;
 mod files;
@@ -84,7 +84,8 @@ pub(crate) struct Inner {
     /// Calls of the driver so far, and which of them fail.
     pub calls: usize,
     pub failing_calls: Option<(std::ops::Range<usize>, Errno)>,
-    /// Calls that a real kernel would not have survived, or whose bits would have spilled into other fields.
+    /// Calls that a real kernel would not have survived, or whose bits would have spilled into
+    /// other fields.
     pub hazards: Vec<String>,
     /// The firmware accepts switches and does not follow them.
     pub ignores_switches: bool,
@@ -107,7 +108,8 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
-    /// Two packages of 14 cores with two threads: packages' first threads first, then their second ones.
+    /// Two packages of 14 cores with two threads: packages' first threads first, then their second
+    /// ones.
     pub fn guide(tpmi: bool) -> FakeMachine {
         let trl = [
             [32, 31, 31, 31, 31, 31, 31, 31],
@@ -202,7 +204,8 @@ impl FakeMachine {
         FakeMachine::new(if tpmi { 3 } else { 1 }, (1, 4, 2), levels)
     }
 
-    /// The upper half of the cores is in a power domain that has no registers, as recorded Sierra Forests have them.
+    /// The upper half of the cores is in a power domain that has no registers, as recorded Sierra
+    /// Forests have them.
     #[must_use]
     pub fn with_dead_domain(mut self) -> FakeMachine {
         self.dead_from = self.cores / 2;
@@ -236,7 +239,8 @@ impl FakeMachine {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A test whose assertion has failed while it held the lock must not hide that behind a second panic.
+        // A test whose assertion has failed while it held the lock must not hide that behind a
+        // second panic.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -268,7 +272,8 @@ impl FakeMachine {
         inner.fail_at = Some((at, errno));
     }
 
-    /// Whether firmware accepts requests to switch SST-CP, SST-BF and SST-TF without following them (TPMI).
+    /// Whether firmware accepts requests to switch SST-CP, SST-BF and SST-TF without following them
+    /// (TPMI).
     pub fn ignore_switches(&self, ignores: bool) {
         self.lock().ignores_switches = ignores;
     }

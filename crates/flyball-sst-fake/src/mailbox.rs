@@ -58,8 +58,8 @@ impl FakeMachine {
         }
         let state = inner.states.get_mut(&(package, 0)).ok_or(Errno::INVAL)?;
         match register {
-            // PM_CLOS_OFFSET and PQR_ASSOC_OFFSET (tools/power/x86/intel-speed-select/isst.h): four classes, then a
-            // word for every core.
+            // PM_CLOS_OFFSET and PQR_ASSOC_OFFSET (tools/power/x86/intel-speed-select/isst.h): four
+            // classes, then a word for every core.
             0x08..=0x14 => {
                 let clos = &mut state.clos[(register as usize - 8) / 4];
                 if write { *clos = value } else { put(bytes, 16, *clos, 4) }

@@ -54,7 +54,8 @@ impl FakeMachine {
             }
             number::PERF_SET_FEATURE => {
                 let now = &self.levels[usize::from(state.level)];
-                // Bit 0 is SST-BF, bit 1 SST-TF; the driver refuses all others (SST_PP_FEATURE_STATE_VALID_MASK).
+                // Bit 0 is SST-BF, bit 1 SST-TF; the driver refuses all others
+                // (SST_PP_FEATURE_STATE_VALID_MASK).
                 let (base, turbo) = (bytes[2] & 1 != 0, bytes[2] & 2 != 0);
                 if bytes[2] > 3
                     || base && now.base_freq.is_none()
@@ -160,7 +161,8 @@ fn put_turbo_limits(bytes: &mut [u8], at: usize, limits: &[[u8; 8]; 3]) {
     }
 }
 
-/// The calls that describe a level. Offsets are those of the structures in include/uapi/linux/isst_if.h.
+/// The calls that describe a level. Offsets are those of the structures in
+/// include/uapi/linux/isst_if.h.
 fn describe_level(level: &FakeLevel, call: u32, bytes: &mut [u8]) -> Result<(), Errno> {
     match call {
         number::GET_PERF_LEVEL_INFO => put_level_info(level, bytes),
@@ -175,7 +177,8 @@ fn describe_level(level: &FakeLevel, call: u32, bytes: &mut [u8]) -> Result<(), 
         number::GET_BASE_FREQ_CPU_MASK => put(bytes, 8, level.base_freq.ok_or(Errno::INVAL)?.2, 8),
         number::GET_TURBO_FREQ_INFO => {
             let (cores, limits, clip) = level.turbo_freq.ok_or(Errno::INVAL)?;
-            // SST_TF_MAX_LP_CLIP_RATIOS, TRL_MAX_BUCKETS and TRL_MAX_LEVELS, whatever the hardware fills.
+            // SST_TF_MAX_LP_CLIP_RATIOS, TRL_MAX_BUCKETS and TRL_MAX_LEVELS, whatever the hardware
+            // fills.
             for (at, value) in [(4, 6u16), (6, 8), (8, 6)] {
                 put(bytes, at, value, 2);
             }

@@ -1,7 +1,7 @@
 //! One form for both interfaces: mailboxes (API 1) and power-domain registers (TPMI, API 2 and 3).
 //!
-//! A request names a [`DomainAddress`]. Mailboxes are reached through a CPU of the package; TPMI through package and
-//! domain. Frequencies are in MHz on both, whatever the registers hold.
+//! A request names a [`DomainAddress`]. Mailboxes are reached through a CPU of the package; TPMI
+//! through package and domain. Frequencies are in MHz on both, whatever the registers hold.
 
 pub mod commands;
 mod cpu_model;
@@ -31,7 +31,8 @@ pub fn open<'h>(
 ) -> Result<Box<dyn Access + 'h>, HostError> {
     match platform.api_version {
         1 => Ok(Box::new(Mailbox::new(host, model))),
-        // A later version may have other structures: refused, because the driver would read and write past ours.
+        // A later version may have other structures: refused, because the driver would read and
+        // write past ours.
         2 | 3 => Ok(Box::new(Tpmi::new(host, platform.api_version))),
         version => {
             let what = format!("interface version {version} of {}", isst::NODE);

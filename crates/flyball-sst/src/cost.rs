@@ -21,7 +21,8 @@ fn base_of_level(access: &dyn Access, domain: &Domain, level: u8) -> Option<Mega
 pub fn cpus_of_level(layout: &Layout, access: &dyn Access, domain: &Domain, level: u8) -> Option<CpuList> {
     let cores = access.level_cores(&domain.place, level).ok()?;
     let cpus = layout.of_cores(domain, cores);
-    // A mask without any CPU cannot be meant: the power unit's core numbers of these CPUs are then not known.
+    // A mask without any CPU cannot be meant: the power unit's core numbers of these CPUs are then
+    // not known.
     (!cpus.is_empty() || domain.cpus.is_empty()).then_some(cpus)
 }
 
@@ -43,7 +44,8 @@ pub fn base_freq(layout: &Layout, access: &dyn Access, domain: &Domain, level: u
     Some(format!("{} ({high}) at {}, {} at {}{was}", cpus(high.len()), base.high, cpus(rest), base.low))
 }
 
-/// Turbo-freq: `up to 2 high-priority cores at 3200 MHz, up to 4 at 3100 MHz; all others no more than 2600 MHz`.
+/// Turbo-freq: `up to 2 high-priority cores at 3200 MHz, up to 4 at 3100 MHz; all others no more
+/// than 2600 MHz`.
 pub fn turbo_freq(access: &dyn Access, domain: &Domain, level: u8) -> Option<String> {
     let turbo = access.turbo_freq(&domain.place, level).ok()?;
     let limits = access.turbo_limits(&domain.place, level).ok();

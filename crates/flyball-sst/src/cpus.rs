@@ -34,7 +34,8 @@ pub struct CpuMap {
     present: CpuList,
     /// CPUs that the driver has no number for.
     pub unmapped: Vec<u32>,
-    /// Why the driver gave no numbers at all: cores cannot be distinguished then, and no core may be set.
+    /// Why the driver gave no numbers at all: cores cannot be distinguished then, and no core may
+    /// be set.
     pub failure: Option<HostError>,
     /// TPMI: the power domains of the CPUs are not known, so no CPU is in one.
     pub unplaced: bool,
@@ -60,10 +61,11 @@ fn room_for(present: &CpuList) -> u32 {
 }
 
 impl CpuMap {
-    /// Asks where the CPUs of `topology` are. `tpmi`: power domains and cores are coded as on TPMI parts. Without a driver
-    /// every CPU is in domain 0 and core 0.
+    /// Asks where the CPUs of `topology` are. `tpmi`: power domains and cores are coded as on TPMI
+    /// parts. Without a driver every CPU is in domain 0 and core 0.
     pub fn read(host: &dyn Host, topology: CpuTopology, tpmi: bool) -> CpuMap {
-        // sysfs has no topology of offline CPUs; what was stored while they were online names their package.
+        // sysfs has no topology of offline CPUs; what was stored while they were online names their
+        // package.
         let stored = TopologyFile::of(host).map_or(Vec::new(), |file| file.read());
         let known: Vec<Cpu> = topology
             .positions
@@ -76,7 +78,8 @@ impl CpuMap {
                 Some(Cpu { number, package, die, core_id, domain: 0, core: 0 })
             })
             .collect();
-        // A CPU whose core the kernel knows has a mask, if any has one; only a recording may have none.
+        // A CPU whose core the kernel knows has a mask, if any has one; only a recording may have
+        // none.
         let seen = topology.positions.iter().find(|(_, position)| position.core.is_some());
         let room = seen.and_then(|(&cpu, _)| room_by(host, cpu));
         let mut map = CpuMap {
@@ -105,7 +108,8 @@ impl CpuMap {
                         cpu.domain = 0;
                     }
                 }
-                // The driver asks each CPU as it comes online (isst_if_common.c, isst_if_cpu_online): one that never was has no number.
+                // The driver asks each CPU as it comes online (isst_if_common.c,
+                // isst_if_cpu_online): one that never was has no number.
                 None if raw.is_ok() => self.unmapped.push(cpu.number),
                 None => {}
             }
@@ -130,11 +134,12 @@ impl CpuMap {
     }
 }
 
-/// The power unit's numbers of CPUs, from the driver; on TPMI parts without a driver from the register that it would
-/// read.
+/// The power unit's numbers of CPUs, from the driver; on TPMI parts without a driver from the
+/// register that it would read.
 fn punit_numbers(host: &dyn Host, cpus: &[u32], tpmi: bool) -> Result<Vec<Option<PunitCpu>>, HostError> {
     let error = match isst::legacy::punit_cpus(host, cpus) {
-        // Only on TPMI parts: the driver numbers the cores of mailbox parts by MSR 0x53 (isst_if_common.c).
+        // Only on TPMI parts: the driver numbers the cores of mailbox parts by MSR 0x53
+        // (isst_if_common.c).
         Err(error) if tpmi => error,
         other => return other,
     };

@@ -1,8 +1,9 @@
-//! Following a performance level that another agent changes: a management controller, or another program.
+//! Following a performance level that another agent changes: a management controller, or another
+//! program.
 //!
-//! When the level of a domain has changed, the CPUs of the new level are brought online and all others offline, or into
-//! a cgroup v2 partition. The first look counts as a change, so that a service that was not running when the level
-//! changed catches up.
+//! When the level of a domain has changed, the CPUs of the new level are brought online and all
+//! others offline, or into a cgroup v2 partition. The first look counts as a change, so that a
+//! service that was not running when the level changed catches up.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -97,8 +98,8 @@ impl Follower {
         Follower { means, seen: BTreeMap::new() }
     }
 
-    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level cannot change and is passed
-    /// over, so that CPUs that the user switched stay as they are.
+    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level
+    /// cannot change and is passed over, so that CPUs that the user switched stay as they are.
     ///
     /// # Errors
     /// The levels cannot be read.

@@ -1,4 +1,5 @@
-//! Where Speed Select is on a machine: its drivers, its power domains, and which CPUs belong to them.
+//! Where Speed Select is on a machine: its drivers, its power domains, and which CPUs belong to
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +44,8 @@ impl Layout {
             Err(error) if error.is_absent() => {
                 let Ok(dump) = Dump::read(host) else { return Err(error) };
                 let platform = isst::Platform {
-                    // The dump does not say which version its driver would have: the newest describes all fields that it shows.
+                    // The dump does not say which version its driver would have: the newest
+                    // describes all fields that it shows.
                     api_version: isst::HIGHEST_API,
                     driver_version: 0,
                     max_commands: 0,
@@ -64,14 +66,16 @@ impl Layout {
         };
         let via = match platform.api_version {
             _ if dumped => Via::Dump,
-            // Part of every setting's text in a journal, so that a restore knows where the classes are.
+            // Part of every setting's text in a journal, so that a restore knows where the classes
+            // are.
             1 if model.is_skylake_based() => Via::MailboxAlone,
             1 => Via::Mailbox,
             version => Via::Tpmi(version),
         };
         let topology = CpuTopology::read(host, &info).unwrap_or_default();
         let map = CpuMap::read(host, topology, platform.is_tpmi());
-        // Without the power unit's numbers every core would look like the first. A dump is only read, so that does no harm.
+        // Without the power unit's numbers every core would look like the first. A dump is only
+        // read, so that does no harm.
         if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
             return Err(error.clone());
         }
@@ -81,7 +85,8 @@ impl Layout {
 
     pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
         match self.via {
-            // It was there when the layout was read; a dump that is gone since reads as one without registers.
+            // It was there when the layout was read; a dump that is gone since reads as one without
+            // registers.
             Via::Dump => Box::new(Dump::read(host).unwrap_or_default()),
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
             Via::Mailbox | Via::MailboxAlone => Box::new(Mailbox::new(host, &self.model)),
@@ -113,7 +118,8 @@ impl Layout {
     }
 }
 
-/// The power domains that have registers: those of CPUs, and those without CPUs that the interface lists.
+/// The power domains that have registers: those of CPUs, and those without CPUs that the interface
+/// lists.
 fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
     let online: CpuList = host
         .read("/sys/devices/system/cpu/online")
@@ -125,7 +131,8 @@ fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
     for package in packages {
         // The calls of the drivers have eight bits for the package (include/uapi/linux/isst_if.h).
         let Ok(number) = u8::try_from(package) else { continue };
-        // On mailbox parts with several dies, dies share the domain number 0 and are domains of their own.
+        // On mailbox parts with several dies, dies share the domain number 0 and are domains of
+        // their own.
         let dies: BTreeSet<(u32, u8)> =
             map.iter().filter(|cpu| cpu.package == package).map(|cpu| (cpu.die, cpu.domain)).collect();
         let has_cpus = |domain: u8| dies.iter().any(|&(_, of)| of == domain);

@@ -113,7 +113,8 @@ fn turbo(
     let row = |(kind, row): (&&'static str, &[MegaHertz; 8])| {
         let pairs = row.iter().zip(cores);
         let buckets: Vec<Bucket> = pairs
-            // Of turbo-freq a bucket without cores ends the list. Ordinary limits are shown even if the counts could not be read.
+            // Of turbo-freq a bucket without cores ends the list. Ordinary limits are shown even if
+            // the counts could not be read.
             .take_while(|(_, cores)| !ends_at_zero || **cores != 0)
             .filter(|(mhz, _)| mhz.0 != 0)
             .map(|(mhz, cores)| Bucket { cores: *cores, mhz: *mhz })
@@ -209,7 +210,8 @@ pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOf
     })
 }
 
-/// The class of each CPU's core, in ascending order of CPUs. CPUs whose domain is unknown are left out.
+/// The class of each CPU's core, in ascending order of CPUs. CPUs whose domain is unknown are left
+/// out.
 pub fn classes_of(layout: &Layout, host: &dyn Host, cpus: &CpuList) -> Result<Vec<(u32, u8)>, HostError> {
     let access = layout.access(host);
     let mut found = Vec::new();

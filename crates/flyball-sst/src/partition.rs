@@ -1,7 +1,8 @@
 //! CPUs kept from ordinary work by an isolated cgroup v2 partition, instead of taken offline.
 //!
-//! There is one partition per power domain, in a group of flyball's below the root. What was there before is one of three
-//! states, so that undoing also removes what only flyball needed: the cpuset controller of the root's groups.
+//! There is one partition per power domain, in a group of flyball's below the root. What was there
+//! before is one of three states, so that undoing also removes what only flyball needed: the cpuset
+//! controller of the root's groups.
 
 use flyball_host::{
     CpuList, Errno, Host, HostError, Op,
@@ -46,7 +47,8 @@ impl Partition {
     /// Brings the power domain into this state.
     ///
     /// # Errors
-    /// What the kernel answered; `EINVAL`, with the kernel's reason, for CPUs that it makes no partition of.
+    /// What the kernel answered; `EINVAL`, with the kernel's reason, for CPUs that it makes no
+    /// partition of.
     pub fn write(&self, host: &dyn Host, package: u8, domain: u8) -> Result<(), HostError> {
         let group = group(package, domain);
         let Partition::Cpus(cpus) = self else {
@@ -61,14 +63,17 @@ impl Partition {
         if !gives_cpusets(host)? {
             set_gives_cpusets(host, true)?;
         }
-        // Cpusets must be enabled in the root first: the group gets its cpuset files when the controller is handed down.
+        // Cpusets must be enabled in the root first: the group gets its cpuset files when the
+        // controller is handed down.
         group.create(host)?;
         // The CPUs of a partition can only change while it is an ordinary group.
         group.set_kind(host, Kind::Member)?;
         group.set_cpus(host, &cpus.to_string())?;
-        // Older kernels know only `root`; others accept a kind and then print that it is invalid, and why.
+        // Older kernels know only `root`; others accept a kind and then print that it is invalid,
+        // and why.
         let mut reason = String::new();
-        // Isolated first: it also takes the CPUs out of load balancing, which `root` leaves on within the partition.
+        // Isolated first: it also takes the CPUs out of load balancing, which `root` leaves on
+        // within the partition.
         for kind in [Kind::Isolated, Kind::Root] {
             match group.set_kind(host, kind).and_then(|()| group.kind(host)) {
                 Ok(now) if now.starts_with(kind.word()) && !now.contains("invalid") => return Ok(()),

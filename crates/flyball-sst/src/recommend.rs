@@ -1,9 +1,9 @@
 //! Which level and feature serve given CPUs best.
 //!
-//! A candidate is a level alone, with base-freq, or with turbo-freq and the CPUs as high-priority ones. It is ranked by
-//! the frequency that the slowest of the CPUs is guaranteed (base), or may reach while every core is busy (turbo), and
-//! by what it costs the other CPUs. All numbers are the processor's own; what a workload gains only a measurement
-//! shows.
+//! A candidate is a level alone, with base-freq, or with turbo-freq and the CPUs as high-priority
+//! ones. It is ranked by the frequency that the slowest of the CPUs is guaranteed (base), or may
+//! reach while every core is busy (turbo), and by what it costs the other CPUs. All numbers are the
+//! processor's own; what a workload gains only a measurement shows.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -84,12 +84,13 @@ pub enum Goal {
 }
 
 fn full_turbo(level: &Level) -> MegaHertz {
-    // The first class of instructions (SSE) and the last bucket: ordinary code with every core busy.
+    // The first class of instructions (SSE) and the last bucket: ordinary code with every core
+    // busy.
     level.turbo.first().and_then(|turbo| turbo.buckets.last()).map_or(level.base_mhz[0], |bucket| bucket.mhz)
 }
 
-/// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would take one of the CPUs
-/// offline are left out.
+/// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would
+/// take one of the CPUs offline are left out.
 pub fn candidates(
     layout: &Layout,
     host: &dyn Host,
@@ -149,7 +150,8 @@ fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -
         settings: settings(&[]),
     };
     let base_freq = level.base_freq.as_ref().map(|offer| {
-        // The slowest of the CPUs decides: one ordinary CPU among them has only the low base frequency.
+        // The slowest of the CPUs decides: one ordinary CPU among them has only the low base
+        // frequency.
         let all_high = served.is_subset(&offer.high_cpus);
         Candidate {
             feature: Feature::BaseFreq,
@@ -170,7 +172,8 @@ fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -
             feature: Feature::TurboFreq,
             turbo_mhz: bucket.mhz,
             others_turbo_mhz: offer.clip.first().map_or(turbo, |(_, clip)| *clip),
-            // Without limits of their own the turbo ratio limits would still cap the high-priority cores.
+            // Without limits of their own the turbo ratio limits would still cap the high-priority
+            // cores.
             settings: settings(&[("sst-tf", "on"), ("trl", "0xffffffffffffffff")]),
             ..plain.clone()
         })

@@ -1,8 +1,9 @@
 //! One setting of Speed Select that can be read, written, remembered and restored.
 //!
-//! A [`Setting`] has a text form of its own (`sst:tpmi3:0.1:level`), so that a journal can name it after the process
-//! that changed it is gone, and its content is text: a number, `1` or `0`, a frequency in MHz. It carries how the
-//! firmware is reached, so that restoring it needs no detection first.
+//! A [`Setting`] has a text form of its own (`sst:tpmi3:0.1:level`), so that a journal can name it
+//! after the process that changed it is gone, and its content is text: a number, `1` or `0`, a
+//! frequency in MHz. It carries how the firmware is reached, so that restoring it needs no
+//! detection first.
 
 use std::{fmt, str::FromStr};
 
@@ -30,8 +31,8 @@ pub enum Via {
 
 impl Via {
     fn access(self, host: &dyn Host) -> Result<Box<dyn Access + '_>, HostError> {
-        // A journal does not name the processor model. Of what a setting reads and writes, only the place of the classes
-        // differs between mailbox parts, so one model stands for each kind.
+        // A journal does not name the processor model. Of what a setting reads and writes, only the
+        // place of the classes differs between mailbox parts, so one model stands for each kind.
         let mailbox = |model| Mailbox::new(host, &CpuModel { model, ..CpuModel::default() });
         Ok(match self {
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
@@ -67,7 +68,8 @@ pub enum Field {
     Class(u16),
     /// Turbo ratio limits: eight bytes in hexadecimal.
     TurboLimits,
-    /// The CPUs of a cgroup v2 partition: a list, `none`, or `ready` (none, but groups are given cpusets).
+    /// The CPUs of a cgroup v2 partition: a list, `none`, or `ready` (none, but groups are given
+    /// cpusets).
     Partition,
     /// The highest level; read-only.
     Highest,
@@ -271,7 +273,8 @@ impl Setting {
         self.write_field(host, access.as_ref(), &self.reachable(host), content)
     }
 
-    /// One arm per field. Each reads what shares a register with the field and writes it back unchanged.
+    /// One arm per field. Each reads what shares a register with the field and writes it back
+    /// unchanged.
     fn write_field(
         &self,
         host: &dyn Host,
@@ -334,7 +337,8 @@ impl Setting {
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
                 let limits = u64::from_str_radix(digits, 16).map_err(|_| self.bad(content))?;
-                // Through the Speed Select driver, which writes it again after a resume; /dev/cpu/N/msr does not.
+                // Through the Speed Select driver, which writes it again after a resume;
+                // /dev/cpu/N/msr does not.
                 legacy::write_msr(host, self.cpu(at)?, MSR_TURBO_RATIO_LIMIT, limits)
             }
             // Read-only; `write` has done the partition.
@@ -360,7 +364,8 @@ impl Setting {
         content.parse().map_err(|_| self.bad(content))
     }
 
-    /// The place through a CPU that is online: the one that the setting was made with may have gone offline since.
+    /// The place through a CPU that is online: the one that the setting was made with may have gone
+    /// offline since.
     fn reachable(&self, host: &dyn Host) -> DomainAddress {
         let mut place = self.place;
         let online = |cpu: u32| crate::cpus::is_online(host, cpu);
@@ -378,7 +383,8 @@ impl Setting {
                     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
                     host.read(&path).ok().and_then(|text| text.parse::<u8>().ok())
                 };
-                // Any CPU of the package reaches its mailbox; without one online the old number gives the driver's own error.
+                // Any CPU of the package reaches its mailbox; without one online the old number
+                // gives the driver's own error.
                 place.cpu = all.iter().find(|&cpu| package(cpu) == Some(place.package)).or(place.cpu);
             }
         }

@@ -1,7 +1,8 @@
 //! Parquet files of flat tables, written and read.
 //!
-//! Every column may have absent values. The library is built without codecs: dictionaries and differences pack what repeats.
-//! What is read may come from another program, and is bounded: rows, and memory by what is asked for.
+//! Every column may have absent values. The library is built without codecs: dictionaries and
+//! differences pack what repeats. What is read may come from another program, and is bounded: rows,
+//! and memory by what is asked for.
 
 use std::{collections::HashMap, fs::File, io, sync::Arc};
 
@@ -23,7 +24,8 @@ use parquet::{
 use crate::cell::{Cell, Kind};
 
 /// Cells of a row group.
-// By columns: a group's rows are all in memory before the first column is written. This many are a hundred megabytes.
+// By columns: a group's rows are all in memory before the first column is written. This many are a
+// hundred megabytes.
 const GROUP: usize = 2 << 20;
 
 /// Rows of a file that is read.

@@ -1,5 +1,5 @@
-//! What the tests of all crates share: starting flyball, trees of files, material that not every checkout has, and
-//! skipping with a count.
+//! What the tests of all crates share: starting flyball, trees of files, material that not every
+//! checkout has, and skipping with a count.
 
 use std::{
     io::Write as _,
@@ -9,7 +9,8 @@ use std::{
 
 pub use flyball_host::facts::{Fact, Facts};
 
-/// A command that starts the flyball that this build made. Only integration tests of the crate `flyball` have one.
+/// A command that starts the flyball that this build made. Only integration tests of the crate
+/// `flyball` have one.
 #[macro_export]
 macro_rules! flyball {
     () => {
@@ -37,7 +38,8 @@ impl Ran {
     /// Runs a command to its end.
     ///
     /// # Panics
-    /// Where it cannot be started, is ended by a signal, or panics: that exits with 101, which no command documents.
+    /// Where it cannot be started, is ended by a signal, or panics: that exits with 101, which no
+    /// command documents.
     #[track_caller]
     pub fn of(command: &mut Command) -> Ran {
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -99,8 +101,8 @@ impl Default for Tree {
     }
 }
 
-/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to the workspace; `None`
-/// where it is not there.
+/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to
+/// the workspace; `None` where it is not there.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let found = std::env::var_os("FLYBALL_SHARED").map_or_else(beside, PathBuf::from).join(path);
@@ -131,15 +133,15 @@ pub fn facts(name: &str) -> Facts {
     Facts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Says that so many checks are left out, and why. The line reaches the terminal although the test passes, and
-/// `scripts/test` counts such lines.
+/// Says that so many checks are left out, and why. The line reaches the terminal although the test
+/// passes, and `scripts/test` counts such lines.
 pub fn skip(count: usize, what: &str, why: &str) {
     // Not eprintln, which the harness keeps to itself.
     let _ = writeln!(std::io::stderr(), "skipped: {count} {what}: {why}");
 }
 
-/// A tar archive of `entries`, paths with their content; one whose content is `-> TARGET` is a symbolic link. Files have
-/// `mode`.
+/// A tar archive of `entries`, paths with their content; one whose content is `-> TARGET` is a
+/// symbolic link. Files have `mode`.
 ///
 /// # Panics
 /// On a path that tar cannot hold.

@@ -17,8 +17,8 @@ pub struct Canvas<'a> {
     pub coloured: bool,
 }
 
-/// `text` in at most `width` characters. What a terminal would not show as it is becomes a question mark: names of a machine
-/// may come from another user's file.
+/// `text` in at most `width` characters. What a terminal would not show as it is becomes a question
+/// mark: names of a machine may come from another user's file.
 pub fn cut(text: &str, width: usize) -> String {
     let shown = |char| if is_plain(char) { char } else { '?' };
     if text.chars().count() <= width {
@@ -85,7 +85,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Writes words on as many lines as they need, and says how many. The last line that there is room for is cut.
+    /// Writes words on as many lines as they need, and says how many. The last line that there is
+    /// room for is cut.
     pub fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
         let width = self.width().saturating_sub(x).max(1);
         let mut lines: Vec<String> = Vec::new();

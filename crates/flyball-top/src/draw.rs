@@ -1,4 +1,5 @@
-//! The frame around the views: the head, the bottom line, help, and what a screen that is too small shows.
+//! The frame around the views: the head, the bottom line, help, and what a screen that is too small
+//! shows.
 
 use ratatui_core::buffer::Buffer;
 

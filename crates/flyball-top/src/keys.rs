@@ -1,4 +1,5 @@
-//! The keys of the screen: one table that the screen's help, `flyball top --help` and the manual print.
+//! The keys of the screen: one table that the screen's help, `flyball top --help` and the manual
+//! print.
 
 /// A key as a terminal sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -163,8 +163,8 @@ impl Summary {
         }
     }
 
-    /// `28/64`: the limit of the long term, and of the short term if that is higher. Power may lie between the two for as long
-    /// as the mean over the long term is below the first.
+    /// `28/64`: the limit of the long term, and of the short term if that is higher. Power may lie
+    /// between the two for as long as the mean over the long term is below the first.
     pub fn limits(&self) -> String {
         let whole = |watts: f64| format!("{watts:.0}");
         match (self.limit, self.short_limit) {
@@ -221,7 +221,8 @@ fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -
     layout.cpus.iter().zip(&interval.cpus).map(of).collect()
 }
 
-/// Why each CPU is not faster, with what is known of the machine's settings: the reason that took most of it.
+/// Why each CPU is not faster, with what is known of the machine's settings: the reason that took
+/// most of it.
 pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
     let mut account = Account::new(layout);

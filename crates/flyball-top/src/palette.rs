@@ -1,5 +1,5 @@
-//! Colours and glyphs. Colours are the terminal's own sixteen, which its owner has chosen for a dark or light background;
-//! each says only what a glyph, a number or a word says too.
+//! Colours and glyphs. Colours are the terminal's own sixteen, which its owner has chosen for a
+//! dark or light background; each says only what a glyph, a number or a word says too.
 
 use ratatui_core::style::{Color, Modifier, Style};
 
@@ -29,7 +29,8 @@ impl Tone {
         match self {
             Tone::Plain => plain,
             Tone::Heading => plain.add_modifier(Modifier::BOLD),
-            // Dark grey is invisible on some backgrounds; faint is relative to the text's own colour.
+            // Dark grey is invisible on some backgrounds; faint is relative to the text's own
+            // colour.
             Tone::Faint => plain.add_modifier(Modifier::DIM),
             Tone::Good => colour(Color::Green),
             Tone::Notice => colour(Color::Yellow),

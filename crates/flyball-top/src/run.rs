@@ -94,16 +94,18 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             }
             state.tick(source.timeline().end().saturating_sub(1));
             changed = true;
-            // A machine that is slower than the interval is not asked twice at once.
-            // From the time it was due, not from now: intervals do not drift by what a sample takes.
+            // A machine that is slower than the interval is not asked twice at once. From the time
+            // it was due, not from now: intervals do not drift by what a sample takes.
             due = (due + source.interval()).max(Instant::now());
         }
-        // The poll ends with a key, the next sample or the look at signals, whichever is first. Where a sample takes longer than
-        // the interval, keys are taken between two samples all the same.
+        // The poll ends with a key, the next sample or the look at signals, whichever is first.
+        // Where a sample takes longer than the interval, keys are taken between two samples all the
+        // same.
         let wait =
             if changed { Duration::ZERO } else { due.saturating_duration_since(Instant::now()).min(LOOK) };
         let mut next = terminal::input(wait)?;
-        // All that waits is taken before the next frame: a held key or a storm of sizes is one frame.
+        // All that waits is taken before the next frame: a held key or a storm of sizes is one
+        // frame.
         while let Some(input) = next {
             changed = true;
             if input == Input::Gone {
@@ -155,7 +157,8 @@ impl Looker {
             return Ok(());
         }
         if number <= first {
-            // Limits, requests and who is online are seen at once; what is a rate needs the second sample.
+            // Limits, requests and who is online are seen at once; what is a rate needs the second
+            // sample.
             if self.moment.is_none()
                 && let Some(only) = read(source, number)?
             {

@@ -20,8 +20,8 @@ impl From<&Moment> for Point {
         let cpus = &moment.interval.cpus;
         Point {
             number: moment.number,
-            // Two bytes per CPU: 600 points of 576 CPUs are 0.7 MB this way, and 2.8 MB as numbers of
-            // the interval.
+            // Two bytes per CPU: 600 points of 576 CPUs are 0.7 MB this way, and 2.8 MB as numbers
+            // of the interval.
             mhz: cpus.iter().map(|cpu| cpu.mhz.unwrap_or(0.0).min(65_535.0) as u16).collect(),
             busy: cpus.iter().map(|cpu| (cpu.busy.unwrap_or(0.0) * 255.0).round() as u8).collect(),
             watts: moment

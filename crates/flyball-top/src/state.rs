@@ -196,7 +196,8 @@ impl State {
             return self.typed(prompt, key);
         }
         let Some(action) = action(key) else { return Effect::None };
-        // The help covers the screen: any of its keys only turns its page, except the one that quits.
+        // The help covers the screen: any of its keys only turns its page, except the one that
+        // quits.
         if self.help > 0 && action != Action::Quit {
             let is_last = self.help >= extent.drawn.help_pages || action == Action::Back;
             self.help = if is_last { 0 } else { self.help + 1 };

@@ -20,15 +20,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::keys::Key;
 
-/// The screen while it is taken over. It is not dropped: the library's drop (ratatui-core, terminal.rs) shows the cursor, which
-/// [`give_back`] does, and panics where the terminal went away, so that the recording would not be closed.
+/// The screen while it is taken over. It is not dropped: the library's drop (ratatui-core,
+/// terminal.rs) shows the cursor, which [`give_back`] does, and panics where the terminal went
+/// away, so that the recording would not be closed.
 pub type Screen = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>;
 
 /// Gives the terminal back when it is dropped.
 #[derive(Debug)]
 pub struct Taken(());
 
-/// Gives the terminal back. Whatever fails, the rest is tried: this is the last that the process does with it.
+/// Gives the terminal back. Whatever fails, the rest is tried: this is the last that the process
+/// does with it.
 pub fn give_back() {
     let mut out = io::stdout();
     let _ = execute!(out, LeaveAlternateScreen, Show);
@@ -99,7 +101,8 @@ fn is_gone(wait: Duration) -> bool {
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
     if poll(&mut polled, Some(&wait)).is_err() {
-        // A signal. That of a terminal that goes away comes before the descriptor shows it (__tty_hangup() in tty_io.c).
+        // A signal. That of a terminal that goes away comes before the descriptor shows it
+        // (__tty_hangup() in tty_io.c).
         std::thread::sleep(Duration::from_millis(20));
         let _ = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     }
@@ -111,8 +114,8 @@ fn is_gone(wait: Duration) -> bool {
 /// # Errors
 /// The terminal went away.
 pub fn input(wait: Duration) -> io::Result<Option<Input>> {
-    // crossterm does not report a terminal that was hung up: this look does. Where stdin is not a terminal crossterm reads
-    // /dev/tty, which this does not know.
+    // crossterm does not report a terminal that was hung up: this look does. Where stdin is not a
+    // terminal crossterm reads /dev/tty, which this does not know.
     let left = if has_terminal() {
         if is_gone(wait) {
             return Ok(Some(Input::Gone));

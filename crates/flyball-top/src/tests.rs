@@ -10,7 +10,8 @@ use crate::{
     state::{self, View},
 };
 
-/// A machine of `cpus` CPUs, two per core, in packages of up to 288; the last quarter are E-cores if it is hybrid.
+/// A machine of `cpus` CPUs, two per core, in packages of up to 288; the last quarter are E-cores
+/// if it is hybrid.
 fn layout(cpus: u32, is_hybrid: bool) -> Layout {
     let per_package = if cpus > 64 { cpus / 2 } else { cpus };
     let field = |quantity, scope, unit| Field { quantity, scope, unit, wraps_after: 64 };
@@ -73,7 +74,8 @@ fn layout(cpus: u32, is_hybrid: bool) -> Layout {
     }
 }
 
-/// The nth second: of eight CPUs two sleep, one is held back by heat, and the others run at speeds that differ.
+/// The nth second: of eight CPUs two sleep, one is held back by heat, and the others run at speeds
+/// that differ.
 fn sample(layout: &Layout, n: u64) -> Sample {
     let second = 1_000_000_000;
     let mut values = Vec::new();
@@ -117,7 +119,8 @@ impl Shown {
     fn new(cpus: u32, is_hybrid: bool) -> Shown {
         let layout = layout(cpus, is_hybrid);
         let mut series = Series::default();
-        // Speeds are means since the beginning if all counters begin at zero, so one pair is as good as another.
+        // Speeds are means since the beginning if all counters begin at zero, so one pair is as
+        // good as another.
         let moments: Vec<Moment> = (1..40)
             .map(|n| Moment::between(&layout, n, &sample(&layout, n - 1), &sample(&layout, n)))
             .collect();
@@ -215,7 +218,8 @@ fn no_size_and_no_state_panics() {
     }
 }
 
-/// No line is the beginning of a line of a wider screen that goes on within a word: what is cut has a mark.
+/// No line is the beginning of a line of a wider screen that goes on within a word: what is cut has
+/// a mark.
 #[test]
 fn nothing_is_cut_without_a_mark() {
     for (cpus, is_hybrid) in

@@ -1,11 +1,14 @@
-//! How fast traces are read, side by side with what else reads them: `cargo bench -p flyball-trace`.
+//! How fast traces are read, side by side with what else reads them:
+//! `cargo bench -p flyball-trace`.
 //!
-//! CPU time, not wall time, except for the gain by threads. Every figure is the best of several rounds.
-//! `-- --lines N` sets the size of the text (a million lines are 200 MB), `-- --tracer PATH` runs the kernel's
-//! amd_pstate_trace.py on the same file, `-- --live` also records on this machine (root; next to trace-cmd where that
-//! is installed), `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command` runs the
-//! program itself, `-- --flyball PATH` or the one that was built next to this benchmark (`cargo build --release`). `--only page` makes the page
-//! of so many lines and CPUs, `--only parquet` (with `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the
+//! CPU time, not wall time, except for the gain by threads. Every figure is the best of several
+//! rounds. `-- --lines N` sets the size of the text (a million lines are 200 MB),
+//! `-- --tracer PATH` runs the kernel's amd_pstate_trace.py on the same file, `-- --live` also
+//! records on this machine (root; next to trace-cmd where that is installed),
+//! `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command`
+//! runs the program itself, `-- --flyball PATH` or the one that was built next to this benchmark
+//! (`cargo build --release`). `--only page` makes the page of so many lines and CPUs,
+//! `--only parquet` (with `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the
 //! CSV files.
 
 use std::{
@@ -231,8 +234,8 @@ fn text(options: &Options, path: &Path) {
     line("  one thread over the busier of two, CPU time", format!("{gain:.2}"), ">= 1.7", gain >= 1.7);
 }
 
-/// The whole command over `grep -c` of the same file: start, reading, analysis and printing. Rounds in turn, so that
-/// another load of the machine meets all of them.
+/// The whole command over `grep -c` of the same file: start, reading, analysis and printing. Rounds
+/// in turn, so that another load of the machine meets all of them.
 fn command(options: &Options, path: &Path) {
     let Some(flyball) = &options.flyball else {
         println!("command: left out: build flyball, or name it with --flyball");
@@ -299,7 +302,8 @@ fn report(options: &Options, path: &Path) {
     if let Some(tracer) = &options.tracer {
         let place = options.directory.join("flyball-speed-tracer");
         let _ = std::fs::remove_dir_all(&place);
-        // Its plots are left out, and their cost with them: it asks a module for them, and gets one that does nothing.
+        // Its plots are left out, and their cost with them: it asks a module for them, and gets one
+        // that does nothing.
         let module = place.join("stand-in/Gnuplot");
         std::fs::create_dir_all(&module).expect("a directory");
         std::fs::write(
@@ -328,7 +332,8 @@ fn report(options: &Options, path: &Path) {
                 .stdout(Stdio::null());
             let _ = command.status();
         });
-        // It keeps its files two directories down; without rows it failed early, and its time means nothing.
+        // It keeps its files two directories down; without rows it failed early, and its time means
+        // nothing.
         let rows = std::fs::read(place.join("results/speed/cpu.csv")).unwrap_or_default();
         let rows = rows.iter().filter(|byte| **byte == b'\n').count();
         println!("  amd_pstate_trace.py, without its plots, made {rows} lines of cpu.csv");
@@ -489,8 +494,8 @@ fn pages() {
     line("  walk and decode, a record", format!("{each:.1} ns"), "<= 25 ns", each <= 25.0);
 }
 
-/// Writes records of `amd_pstate_perf`'s size into the ring buffer of each CPU, 100,000 a second and CPU, from a
-/// thread bound to it. Answers how many, and the CPU time that took.
+/// Writes records of `amd_pstate_perf`'s size into the ring buffer of each CPU, 100,000 a second
+/// and CPU, from a thread bound to it. Answers how many, and the CPU time that took.
 fn feed(marker: impl Fn() -> File) -> (u64, Duration) {
     const RATE: f64 = 100_000.0;
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
@@ -573,8 +578,9 @@ fn live(options: &Options) {
     }
 }
 
-/// What stands in trace-cmd's way in a container: it writes to these at its start and gives up when it may not. In a
-/// mount namespace of its own it finds plain files there; nothing of the machine is changed.
+/// What stands in trace-cmd's way in a container: it writes to these at its start and gives up when
+/// it may not. In a mount namespace of its own it finds plain files there; nothing of the machine
+/// is changed.
 const UNHINDERED: &str = "plain=$1; instance=$2; shift 2
 for file in /proc/sys/kernel/ftrace_enabled $instance/set_ftrace_filter $instance/set_ftrace_notrace \
     $instance/set_ftrace_pid; do
@@ -594,8 +600,8 @@ fn records_in(path: &Path) -> u64 {
     if read.is_ok() { count } else { 0 }
 }
 
-/// CPU time that `trace-cmd record` takes for the same records, its start and file included, and their number. It is
-/// without compression, which would cost it more.
+/// CPU time that `trace-cmd record` takes for the same records, its start and file included, and
+/// their number. It is without compression, which would cost it more.
 fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
     let said = |error: std::io::Error| error.to_string();
     let file = options.directory.join("flyball-speed-trace-cmd.dat");

@@ -51,7 +51,8 @@ impl Clock {
         }
     }
 
-    /// The chosen clock out of a `trace_clock` file: the one in brackets. A text without brackets is a name.
+    /// The chosen clock out of a `trace_clock` file: the one in brackets. A text without brackets
+    /// is a name.
     pub fn chosen(text: &str) -> Clock {
         let name = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
         Clock::named(name.unwrap_or(text).trim())
@@ -59,12 +60,14 @@ impl Clock {
 
     /// Whether the clock counts nanoseconds (`in_ns` of trace_clocks[] in kernel/trace/trace.c).
     pub fn nanoseconds(self) -> bool {
-        // `Unknown` counts as nanoseconds: only counter, uptime and x86-tsc of the kernel's clocks do not.
+        // `Unknown` counts as nanoseconds: only counter, uptime and x86-tsc of the kernel's clocks
+        // do not.
         !matches!(self, Clock::Counter | Clock::Uptime | Clock::X86Tsc | Clock::Ticks)
     }
 }
 
-/// Nanoseconds to microseconds as trace text has them: rounded (ns2usecs() in kernel/trace/trace.c).
+/// Nanoseconds to microseconds as trace text has them: rounded (ns2usecs() in
+/// kernel/trace/trace.c).
 #[inline]
 pub const fn microseconds(nanoseconds: u64) -> u64 {
     nanoseconds.saturating_add(500) / 1_000
@@ -82,8 +85,8 @@ pub struct Stamp {
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.clock.nanoseconds() {
-            // trace_print_time() in kernel/trace/trace_output.c: `%5lu.%06lu`, or `%12llu` for clocks that are
-            // not in ns.
+            // trace_print_time() in kernel/trace/trace_output.c: `%5lu.%06lu`, or `%12llu` for
+            // clocks that are not in ns.
             let micros = microseconds(self.time);
             write!(f, "{:5}.{:06}", micros / 1_000_000, micros % 1_000_000)
         } else {

@@ -10,7 +10,8 @@ impl Comm {
     /// The name in `bytes`, up to the first NUL, cut at 16 bytes (`TASK_COMM_LEN`).
     #[inline]
     pub fn new(bytes: &[u8]) -> Comm {
-        // Zeros behind the name, whatever the kernel left there: names are compared and hashed as arrays.
+        // Zeros behind the name, whatever the kernel left there: names are compared and hashed as
+        // arrays.
         let mut comm = [0; 16];
         let bytes = &bytes[..bytes.len().min(16)];
         let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

@@ -1,10 +1,12 @@
-//! The CSV files of the kernel's own tracers (tools/power/x86/amd_pstate_tracer and intel_pstate_tracer): the same
-//! columns, formats and roundings, so that whatever reads theirs reads these.
+//! The CSV files of the kernel's own tracers (tools/power/x86/amd_pstate_tracer and
+//! intel_pstate_tracer): the same columns, formats and roundings, so that whatever reads theirs
+//! reads these.
 //!
-//! What is kept of their ways: the first record of each CPU consumes a sample number and makes no row; arithmetic
-//! has eleven significant digits (so times above 100,000 s lose their last microseconds digit); the task's column
-//! is name, minus sign and number without blanks. What is not: a task called `job[12]` is not booked on CPU 12, CPUs
-//! from 256 on are not an error, a TGID is not glued to the task's number, and no file is made for a CPU without rows.
+//! What is kept of their ways: the first record of each CPU consumes a sample number and makes no
+//! row; arithmetic has eleven significant digits (so times above 100,000 s lose their last
+//! microseconds digit); the task's column is name, minus sign and number without blanks. What is
+//! not: a task called `job[12]` is not booked on CPU 12, CPUs from 256 on are not an error, a TGID
+//! is not glued to the task's number, and no file is made for a CPU without rows.
 
 mod digits;
 mod row;
@@ -26,8 +28,9 @@ pub use row::{AMD_HEADER, CsvRow, INTEL_HEADER, Rows};
 
 /// Writes cpu.csv and a cpuNNN.csv for each CPU into a directory.
 ///
-/// Rows are made once, in the order of time, into a block of cpu.csv. A full block is cut up for the CPUs' own files,
-/// one CPU after the other: with hundreds of CPUs each row would otherwise meet a buffer that the cache has forgotten.
+/// Rows are made once, in the order of time, into a block of cpu.csv. A full block is cut up for
+/// the CPUs' own files, one CPU after the other: with hundreds of CPUs each row would otherwise
+/// meet a buffer that the cache has forgotten.
 #[derive(Debug)]
 pub struct CsvFiles {
     directory: PathBuf,
@@ -41,7 +44,8 @@ pub struct CsvFiles {
 }
 
 impl CsvFiles {
-    /// Files in `directory`, which is made if it is not there. With `per_cpu`, one more for each CPU.
+    /// Files in `directory`, which is made if it is not there. With `per_cpu`, one more for each
+    /// CPU.
     pub fn create(directory: &Path, per_cpu: bool) -> Result<CsvFiles, TraceError> {
         std::fs::create_dir_all(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
@@ -86,7 +90,8 @@ impl CsvFiles {
         written.map_err(|error| TraceError::io("write", self.directory.join("cpu.csv"), error))
     }
 
-    /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.
+    /// Writes what is left. Answers the number of rows, and of records of another driver that were
+    /// left out.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         // Each CPU had one record only: no row, but the tracers' file has its header then too.
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
@@ -102,8 +107,8 @@ impl CsvFiles {
     }
 }
 
-/// Bytes of cpu.csv that are written at once. Smaller than the second-level cache: the rows of a block are read again
-/// when they are split by CPU.
+/// Bytes of cpu.csv that are written at once. Smaller than the second-level cache: the rows of a
+/// block are read again when they are split by CPU.
 const BLOCK: usize = 512 * 1024;
 
 #[cfg(test)]
@@ -132,7 +137,8 @@ mod tests {
 
     #[test]
     fn each_cpus_file_has_its_rows_of_the_whole() {
-        // More CPUs than files are kept open, one of which has more rows than all others, over several blocks.
+        // More CPUs than files are kept open, one of which has more rows than all others, over
+        // several blocks.
         let folder = tempfile::tempdir().unwrap();
         let mut files = CsvFiles::create(folder.path(), true).unwrap();
         for round in 0..24_000u64 {

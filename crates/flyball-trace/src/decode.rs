@@ -1,7 +1,9 @@
-//! From a ring-buffer record's bytes to an [`Event`], by the layouts that the trace's own format files describe.
+//! From a ring-buffer record's bytes to an [`Event`], by the layouts that the trace's own format
+//! files describe.
 //!
-//! Each format is compiled once into a [`Plan`]: for the events of the table, the place of every field as one load,
-//! one shift and one mask, so that a record costs a few nanoseconds whatever its layout.
+//! Each format is compiled once into a [`Plan`]: for the events of the table, the place of every
+//! field as one load, one shift and one mask, so that a record costs a few nanoseconds whatever its
+//! layout.
 
 use crate::{
     comm::Comm,
@@ -35,18 +37,21 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for events of these formats. Names of events that are passed through go into `names`.
+    /// A decoder for events of these formats. Names of events that are passed through go into
+    /// `names`.
     pub fn new(formats: &[EventFormat], names: &Names) -> Decoder {
         let mut decoder = Decoder {
             by_id: Vec::new(),
             events: Vec::with_capacity(formats.len()),
-            // struct trace_entry (include/linux/trace_events.h): u16 type, u8 flags, u8 preempt_count, int pid.
+            // struct trace_entry (include/linux/trace_events.h): u16 type, u8 flags, u8
+            // preempt_count, int pid.
             flags: Slot { load: 0, shift: 16, mask: 0xff, sign: 0 },
             preempt: Slot { load: 0, shift: 24, mask: 0xff, sign: 0 },
             pid: Slot { load: 0, shift: 32, mask: 0xffff_ffff, sign: 1 << 31 },
             common: 8,
         };
-        // All events of a trace share the common fields; where no format is whole, they lie as ever since 2.6.31.
+        // All events of a trace share the common fields; where no format is whole, they lie as ever
+        // since 2.6.31.
         if let Some((slots, size)) = formats.iter().find_map(common_slots) {
             [decoder.flags, decoder.preempt, decoder.pid] = slots;
             decoder.common = size;
@@ -75,7 +80,8 @@ impl Decoder {
 
     fn known(&self, payload: &[u8]) -> Option<&Known> {
         let [low, high] = *payload.first_chunk()?;
-        // A table and not a map: this is done for each record, and numbers are below some thousands.
+        // A table and not a map: this is done for each record, and numbers are below some
+        // thousands.
         let index = *self.by_id.get(usize::from(u16::from_le_bytes([low, high])))?;
         self.events.get(usize::from(index).checked_sub(1)?)
     }
@@ -94,7 +100,8 @@ impl Decoder {
         }
     }
 
-    /// Name and fields of a record that is passed through, as a line shows them; nothing for all others.
+    /// Name and fields of a record that is passed through, as a line shows them; nothing for all
+    /// others.
     pub fn other(&self, record: &Record, payload: &[u8]) -> String {
         match self.detail(record, payload) {
             detail @ Detail::Bytes { format, .. } => format!("{}: {detail}", format.name),
@@ -137,7 +144,8 @@ fn common_slots(format: &EventFormat) -> Option<([Slot; 3], usize)> {
     let size = common.iter().map(|field| field.offset.saturating_add(field.size)).max()?;
     let slot = |name: &str| format.field(name).and_then(|field| Slot::new(field, size));
     let kind = slot("common_type")?;
-    // `known` reads the event number from the first two bytes; a layout that has it elsewhere is damaged.
+    // `known` reads the event number from the first two bytes; a layout that has it elsewhere is
+    // damaged.
     if (kind.load, kind.shift, kind.mask) != (0, 0, 0xffff) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! The fields of events that this library does not know by name: shown as the trace's own format file lays them out.
+//! The fields of events that this library does not know by name: shown as the trace's own format
+//! file lays them out.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use crate::{
     record::Record,
 };
 
-/// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their fields.
+/// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their
+/// fields.
 #[derive(Debug, Clone, Copy)]
 pub enum Detail<'a> {
     /// Nothing: the record has no more, or details were not requested.
@@ -24,11 +26,13 @@ pub enum Detail<'a> {
     Text(&'a [u8]),
 }
 
-/// Receives records in the order of their time, with the clock of their buffer and what they have beyond their event.
+/// Receives records in the order of their time, with the clock of their buffer and what they have
+/// beyond their event.
 pub type DetailSink<'a> = dyn FnMut(Clock, &Record, Detail<'_>) -> Result<(), TraceError> + Send + 'a;
 
 impl fmt::Display for Detail<'_> {
-    /// `name=value`, blanks between; text as it was. Bytes that are neither number nor text are hexadecimal.
+    /// `name=value`, blanks between; text as it was. Bytes that are neither number nor text are
+    /// hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (format, payload) = match self {
             Detail::None => return Ok(()),

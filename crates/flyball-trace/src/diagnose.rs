@@ -1,8 +1,9 @@
 //! What is wrong, in words, with the time ranges as evidence.
 //!
-//! One pass adds a trace up into windows of some milliseconds a CPU (wider for longer traces, so that memory is
-//! bounded); the judgement is made on the windows at the end, when it is known which frequencies and levels the
-//! trace has at all. Every threshold stands in [`Limits`], with the reason for its value.
+//! One pass adds a trace up into windows of some milliseconds a CPU (wider for longer traces, so
+//! that memory is bounded); the judgement is made on the windows at the end, when it is known which
+//! frequencies and levels the trace has at all. Every threshold stands in [`Limits`], with the
+//! reason for its value.
 
 mod explain;
 mod judge;
@@ -193,7 +194,8 @@ impl Diagnoser {
         }
     }
 
-    /// With the names of the trace's passed-through events: some of them report that heat limits a CPU.
+    /// With the names of the trace's passed-through events: some of them report that heat limits a
+    /// CPU.
     #[must_use]
     pub fn with_names(mut self, names: Arc<Names>) -> Diagnoser {
         self.names = names;
@@ -228,7 +230,8 @@ impl Diagnoser {
     /// Adds one record, in the order of time.
     pub fn add(&mut self, record: &Record) {
         let time = record.time;
-        // A loss does not extend the trace: its time is that of its page or, in text, of a neighbour.
+        // A loss does not extend the trace: its time is that of its page or, in text, of a
+        // neighbour.
         if let Event::Lost(count) = record.event {
             if let Some(cpu) = self.cpu(record.cpu) {
                 cpu.lost = cpu.lost.saturating_add(count.unwrap_or(0));
@@ -242,7 +245,8 @@ impl Diagnoser {
         self.last = self.last.max(time);
         let start = self.first.unwrap_or(time);
         match &record.event {
-            // `event.cpu`, not the record's: the thread of a governor makes requests for other CPUs.
+            // `event.cpu`, not the record's: the thread of a governor makes requests for other
+            // CPUs.
             Event::AmdPerf(event) => {
                 if !self.sample(time, event.cpu, event.mperf, event.tsc, event.khz) {
                     return;
@@ -259,7 +263,8 @@ impl Diagnoser {
                     );
                 });
             }
-            // pstate_sample has no field for the CPU: the counters are read on the CPU that it is about.
+            // pstate_sample has no field for the CPU: the counters are read on the CPU that it is
+            // about.
             Event::Intel(event) => {
                 if !self.sample(time, record.cpu, event.mperf, event.tsc, u64::from(event.khz)) {
                     return;
@@ -283,7 +288,8 @@ impl Diagnoser {
             }
             Event::Pressure(event) => self.pressure(time, event.cpu, event.lost),
             Event::ThermalPressure(event) => self.pressure(time, event.cpu, event.lost),
-            // thermal_zone_trip_update() in gov_step_wise.c reports it at each update above the trip point.
+            // thermal_zone_trip_update() in gov_step_wise.c reports it at each update above the
+            // trip point.
             Event::Trip(event) => {
                 self.limit(
                     time,
@@ -291,7 +297,8 @@ impl Diagnoser {
                     format!("thermal zone {} is at or above trip point {}", event.zone, event.trip),
                 );
             }
-            // __thermal_cdev_update() in drivers/thermal/thermal_helpers.c also reports the state 0: the end of cooling.
+            // __thermal_cdev_update() in drivers/thermal/thermal_helpers.c also reports the state
+            // 0: the end of cooling.
             Event::Cooling(event) if event.target > 0 => {
                 let what = format!("cooling device {} was set to state {}", event.device, event.target);
                 self.limit(time, None, what);
@@ -311,7 +318,8 @@ impl Diagnoser {
     /// A policy's upper limit changed, kHz: the one before held until now.
     fn policy_limit(&mut self, time: u64, cpu: u32, max: u32) {
         let Some(state) = self.cpu(cpu) else { return };
-        // The limit that holds at the end of the trace is added by the judge, which knows when that is.
+        // The limit that holds at the end of the trace is added by the judge, which knows when that
+        // is.
         if let Some((before, since)) = state.limit.replace((max, time))
             && state.limits.len() < KEPT
         {
@@ -328,8 +336,9 @@ impl Diagnoser {
         }
     }
 
-    /// An event that says that something limits a CPU, or any. One finding for as long as it repeats: the governor of a hot
-    /// thermal zone reports its trip point at each poll, and the driver of a cooling device may send ten events a second.
+    /// An event that says that something limits a CPU, or any. One finding for as long as it
+    /// repeats: the governor of a hot thermal zone reports its trip point at each poll, and the
+    /// driver of a cooling device may send ten events a second.
     fn limit(&mut self, time: u64, cpu: Option<u32>, what: String) {
         let key = (cpu, what);
         let place = self.limited_places.get(&key).copied();
@@ -355,8 +364,8 @@ impl Diagnoser {
         self.limit(time, row.about_cpu.then_some(cpu), row.meaning.to_owned());
     }
 
-    /// Time between the decisions of a CPU; a record's counters cover the time since the one before. `false` for a
-    /// CPU's first record, which covers time before the trace.
+    /// Time between the decisions of a CPU; a record's counters cover the time since the one
+    /// before. `false` for a CPU's first record, which covers time before the trace.
     fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64, khz: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
         // A damaged CPU number: there is no state to judge it by.
@@ -364,13 +373,15 @@ impl Diagnoser {
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
-            // A CPU that slept makes no decisions either; the load of the time between distinguishes the two.
+            // A CPU that slept makes no decisions either; the load of the time between
+            // distinguishes the two.
             if time.saturating_sub(last) >= silence && load >= busy && state.decision_gaps.len() < KEPT {
                 state.decision_gaps.push(DecisionGap { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }
             true
         } else {
-            // Its counters cover the time since boot or since the driver was loaded, not since the last record.
+            // Its counters cover the time since boot or since the driver was loaded, not since the
+            // last record.
             state.first = time;
             false
         }
@@ -378,7 +389,8 @@ impl Diagnoser {
 
     /// The findings, the worst first; none for a clock that does not count time.
     pub fn findings(&self, clock: Clock) -> Vec<Finding> {
-        // Windows are milliseconds: with the counter clock or TSC cycles they would be something else.
+        // Windows are milliseconds: with the counter clock or TSC cycles they would be something
+        // else.
         if clock.nanoseconds() { judge::judge(self) } else { Vec::new() }
     }
 }

@@ -14,8 +14,8 @@ impl Pace {
         Pace { since: Instant::now(), waited: Duration::ZERO }
     }
 
-    /// Adds a wait for the disk. `false` once a quarter of the last second went there: then the page cache, which
-    /// answers at once, is worth its cost.
+    /// Adds a wait for the disk. `false` once a quarter of the last second went there: then the
+    /// page cache, which answers at once, is worth its cost.
     pub(crate) fn keeps_up(&mut self, waited: Duration) -> bool {
         self.judge(waited, self.since.elapsed())
     }

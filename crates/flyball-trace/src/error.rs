@@ -25,8 +25,8 @@ impl Malformed {
     }
 }
 
-/// Why a trace cannot be read or written at all. Damage that leaves something readable is not an error, but a
-/// [`Malformed`] among the reader's problems.
+/// Why a trace cannot be read or written at all. Damage that leaves something readable is not an
+/// error, but a [`Malformed`] among the reader's problems.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The operating system refused.

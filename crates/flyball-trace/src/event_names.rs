@@ -1,4 +1,5 @@
-//! Names of events that are not in the table of events: each is stored once, records carry its number.
+//! Names of events that are not in the table of events: each is stored once, records carry its
+//! number.
 
 use std::sync::RwLock;
 
@@ -11,7 +12,8 @@ pub struct NameId(pub u32);
 pub struct Names(RwLock<Vec<String>>);
 
 impl Names {
-    /// The number of this name, new or known. Meant to be asked once a name and thread: it searches.
+    /// The number of this name, new or known. Meant to be asked once a name and thread: it
+    /// searches.
     pub fn intern(&self, name: &str) -> NameId {
         // Nearly always known, and readers do not keep each other out.
         if let Ok(names) = self.0.read()

@@ -1,9 +1,10 @@
 //! The table of trace events: what this library knows about each event of the kernel, in one place.
 //!
-//! An event is declared with [`event!`](declare::event) in the file of its subsystem: its fields with their names in
-//! format files, their text and their types. A row of the `table!` below makes it a variant of [`Event`]. Everything
-//! else reads the table: the decoder of binary records, the reader of text, the printer, the counts of the report,
-//! and the lists of events that are recorded. The columns of decisions in CSV files are in `csv/row.rs`.
+//! An event is declared with [`event!`](declare::event) in the file of its subsystem: its fields
+//! with their names in format files, their text and their types. A row of the `table!` below makes
+//! it a variant of [`Event`]. Everything else reads the table: the decoder of binary records, the
+//! reader of text, the printer, the counts of the report, and the lists of events that are
+//! recorded. The columns of decisions in CSV files are in `csv/row.rs`.
 
 mod amd;
 mod declare;
@@ -88,10 +89,12 @@ macro_rules! table {
         }),+];
 
         impl Event {
-            /// The event's place in [`TABLE`]; `None` for lost records and for events that are passed through.
+            /// The event's place in [`TABLE`]; `None` for lost records and for events that are
+            /// passed through.
             #[inline]
             pub fn row(&self) -> Option<usize> {
-                // The variants again without their fields, because only such an enum can be cast to its place.
+                // The variants again without their fields, because only such an enum can be cast to
+                // its place.
                 enum At { $($variant),+ }
                 match self {
                     $(Event::$variant(_) => Some(At::$variant as usize),)+
@@ -108,8 +111,8 @@ macro_rules! table {
                 }
             }
 
-            /// The event called `name` out of the text behind its name. `None` for an event that is not in the
-            /// table, and for one without its fields: both are passed through.
+            /// The event called `name` out of the text behind its name. `None` for an event that is
+            /// not in the table, and for one without its fields: both are passed through.
             pub(crate) fn parse(name: &[u8], text: &[u8]) -> Option<Event> {
                 $(
                     // One name may have several layouts, the one with more fields first.
@@ -148,7 +151,8 @@ macro_rules! table {
         }
 
         impl Plan {
-            /// [`Plan::Other`] for an event that is not in the table, or that lacks a field it should have.
+            /// [`Plan::Other`] for an event that is not in the table, or that lacks a field it
+            /// should have.
             pub(crate) fn new(format: &EventFormat) -> Plan {
                 let layout = Layout::new(format);
                 $(
@@ -257,8 +261,8 @@ fn with_role(role: Role) -> impl Iterator<Item = String> {
     rows.map(EventRow::path)
 }
 
-/// The events that a recording takes unless the user says otherwise, as `system/name`: decisions, and what limits
-/// performance.
+/// The events that a recording takes unless the user says otherwise, as `system/name`: decisions,
+/// and what limits performance.
 pub fn by_default() -> impl Iterator<Item = String> {
     let limits = with_role(Role::Limit);
     let named = BY_NAME.iter().filter(|row| row.role == Role::Limit);

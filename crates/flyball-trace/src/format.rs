@@ -1,7 +1,8 @@
 //! `events/*/format` files: the only source of a record's layout.
 //!
-//! Kernels change layouts without notice (`amd_pstate_perf` went from `unsigned long` to `u8` performance levels and
-//! lost a field between 6.12 and 6.18), so nothing in this library knows an offset.
+//! Kernels change layouts without notice (`amd_pstate_perf` went from `unsigned long` to `u8`
+//! performance levels and lost a field between 6.12 and 6.18), so nothing in this library knows an
+//! offset.
 
 use crate::error::Malformed;
 
@@ -45,7 +46,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// The field's integer in `record`, sign-extended; `None` where it is not an integer or the record too short.
+    /// The field's integer in `record`, sign-extended; `None` where it is not an integer or the
+    /// record too short.
     pub fn integer(&self, record: &[u8]) -> Option<i64> {
         if self.shape == Shape::Integer { integer(record, self.offset, self.size, self.signed) } else { None }
     }
@@ -54,12 +56,12 @@ impl Field {
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let (start, length) = match self.shape {
             Shape::Located { .. } | Shape::Relative { .. } => {
-                // __data_loc and __rel_loc (include/trace/stages/stage1_struct_define.h): offset below, length
-                // above.
+                // __data_loc and __rel_loc (include/trace/stages/stage1_struct_define.h): offset
+                // below, length above.
                 let word = integer(record, self.offset, 4, false)? as u32;
                 let base = match self.shape {
-                    // __rel_loc counts from behind its own word, so that user space can write records without
-                    // knowing the size of the common fields.
+                    // __rel_loc counts from behind its own word, so that user space can write
+                    // records without knowing the size of the common fields.
                     Shape::Relative { .. } => self.offset.checked_add(self.size)?,
                     _ => 0,
                 };
@@ -151,7 +153,8 @@ impl EventFormat {
         let name = name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Malformed::new(0, "no event name in the format file"))?;
         let id = id.ok_or_else(|| Malformed::new(0, format!("no ID in the format of {name}")))?;
-        // All kernels name the common fields so (trace_define_common_fields() in kernel/trace/trace_events.c).
+        // All kernels name the common fields so (trace_define_common_fields() in
+        // kernel/trace/trace_events.c).
         let prefixed = fields.iter().take_while(|field| field.name.starts_with("common_")).count();
         // Without the blank line, and where a user's uprobe has no fields, go by the names.
         let common = common.filter(|count| *count <= prefixed || prefixed == 0).unwrap_or(prefixed);
@@ -189,7 +192,8 @@ fn parse_field(line: &str) -> Result<Field, String> {
     };
     // The name is the last word outside brackets; what is in brackets behind it makes an array.
     let outside = declaration.find('[').filter(|at| declaration[*at..].ends_with(']'));
-    // `char name[16]` is one name with a length; `__data_loc char[] name` has its brackets in the type.
+    // `char name[16]` is one name with a length; `__data_loc char[] name` has its brackets in the
+    // type.
     let head = outside.map_or(declaration, |at| declaration[..at].trim_end());
     let (mut declared, name) = match head.rfind([' ', '\t', '*']) {
         Some(at) => (head[..=at].trim_end().to_owned(), &head[at + 1..]),
@@ -220,7 +224,8 @@ fn shape_of(declared: &str, size: u32) -> Shape {
         Some((_, _)) if text => Shape::Text,
         Some((element, count)) => {
             let element = element.trim();
-            // The length may also be a macro's name (`TASK_COMM_LEN`), or empty for a flexible array.
+            // The length may also be a macro's name (`TASK_COMM_LEN`), or empty for a flexible
+            // array.
             let count = count.trim_end_matches(']').trim().parse::<u32>().ok().filter(|count| *count > 0);
             let even = count.filter(|count| size.is_multiple_of(*count)).map(|count| size / count);
             Shape::Array(even.filter(|size| *size > 0).unwrap_or_else(|| element_size(element)))
@@ -228,7 +233,8 @@ fn shape_of(declared: &str, size: u32) -> Shape {
     }
 }
 
-/// Whether elements are characters: `char`, with or without `signed`, but not `unsigned char`, which holds numbers.
+/// Whether elements are characters: `char`, with or without `signed`, but not `unsigned char`,
+/// which holds numbers.
 fn is_text(declared: &str) -> bool {
     let element = declared.split('[').next().unwrap_or_default();
     let words: Vec<&str> = element.split_whitespace().filter(|word| !word.starts_with("__")).collect();
@@ -286,7 +292,8 @@ impl PageHeader {
         let (Some(commit), Some(data)) = (commit, data) else {
             return Err(Malformed::new(0, "no commit or no data field in the page header's description"));
         };
-        // struct buffer_data_page in kernel/trace/ring_buffer.c: u64 time_stamp, local_t commit, data.
+        // struct buffer_data_page in kernel/trace/ring_buffer.c: u64 time_stamp, local_t commit,
+        // data.
         if commit.offset != 8 || !matches!(commit.size, 4 | 8) || data.offset != 8 + commit.size {
             return Err(Malformed::new(0, "a page header as no known kernel has it"));
         }

@@ -1,4 +1,5 @@
-//! Durations in logarithmic buckets: quantiles of any number of values in at most 15 KiB, within 3 %.
+//! Durations in logarithmic buckets: quantiles of any number of values in at most 15 KiB, within 3
+//! %.
 
 /// Values by their size.
 #[derive(Debug, Clone, Default)]

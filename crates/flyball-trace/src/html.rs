@@ -1,7 +1,9 @@
-//! One HTML page with a trace's plots: everything inside, nothing fetched, made for 512 CPUs and any number of samples.
+//! One HTML page with a trace's plots: everything inside, nothing fetched, made for 512 CPUs and
+//! any number of samples.
 //!
-//! The page draws on canvases from thinned series ([`SeriesSet`]), least and most kept. Values are stored as 16-bit
-//! shares of each metric's range, so that a trace of 512 CPUs is a file of some ten megabytes.
+//! The page draws on canvases from thinned series ([`SeriesSet`]), least and most kept. Values are
+//! stored as 16-bit shares of each metric's range, so that a trace of 512 CPUs is a file of some
+//! ten megabytes.
 
 use std::io::{self, Write};
 
@@ -162,7 +164,8 @@ fn table(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     out.write_all(b"</tbody></table>\n")
 }
 
-/// A metric's pairs of all CPUs, one CPU behind the other: little-endian 16-bit numbers, 0 for none, in base 64.
+/// A metric's pairs of all CPUs, one CPU behind the other: little-endian 16-bit numbers, 0 for
+/// none, in base 64.
 fn values(
     out: &mut dyn Write,
     series: &SeriesSet,

@@ -1,4 +1,5 @@
-//! Any trace, by its first bytes: trace.dat, raw pages, or text, compressed text too; from a file or a pipe.
+//! Any trace, by its first bytes: trace.dat, raw pages, or text, compressed text too; from a file
+//! or a pipe.
 
 use std::{
     fs::File,
@@ -25,8 +26,9 @@ use crate::{
     text::{TextBatch, TextOptions, TextSummary, read_text},
 };
 
-/// Bytes of a trace.dat that comes through a pipe: what cannot be read in the order in which it comes is stored first, and an
-/// endless stream must not fill the disk. In `$TMPDIR`, which is often memory, half of what is free stays free.
+/// Bytes of a trace.dat that comes through a pipe: what cannot be read in the order in which it
+/// comes is stored first, and an endless stream must not fill the disk. In `$TMPDIR`, which is
+/// often memory, half of what is free stays free.
 const MAX_SPOOLED: u64 = 16 << 30;
 
 /// What raw pages lack: a trace.dat file carries all of this itself.
@@ -96,8 +98,8 @@ impl TraceSummary {
         self.buffers.push(buffer);
     }
 
-    /// Records that were lost before they could be read, as the kernel counted them at the end of the recording;
-    /// `None` where the trace does not carry these counts.
+    /// Records that were lost before they could be read, as the kernel counted them at the end of
+    /// the recording; `None` where the trace does not carry these counts.
     pub fn lost(&self) -> Option<u64> {
         (!self.stats.is_empty())
             .then(|| self.stats.iter().fold(0u64, |sum, cpu| sum.saturating_add(cpu.lost())))
@@ -136,15 +138,16 @@ impl Trace {
         if kind.is_file() { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
     }
 
-    /// A trace that comes through a pipe, called `path` in messages. A trace.dat is first stored in a nameless
-    /// temporary file, because its parts must be read in another order than they come.
+    /// A trace that comes through a pipe, called `path` in messages. A trace.dat is first stored in
+    /// a nameless temporary file, because its parts must be read in another order than they come.
     ///
     /// # Errors
     /// As [`Trace::open`].
     pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let mut start = Vec::new();
         let failed = |error| TraceError::io("read", path, error);
-        // Enough for each format's first bytes, and for text to show that it has no control characters.
+        // Enough for each format's first bytes, and for text to show that it has no control
+        // characters.
         reader.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
         let whole = io::Cursor::new(start.clone()).chain(reader);
         match sniff(&start) {
@@ -208,8 +211,8 @@ impl Trace {
     /// Reads all records, in the order of their time, in batches of some thousand.
     ///
     /// # Errors
-    /// Where reading fails, and whatever `sink` answers; raw pages without `raw` cannot be read. Damage goes into
-    /// the summary.
+    /// Where reading fails, and whatever `sink` answers; raw pages without `raw` cannot be read.
+    /// Damage goes into the summary.
     pub fn read(
         self,
         options: &TextOptions,
@@ -230,7 +233,8 @@ impl Trace {
 }
 
 impl Trace {
-    /// As [`Trace::read`], one record at a time, each with what it has beyond its event: for who shows records.
+    /// As [`Trace::read`], one record at a time, each with what it has beyond its event: for who
+    /// shows records.
     ///
     /// # Errors
     /// As [`Trace::read`].
@@ -436,7 +440,8 @@ fn sniff(start: &[u8]) -> Sniffed {
 /// Whether a record belongs to one of `cpus`, by the CPU that it is about or ran on.
 pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
     match record.event {
-        // The CPU in brackets, as the kernel's tracers choose rows: their pattern does not look at cpu_id.
+        // The CPU in brackets, as the kernel's tracers choose rows: their pattern does not look at
+        // cpu_id.
         Event::AmdPerf(_) | Event::AmdRequest(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
         _ => chosen(record.subject()),
     }

@@ -1,8 +1,9 @@
-//! What a recording knows about its machine besides the trace: which CPUs share a core, and what the kernel
-//! was asked to keep away from which. With it, a trace can be judged on another machine.
+//! What a recording knows about its machine besides the trace: which CPUs share a core, and what
+//! the kernel was asked to keep away from which. With it, a trace can be judged on another machine.
 //!
-//! It stands in an option of its own in trace.dat, as JSON; trace-cmd and kernelshark pass over options that they do
-//! not know. Every field may be missing, and what a later flyball adds is passed over too.
+//! It stands in an option of its own in trace.dat, as JSON; trace-cmd and kernelshark pass over
+//! options that they do not know. Every field may be missing, and what a later flyball adds is
+//! passed over too.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,8 @@ impl Machine {
         })
     }
 
-    /// The words of a kernel's command line that a trace may carry: nothing of disks, consoles and keys.
+    /// The words of a kernel's command line that a trace may carry: nothing of disks, consoles and
+    /// keys.
     pub fn telling_words(command_line: &str) -> String {
         const TELLING: [&str; 16] = [
             "nohz",

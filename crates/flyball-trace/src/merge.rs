@@ -1,7 +1,7 @@
 //! The records of all CPUs of a trace.dat file, in the order of their time.
 //!
-//! Each CPU's records are in order already; a heap says which CPU is next. The CPU at the top hands out records until
-//! another one's is older, which keeps the heap out of the way of bursts.
+//! Each CPU's records are in order already; a heap says which CPU is next. The CPU at the top hands
+//! out records until another one's is older, which keeps the heap out of the way of bursts.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -21,7 +21,8 @@ pub struct CpuCount {
     pub cpu: u32,
     /// Records, decoded or not.
     pub records: u64,
-    /// Records that the pages' headers say were lost. They undercount: see the statistics of the recording.
+    /// Records that the pages' headers say were lost. They undercount: see the statistics of the
+    /// recording.
     pub lost: u64,
     /// Pages that say that records were lost, without a number.
     pub lost_unknown: u64,
@@ -85,12 +86,14 @@ impl Stream {
         self.next = None;
         loop {
             if let Some((time, missed)) = self.missed.take() {
-                // Reported as a record before the page's first, where the kernel's own text has its LOST line.
+                // Reported as a record before the page's first, where the kernel's own text has its
+                // LOST line.
                 let count = if let Missed::Count(count) = missed {
                     self.count.lost = self.count.lost.saturating_add(count);
                     Some(count)
                 } else {
-                    // ring_buffer_read_page() stores the number only if it fits behind the data of the page.
+                    // ring_buffer_read_page() stores the number only if it fits behind the data of
+                    // the page.
                     self.count.lost_unknown += 1;
                     None
                 };
@@ -106,14 +109,15 @@ impl Stream {
                     match decoder.decode(time, self.count.cpu, payload) {
                         Ok(mut record) => {
                             record.comm = file.tasks.name(record.pid);
-                            // As an offset, because the page belongs to the same struct and is replaced by the
-                            // next one.
+                            // As an offset, because the page belongs to the same struct and is
+                            // replaced by the next one.
                             let start = payload.as_ptr() as usize - self.page.as_ptr() as usize;
                             self.payload = (start, start + payload.len());
                             self.next = Some(record);
                             return Ok(());
                         }
-                        // The page goes on behind it: the length of a record is in the ring buffer's header, not in the format.
+                        // The page goes on behind it: the length of a record is in the ring
+                        // buffer's header, not in the format.
                         Err(error) => {
                             summary.undecoded += 1;
                             let place = self.page_place() + offset as u64;
@@ -153,7 +157,8 @@ impl Stream {
             Err(error @ TraceError::Io { .. }) => return Err(error),
             Err(error) => {
                 summary.problem(|| error.to_string());
-                // Behind a page that is cut off or cannot be unpacked, the place of the next one is not known.
+                // Behind a page that is cut off or cannot be unpacked, the place of the next one is
+                // not known.
                 self.ended = true;
                 return Ok(false);
             }
@@ -164,8 +169,8 @@ impl Stream {
                 self.missed = (page.missed != Missed::None).then_some((page.time, page.missed));
             }
             Err(error) => {
-                // Only this page is left out: all pages have the same size, so the next one is found all the
-                // same.
+                // Only this page is left out: all pages have the same size, so the next one is
+                // found all the same.
                 self.walk = PageCursor::default();
                 let place = self.page_place();
                 summary.problem(|| format!("CPU {}, {}", self.count.cpu, error.within(place)));
@@ -175,8 +180,8 @@ impl Stream {
     }
 }
 
-/// Hands all records of `buffer` to `sink` in the order of their time (at the same time, of their CPU), each with
-/// its bytes, which are empty for lost records.
+/// Hands all records of `buffer` to `sink` in the order of their time (at the same time, of their
+/// CPU), each with its bytes, which are empty for lost records.
 ///
 /// # Errors
 /// Where the file cannot be read, and whatever `sink` answers. Damage goes into the summary.
@@ -210,7 +215,8 @@ pub fn merge(
         streams.push(stream);
     }
     while let Some(Reverse((_, index))) = heap.pop() {
-        // Records of one CPU come in bursts: as long as it is ahead of all others, the heap is left alone.
+        // Records of one CPU come in bursts: as long as it is ahead of all others, the heap is left
+        // alone.
         let until = heap.peek().map_or((u64::MAX, usize::MAX), |next| next.0);
         let Some(stream) = streams.get_mut(index) else { break };
         while let Some(record) = stream.next {
@@ -260,7 +266,8 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n";
 
-    /// Two CPUs, two pages each, 50 records a page, CPU 1 half a step behind CPU 0; its second page lost 7.
+    /// Two CPUs, two pages each, 50 records a page, CPU 1 half a step behind CPU 0; its second page
+    /// lost 7.
     fn trace(version: DatVersion) -> Vec<u8> {
         let mut inputs = Vec::new();
         for cpu in 0..2u32 {

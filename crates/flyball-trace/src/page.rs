@@ -1,8 +1,10 @@
-//! Ring-buffer pages: what `per_cpu/cpuN/trace_pipe_raw` gives, and what a trace.dat file is full of.
+//! Ring-buffer pages: what `per_cpu/cpuN/trace_pipe_raw` gives, and what a trace.dat file is full
+//! of.
 //!
-//! A page starts with a time stamp and a commit word; records follow, each behind a 32-bit word of five bits of
-//! type and length and 27 bits of time since the record before (struct ring_buffer_event in the kernel's
-//! include/linux/ring_buffer.h). Types 29 to 31 are padding and two ways to say a time that 27 bits cannot.
+//! A page starts with a time stamp and a commit word; records follow, each behind a 32-bit word of
+//! five bits of type and length and 27 bits of time since the record before (struct
+//! ring_buffer_event in the kernel's include/linux/ring_buffer.h). Types 29 to 31 are padding and
+//! two ways to say a time that 27 bits cannot.
 
 use crate::{error::Malformed, format::PageHeader};
 
@@ -43,12 +45,14 @@ impl<'a> Page<'a> {
     pub fn parse(bytes: &'a [u8], header: PageHeader) -> Result<Page<'a>, Malformed> {
         let short = || Malformed::new(bytes.len() as u64, "the page ends inside its header");
         let time = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(short)?);
-        // local_t is a long, so 4 bytes on 32-bit kernels; events/header_page of the trace says which.
+        // local_t is a long, so 4 bytes on 32-bit kernels; events/header_page of the trace says
+        // which.
         let commit = match header.commit_size {
             4 => u64::from(word(bytes, 8).ok_or_else(short)?),
             _ => u64::from_le_bytes(*bytes.get(8..).and_then(<[u8]>::first_chunk).ok_or_else(short)?),
         };
-        // The flags above were put there by ring_buffer_read_page(); they are not part of the length.
+        // The flags above were put there by ring_buffer_read_page(); they are not part of the
+        // length.
         let used = (commit & SIZE) as usize;
         let end = header.data + used;
         let data = bytes.get(..end).filter(|data| data.len() >= header.data).ok_or_else(|| {
@@ -60,7 +64,8 @@ impl<'a> Page<'a> {
         } else if commit & MISSED_STORED == 0 {
             Missed::Some
         } else {
-            // Stored right behind the data if there was room for a long; otherwise its flag is missing.
+            // Stored right behind the data if there was room for a long; otherwise its flag is
+            // missing.
             let count = match header.commit_size {
                 4 => word(bytes, end).map(u64::from),
                 _ => bytes.get(end..).and_then(<[u8]>::first_chunk).map(|count| u64::from_le_bytes(*count)),
@@ -75,7 +80,8 @@ impl<'a> Page<'a> {
         Entries { data: self.data, walk: self.walk() }
     }
 
-    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see [`PageCursor`].
+    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see
+    /// [`PageCursor`].
     pub fn walk(&self) -> PageCursor {
         PageCursor { at: self.start, end: self.data.len(), time: self.time }
     }
@@ -129,7 +135,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// How far a page has been read. Holds no borrow; [`PageCursor::next`] must be given the page that it came from.
+/// How far a page has been read. Holds no borrow; [`PageCursor::next`] must be given the page that
+/// it came from.
 #[derive(Debug, Clone, Default)]
 pub struct PageCursor {
     at: usize,
@@ -156,7 +163,8 @@ impl PageCursor {
             };
             let delta = u64::from(head >> 5);
             let (start, end) = match head & 31 {
-                // RINGBUF_TYPE_DATA_TYPE_LEN_MAX is 28: the length in words of four bytes (RB_ALIGNMENT).
+                // RINGBUF_TYPE_DATA_TYPE_LEN_MAX is 28: the length in words of four bytes
+                // (RB_ALIGNMENT).
                 kind @ 1..=28 => {
                     self.time = self.time.wrapping_add(delta);
                     (offset + 4, offset + 4 + 4 * kind as usize)
@@ -167,11 +175,12 @@ impl PageCursor {
                         return Some(Err(self.fail("a long record without a length")));
                     };
                     self.time = self.time.wrapping_add(delta);
-                    // The length counts its own word; the record behind starts at the next full word.
+                    // The length counts its own word; the record behind starts at the next full
+                    // word.
                     (offset + 8, offset + 4 + (length as usize).next_multiple_of(4))
                 }
-                // RINGBUF_TYPE_PADDING: the unused end of a page, or a record that ring_buffer_discard_commit()
-                // took back.
+                // RINGBUF_TYPE_PADDING: the unused end of a page, or a record that
+                // ring_buffer_discard_commit() took back.
                 29 => {
                     // rb_event_set_padding(): nothing behind it was ever written.
                     if delta == 0 {
@@ -181,17 +190,17 @@ impl PageCursor {
                     let Some(length) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a discarded record is cut off")));
                     };
-                    // A discarded record's time still counts for those behind it: they were timed against it. A time of 1
-                    // only says that the record is not the end of the page (rb_event_discard(); rb_read_data_buffer()
-                    // passes over it too).
+                    // A discarded record's time still counts for those behind it: they were timed
+                    // against it. A time of 1 only says that the record is not the end of the page
+                    // (rb_event_discard(); rb_read_data_buffer() passes over it too).
                     if delta > 1 {
                         self.time = self.time.wrapping_add(delta);
                     }
                     self.at = offset + 4 + (length as usize).max(4);
                     continue;
                 }
-                // RINGBUF_TYPE_TIME_EXTEND (30) adds to the time, RINGBUF_TYPE_TIME_STAMP (31) sets it. Neither
-                // is a record of its own.
+                // RINGBUF_TYPE_TIME_EXTEND (30) adds to the time, RINGBUF_TYPE_TIME_STAMP (31) sets
+                // it. Neither is a record of its own.
                 kind => {
                     let Some(high) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a time stamp is cut off")));
@@ -214,7 +223,8 @@ impl PageCursor {
     }
 }
 
-/// A 59-bit time stamp, with the top bits of the time that was reached (rb_fix_abs_ts() in the kernel).
+/// A 59-bit time stamp, with the top bits of the time that was reached (rb_fix_abs_ts() in the
+/// kernel).
 fn absolute(value: u64, reached: u64) -> u64 {
     let time = (value & !TOP) | (reached & TOP);
     // Top bits of 0 cannot have wrapped: that would take 18 years of nanoseconds since boot.

@@ -1,7 +1,9 @@
-//! Requests and samples as a Parquet file, for DuckDB, Polars, Spark and whatever else reads columns.
+//! Requests and samples as a Parquet file, for DuckDB, Polars, Spark and whatever else reads
+//! columns.
 //!
-//! One row a record of amd_pstate_perf or pstate_sample, with the columns of both; what an event does not have is
-//! null. Counters and times are packed as differences, names and levels as dictionaries: some 20 bytes a row.
+//! One row a record of amd_pstate_perf or pstate_sample, with the columns of both; what an event
+//! does not have is null. Counters and times are packed as differences, names and levels as
+//! dictionaries: some 20 bytes a row.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -78,7 +80,8 @@ impl ParquetFile {
             .set_max_row_group_row_count(Some(GROUP));
         for column in ["time_ns", "khz", "mperf", "aperf", "tsc"] {
             properties = properties
-                // Times and counters never repeat: a dictionary of them would be as long as the column.
+                // Times and counters never repeat: a dictionary of them would be as long as the
+                // column.
                 .set_column_dictionary_enabled(ColumnPath::from(column), false)
                 .set_column_encoding(ColumnPath::from(column), Encoding::DELTA_BINARY_PACKED);
         }
@@ -90,7 +93,8 @@ impl ParquetFile {
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let row = Row {
             time: record.time,
-            // pstate_sample has no field for the CPU: its counters are read on the CPU that it is about.
+            // pstate_sample has no field for the CPU: its counters are read on the CPU that it is
+            // about.
             cpu: record.cpu,
             pid: record.pid,
             comm: record.comm,
@@ -102,7 +106,8 @@ impl ParquetFile {
         };
         let row = match &record.event {
             Event::AmdPerf(event) => Row {
-                // The thread of a governor makes requests for other CPUs: the row is about the one whose counters it has.
+                // The thread of a governor makes requests for other CPUs: the row is about the one
+                // whose counters it has.
                 cpu: event.cpu,
                 level: event.des,
                 khz: event.khz,
@@ -148,7 +153,8 @@ impl ParquetFile {
             column::<Int64Type>(&mut group, &longs(|row| row.counters[0]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[1]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[2]), None)?;
-            // An optional column has a level per row, 1 where there is a value, and then the values alone.
+            // An optional column has a level per row, 1 where there is a value, and then the values
+            // alone.
             let amd: Vec<i16> = rows.iter().map(|row| i16::from(row.amd.is_some())).collect();
             let intel: Vec<i16> = rows.iter().map(|row| i16::from(row.intel.is_some())).collect();
             let ours: Vec<(u32, u32, bool)> = rows.iter().filter_map(|row| row.amd).collect();

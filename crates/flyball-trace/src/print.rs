@@ -16,8 +16,8 @@ pub struct Line<'a> {
 }
 
 impl Record {
-    /// The record as a line of the kernel's `trace` file, without the newline. Passed-through events have no fields
-    /// here: these are in the record's bytes.
+    /// The record as a line of the kernel's `trace` file, without the newline. Passed-through
+    /// events have no fields here: these are in the record's bytes.
     pub fn line(&self, clock: Clock) -> Line<'_> {
         Line { record: self, clock }
     }
@@ -34,8 +34,8 @@ impl Line<'_> {
     }
 }
 
-/// The five characters of option irq-info (trace_print_lat_fmt() in kernel/trace/trace_output.c); the bits are TRACE_FLAG_*
-/// in include/linux/trace_events.h.
+/// The five characters of option irq-info (trace_print_lat_fmt() in kernel/trace/trace_output.c);
+/// the bits are TRACE_FLAG_* in include/linux/trace_events.h.
 fn flags(flags: u8, preempt: u8) -> [char; 5] {
     let has = |bit: u8| flags & bit != 0;
     let irqs = match (has(0x01), has(0x80)) {

@@ -2,12 +2,14 @@
 
 use crate::{comm::Comm, events::Event};
 
-/// CPU numbers from here on are taken for damage: no x86 kernel is built for more (`NR_CPUS` of arch/x86/Kconfig).
+/// CPU numbers from here on are taken for damage: no x86 kernel is built for more (`NR_CPUS` of
+/// arch/x86/Kconfig).
 pub const MAX_CPUS: u32 = 8192;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds, or the clock's own units where [`Clock::nanoseconds`](crate::Clock::nanoseconds) is false.
+    /// Nanoseconds, or the clock's own units where
+    /// [`Clock::nanoseconds`](crate::Clock::nanoseconds) is false.
     pub time: u64,
     /// The CPU whose buffer held the record: where the code ran.
     pub cpu: u32,
@@ -23,7 +25,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The CPU that the event is about: the one in its fields, otherwise the one where the code ran.
+    /// The CPU that the event is about: the one in its fields, otherwise the one where the code
+    /// ran.
     #[inline]
     pub fn subject(&self) -> u32 {
         self.event.about().unwrap_or(self.cpu)
@@ -36,7 +39,8 @@ mod tests {
 
     #[test]
     fn records_stay_small() {
-        // A batch of them must stay in a core's second-level cache together with the text that it was read from.
+        // A batch of them must stay in a core's second-level cache together with the text that it
+        // was read from.
         assert!(std::mem::size_of::<Record>() <= 112, "{}", std::mem::size_of::<Record>());
     }
 }

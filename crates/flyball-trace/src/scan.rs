@@ -1,5 +1,5 @@
-//! Decimal numbers out of text, eight digits a step. Nearly all of the time that trace text takes is spent on digits:
-//! an `amd_pstate_perf` line of 230 bytes carries some 60 of them.
+//! Decimal numbers out of text, eight digits a step. Nearly all of the time that trace text takes
+//! is spent on digits: an `amd_pstate_perf` line of 230 bytes carries some 60 of them.
 
 #![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
 
@@ -9,13 +9,15 @@ const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_
 const fn eight(word: u64) -> u64 {
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
-    // The weights of the four pairs: 100 and 1,000,000 here, 1 and 10,000 below. The sum is in the upper half.
+    // The weights of the four pairs: 100 and 1,000,000 here, 1 and 10,000 below. The sum is in the
+    // upper half.
     let high = (pairs & PAIRS).wrapping_mul(0x000f_4240_0000_0064);
     let low = ((pairs >> 16) & PAIRS).wrapping_mul(0x0000_2710_0000_0001);
     high.wrapping_add(low) >> 32
 }
 
-/// The unsigned decimal number at `at`, and where it ends. `None` without a digit, or above [`u64::MAX`].
+/// The unsigned decimal number at `at`, and where it ends. `None` without a digit, or above
+/// [`u64::MAX`].
 #[inline]
 pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -54,11 +56,12 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     (end > at).then_some((value, end))
 }
 
-/// [`decimal`] for numbers of up to seven digits with a blank, comma or point behind them: the same answers for all others,
-/// more slowly.
+/// [`decimal`] for numbers of up to seven digits with a blank, comma or point behind them: the same
+/// answers for all others, more slowly.
 ///
-/// Where a number ends says where the next one starts, so that finding its end is what a line of text waits for; the value
-/// is computed meanwhile. Hence the digits are checked after their end was guessed from one bit of each byte.
+/// Where a number ends says where the next one starts, so that finding its end is what a line of
+/// text waits for; the value is computed meanwhile. Hence the digits are checked after their end
+/// was guessed from one bit of each byte.
 #[inline(always)]
 pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
@@ -73,8 +76,8 @@ pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     any_decimal(bytes, at)
 }
 
-/// [`short_decimal`] for numbers that have up to fifteen digits and mostly about eight, with one branch, on whether there
-/// are more than eight.
+/// [`short_decimal`] for numbers that have up to fifteen digits and mostly about eight, with one
+/// branch, on whether there are more than eight.
 #[inline(always)]
 #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of two")]
 pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
@@ -123,8 +126,8 @@ pub(crate) fn micros(bytes: &[u8], at: usize) -> Option<u64> {
     (word >> 48 == u64::from(u16::from_le_bytes(*b": ")) && others(digits) == 0).then(|| eight(digits))
 }
 
-/// [`decimal`] out of line. The pair comes back in registers; an `Option` would come back in memory, and then the
-/// common case goes through memory too.
+/// [`decimal`] out of line. The pair comes back in registers; an `Option` would come back in
+/// memory, and then the common case goes through memory too.
 #[inline(always)]
 fn any_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     #[cold]
@@ -144,8 +147,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
 }
 
-/// How many of the eight bytes, from the lowest, have the bit that all digits have, and blank, comma, point, slash and
-/// newline have not.
+/// How many of the eight bytes, from the lowest, have the bit that all digits have, and blank,
+/// comma, point, slash and newline have not.
 #[inline(always)]
 const fn likely_digits(word: u64) -> u32 {
     (!word & 0x1010_1010_1010_1010).trailing_zeros() / 8
@@ -196,14 +199,16 @@ pub(crate) fn blanks(bytes: &[u8], at: usize) -> usize {
         }
         at
     }
-    // Without a loop: how often it would turn depends on the digits before, which cannot be predicted.
+    // Without a loop: how often it would turn depends on the digits before, which cannot be
+    // predicted.
     match word(bytes, at).map(|word| (word ^ 0x2020_2020_2020_2020).trailing_zeros() / 8) {
         Some(count @ 0..8) => at + count as usize,
         _ => more(bytes, at),
     }
 }
 
-/// The value after `key`, looked for from `at` on at the start of a word. For text whose order is not known.
+/// The value after `key`, looked for from `at` on at the start of a word. For text whose order is
+/// not known.
 pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = memchr::memmem::find(bytes.get(from..)?, key) {

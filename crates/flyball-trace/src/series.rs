@@ -1,8 +1,8 @@
-//! A trace thinned out for pictures: for each CPU and stretch of time the least and the most of each value. Nothing
-//! between two drawn points is higher or lower than what is drawn.
+//! A trace thinned out for pictures: for each CPU and stretch of time the least and the most of
+//! each value. Nothing between two drawn points is higher or lower than what is drawn.
 //!
-//! All stretches have the same length, which doubles whenever the trace outgrows the buckets: any trace fits, and
-//! one pass is enough.
+//! All stretches have the same length, which doubles whenever the trace outgrows the buckets: any
+//! trace fits, and one pass is enough.
 
 use crate::{
     events::Event,
@@ -123,7 +123,8 @@ impl Default for SeriesSet {
 }
 
 impl SeriesSet {
-    /// Over the number of the sample instead of time, as some of the kernel's tracers' pictures are.
+    /// Over the number of the sample instead of time, as some of the kernel's tracers' pictures
+    /// are.
     pub fn by_sample() -> SeriesSet {
         SeriesSet { by_sample: true, width: 1, ..SeriesSet::default() }
     }
@@ -176,7 +177,8 @@ impl SeriesSet {
         }
         self.samples += 1;
         let x = if self.by_sample { self.samples } else { time };
-        // A trace has the metrics of its first sample; another driver's samples would be other columns.
+        // A trace has the metrics of its first sample; another driver's samples would be other
+        // columns.
         if cpu >= MAX_CPUS || self.metrics.len() != N {
             return;
         }
@@ -192,8 +194,8 @@ impl SeriesSet {
         loop {
             // All metrics of a CPU have equally many buckets.
             let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());
-            // A CPU's buckets are filled up to the place, so a first record late in the trace costs as many as
-            // all before.
+            // A CPU's buckets are filled up to the place, so a first record late in the trace costs
+            // as many as all before.
             let more = at.saturating_add(1).saturating_sub(have).saturating_mul(N);
             if at < MAX_EACH && self.used.saturating_add(more) <= MAX {
                 self.used += more;
@@ -219,7 +221,8 @@ impl SeriesSet {
 
     fn widen(&mut self) {
         self.width *= 2;
-        // Counted again: a CPU's odd last bucket stays one, so that half of the number would be wrong.
+        // Counted again: a CPU's odd last bucket stays one, so that half of the number would be
+        // wrong.
         self.used = 0;
         for buckets in self.cpus.iter_mut().flatten().flat_map(|series| &mut series.buckets) {
             let merged: Vec<Bucket> = buckets
@@ -326,7 +329,8 @@ mod tests {
                 }
             }
             set.thin(most);
-            // Each sample lies between least and most of its stretch, and each least and most is a sample there.
+            // Each sample lies between least and most of its stretch, and each least and most is a
+            // sample there.
             let mut filled = 0;
             for cpu in 0..3 {
                 for (at, bucket) in set.buckets(cpu, 1).iter().enumerate().filter(|(_, bucket)| !bucket.is_empty()) {

@@ -1,5 +1,5 @@
-//! `per_cpu/cpuN/stats`: what the kernel counted. Pages' headers undercount losses; this does not: what was read plus
-//! what was overwritten or dropped is what was written.
+//! `per_cpu/cpuN/stats`: what the kernel counted. Pages' headers undercount losses; this does not:
+//! what was read plus what was overwritten or dropped is what was written.
 
 use crate::scan::decimal;
 
@@ -20,7 +20,8 @@ pub struct CpuStats {
 }
 
 impl CpuStats {
-    /// Reads the file's text. Lines that are missing count 0; a `CPU: N` line, as trace.dat has it, names the CPU.
+    /// Reads the file's text. Lines that are missing count 0; a `CPU: N` line, as trace.dat has it,
+    /// names the CPU.
     pub fn parse(cpu: u32, text: &str) -> CpuStats {
         let mut stats = CpuStats { cpu, ..CpuStats::default() };
         for line in text.lines() {

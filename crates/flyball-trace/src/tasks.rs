@@ -1,5 +1,5 @@
-//! Names of tasks. A ring-buffer record has only a task's number; the names lie in `saved_cmdlines`, which the kernel
-//! fills while it traces and which a trace.dat file carries.
+//! Names of tasks. A ring-buffer record has only a task's number; the names lie in
+//! `saved_cmdlines`, which the kernel fills while it traces and which a trace.dat file carries.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,8 @@ impl Tasks {
         Tasks { names }
     }
 
-    /// The name of task `pid`: `<idle>` for 0 and `<...>` for one that is not known, as the kernel prints them.
+    /// The name of task `pid`: `<idle>` for 0 and `<...>` for one that is not known, as the kernel
+    /// prints them.
     pub fn name(&self, pid: i32) -> Comm {
         if pid == 0 {
             return Comm::new(b"<idle>");

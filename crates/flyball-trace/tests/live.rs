@@ -1,4 +1,5 @@
-//! Recording through this machine's own ring buffer: needs root and tracefs, and says so where it cannot run.
+//! Recording through this machine's own ring buffer: needs root and tracefs, and says so where it
+//! cannot run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -66,7 +67,8 @@ fn feed(capture: &Capture, count: u32) {
     }
 }
 
-/// The decoder of a file whose raw_data records are read as amd_pstate_perf: that is what their bytes are.
+/// The decoder of a file whose raw_data records are read as amd_pstate_perf: that is what their
+/// bytes are.
 fn decoder(file: &TraceFile) -> Decoder {
     let raw =
         file.formats.iter().find(|format| format.name == "raw_data").expect("every kernel has raw_data");

@@ -1,5 +1,6 @@
-//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give. [`HeldArms`] applies them to a real
-//! machine inside one transaction, [`BootedArms`] to a machine in software.
+//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give.
+//! [`HeldArms`] applies them to a real machine inside one transaction, [`BootedArms`] to a machine
+//! in software.
 
 mod booted;
 pub mod user_knobs;
@@ -81,8 +82,8 @@ pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Setting
 fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, SettingsError> {
     let online = host.read("/sys/devices/system/cpu/online").unwrap_or_default();
     let first = online.parse::<flyball_host::CpuList>().ok().and_then(|cpus| cpus.first()).unwrap_or(0);
-    // CPU 0 may be offline, and an offline CPU has no policy.
-    // One CPU is enough: the kernel registers one cpufreq driver at a time (drivers/cpufreq/cpufreq.c, cpufreq_register_driver).
+    // CPU 0 may be offline, and an offline CPU has no policy. One CPU is enough: the kernel
+    // registers one cpufreq driver at a time (drivers/cpufreq/cpufreq.c, cpufreq_register_driver).
     let now = host.read(&format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_driver")).ok();
     if now.as_deref() == Some(wanted) {
         return Ok(None);
@@ -110,7 +111,8 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
 /// Refuses arms that cannot be had, before anything is made or written.
 pub fn check(host: &dyn Host, arms: &[Arm], knobs: &[CommandKnob]) -> Result<(), Failure> {
     match host.software() {
-        // In software a boot costs milliseconds, so the arms are tried. On a real machine take() plans them, before it writes.
+        // In software a boot costs milliseconds, so the arms are tried. On a real machine take()
+        // plans them, before it writes.
         Some(software) => BootedArms::new(host, software, None, RunSeeds::default())?.check(arms),
         None => arms.iter().try_for_each(|arm| intent(&user_knobs::of_machine(arm, knobs)).map(|_| ())),
     }
@@ -173,8 +175,9 @@ pub struct HeldArms<'h> {
 }
 
 impl<'h> HeldArms<'h> {
-    /// Checks every arm that this boot can give, and takes the machine if one of them sets something: with its lock,
-    /// a journal and a guardian. Arms without settings need none of that, nor root.
+    /// Checks every arm that this boot can give, and takes the machine if one of them sets
+    /// something: with its lock, a journal and a guardian. Arms without settings need none of that,
+    /// nor root.
     pub fn take(
         context: &Context,
         host: &'h dyn Host,
@@ -195,11 +198,13 @@ impl<'h> HeldArms<'h> {
         for arm in &manifest.arms {
             let arm = &user_knobs::of_machine(arm, &knobs);
             let intent = intent(arm)?;
-            // Arms of another boot are not planned: their driver, and with it their knobs, is not here.
+            // Arms of another boot are not planned: their driver, and with it their knobs, is not
+            // here.
             let here = boot_needed(host, arm)
                 .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
             if here.is_none() && !intent.is_empty() {
-                // Planned now and thrown away: a setting that does not exist here must be refused before the first round.
+                // Planned now and thrown away: a setting that does not exist here must be refused
+                // before the first round.
                 plan_of(host, arm)?;
                 sets = true;
             }
@@ -223,7 +228,8 @@ impl<'h> HeldArms<'h> {
                         group = result.group;
                     }
                     Err(failure) => {
-                        // The failure that led here is the one to report; a restoration that fails too stays in the journal for `flyball restore`.
+                        // The failure that led here is the one to report; a restoration that fails
+                        // too stays in the journal for `flyball restore`.
                         let _ = transaction.end();
                         return Err(failure);
                     }
@@ -283,7 +289,8 @@ impl Settings for HeldArms<'_> {
             }
             return Err(SettingsError("the machine is not held".to_owned()));
         };
-        // Back to the baseline between arms: a setting that only the last arm had must not leak into this one.
+        // Back to the baseline between arms: a setting that only the last arm had must not leak
+        // into this one.
         let restoration = transaction.restore();
         // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
@@ -337,7 +344,8 @@ impl Settings for HeldArms<'_> {
         changed
     }
 
-    // For readers of the run directory only: a machine that cannot be read must not end a comparison.
+    // For readers of the run directory only: a machine that cannot be read must not end a
+    // comparison.
     fn snapshot(&self) -> serde_json::Value {
         let profile = Snapshot::of_knobs(self.host, &flyball_control::save::saved())
             .and_then(|snapshot| flyball_control::save::save(&snapshot));

@@ -1,4 +1,5 @@
-//! What the commands that change a machine share: arguments, the way from failures to exit codes, rendering.
+//! What the commands that change a machine share: arguments, the way from failures to exit codes,
+//! rendering.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
@@ -32,12 +33,13 @@ pub use crate::process::{command_line, interrupts};
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
 pub struct SettingArgs {
-    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE;
-    /// later ones win.
+    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE
+    /// or KNOB@CPUS=VALUE; later ones win.
     #[arg(required = true, value_name = "PROFILE|KNOB=VALUE")]
     pub wanted: Vec<String>,
 
-    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default: all].
+    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default:
+    /// all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 }
@@ -63,7 +65,8 @@ impl SettingArgs {
             // A file name may contain '=': what exists as a file is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
-                // In the order of the command line, since of two settings for one place the later one holds.
+                // In the order of the command line, since of two settings for one place the later
+                // one holds.
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
                 has_profiles_only = false;
             } else {
@@ -99,7 +102,8 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     must_be_writable(host)?;
     let state = context.patient_state()?;
     let interrupted = interrupts()?;
-    // Without a guardian: the settings are to outlive this process. A crash on the way leaves them to `flyball restore`.
+    // Without a guardian: the settings are to outlive this process. A crash on the way leaves them
+    // to `flyball restore`.
     let mut transaction = Transaction::begin(host, &state, Purpose::Set, &command_line(), None)?;
     // Printed at the end: until then a closed pipe would end the process in the middle of a change.
     let notes: Vec<String> = transaction.notes().iter().map(ToString::to_string).collect();
@@ -111,7 +115,8 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
             return Err(error.into());
         }
     };
-    // The commit is in the journal before anything is printed: from here on the changes remain, whatever happens to stdout.
+    // The commit is in the journal before anything is printed: from here on the changes remain,
+    // whatever happens to stdout.
     transaction.keep()?;
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
@@ -136,7 +141,8 @@ pub fn note_unkept(context: &Context) {
     }
 }
 
-/// Names the programs at work here that write the same knobs, each with the command that ends it: what is to last cannot share a knob.
+/// Names the programs at work here that write the same knobs, each with the command that ends it:
+/// what is to last cannot share a knob.
 pub fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item = &'s Setting>) {
     for owner in neighbours(host, &settings.map(Setting::knob).collect()) {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
@@ -165,7 +171,8 @@ fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
     output.object(schema::SET, || applied, || render_applied(applied))
 }
 
-/// A line for each setting that was asked for and each value it got; CPUs that got the same value share it.
+/// A line for each setting that was asked for and each value it got; CPUs that got the same value
+/// share it.
 pub fn render_applied(applied: &Applied) -> String {
     if applied.made.is_empty() {
         return "already in effect; nothing to change\n".to_owned();
@@ -182,7 +189,8 @@ pub fn render_applied(applied: &Applied) -> String {
         }
     };
     for AppliedChange { change, outcome } in &applied.made {
-        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's text (no_turbo 0).
+        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's
+        // text (no_turbo 0).
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         add(
             change,
@@ -237,8 +245,8 @@ fn of_cpus(cpus: &CpuList) -> String {
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, paint::cpus(cpus))
 }
 
-/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal writes to many CPUs are
-/// one line, unless `each` is asked for.
+/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal
+/// writes to many CPUs are one line, unless `each` is asked for.
 pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
     output.object(schema::PLAN, || plan, || plan_text(plan, each))
 }
@@ -264,7 +272,8 @@ fn tail_of(change: &Change) -> String {
 
 fn render(plan: &Plan, each: bool) -> String {
     let mut text = String::new();
-    // Changes are sorted by step, so a step is a run of them; lines are never folded across steps, whose order matters.
+    // Changes are sorted by step, so a step is a run of them; lines are never folded across steps,
+    // whose order matters.
     for step in plan.changes.chunk_by(|a, b| a.step == b.step) {
         let _ = writeln!(text, "{}", step[0].step);
         let writes: Vec<fold::Write> =
@@ -280,7 +289,8 @@ fn render(plan: &Plan, each: bool) -> String {
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
         let exit = match error {
-            // A value that is not accepted is the user's to correct; a knob that this machine lacks is a reason to skip.
+            // A value that is not accepted is the user's to correct; a knob that this machine lacks
+            // is a reason to skip.
             PlanError::Refused(_) => Exit::Usage,
             PlanError::NotHere(_) => Exit::NotHere,
             PlanError::Read(error) => return error.into(),
@@ -294,7 +304,8 @@ impl From<ApplyError> for Failure {
         if let ApplyError::Plan(error) = error {
             return error.into();
         }
-        // A failure that was undone completely leaves the machine as it was; otherwise scripts must be able to tell (exit code 3).
+        // A failure that was undone completely leaves the machine as it was; otherwise scripts must
+        // be able to tell (exit code 3).
         let exact = error.restoration().is_none_or(flyball_control::write::restore::Restoration::is_exact);
         Failure::new(if exact { Exit::Failed } else { Exit::HalfDone }, error)
     }

@@ -20,8 +20,8 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
-    /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). The lock in /run/flyball is taken
-    /// too: two flyballs exclude each other whatever their directories.
+    /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). The lock
+    /// in /run/flyball is taken too: two flyballs exclude each other whatever their directories.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", hide_short_help = true)]
     pub state_dir: Option<PathBuf>,
 
@@ -42,7 +42,8 @@ pub enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// What the command line asks for. Read before clap reads it, because clap's own help and errors are coloured too.
+    /// What the command line asks for. Read before clap reads it, because clap's own help and
+    /// errors are coloured too.
     pub fn of_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         // What follows `--` are the options of another program (`flyball run -- ls --color`).
@@ -82,7 +83,8 @@ pub enum Command {
     /// Explain a knob: what it does, its values, what it interacts with, its files and registers.
     Explain(commands::explain::Args),
 
-    /// Say why CPUs run no faster: from the highest frequency to the one that they had, what took how much, with evidence.
+    /// Say why CPUs run no faster: from the highest frequency to the one that they had, what took
+    /// how much, with evidence.
     Why(commands::why::Args),
 
     /// Check whether the machine is set up well, and say what to change.
@@ -121,7 +123,8 @@ pub enum Command {
     /// Run a command under settings, then restore them.
     Run(commands::run::Args),
 
-    /// Rebuild the report of a comparison, put those of a fleet together, or analyse a kernel selftest's CSV file.
+    /// Rebuild the report of a comparison, put those of a fleet together, or analyse a kernel
+    /// selftest's CSV file.
     Report(commands::report::Args),
 
     /// Store results of years as Parquet files, and find what shifted over months.
@@ -130,7 +133,8 @@ pub enum Command {
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.
     Quiet(commands::quiet::Args),
 
-    /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and undo.
+    /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and
+    /// undo.
     Sst(commands::sst::Args),
 
     /// Record, report and diagnose the P-state driver's decisions.
@@ -142,10 +146,12 @@ pub enum Command {
     /// Serve metrics of the processors to Prometheus, or write them to a file.
     Exporter(commands::exporter::Args),
 
-    /// Simulated machines: list them, run any program on one, compare them with published measurements.
+    /// Simulated machines: list them, run any program on one, compare them with published
+    /// measurements.
     Sim(commands::sim::Args),
 
-    /// Boot real kernels on emulated processors, run commands in them, record their driver's decisions.
+    /// Boot real kernels on emulated processors, run commands in them, record their driver's
+    /// decisions.
     Guest(commands::guest::Args),
 
     /// Record this machine in one file, for -M elsewhere.
@@ -156,7 +162,8 @@ pub enum Command {
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(commands::intel_speed_select::Args),
 
-    /// A drop-in replacement for the kernel's tracer of amd-pstate: its options, and the CSV files that it leaves.
+    /// A drop-in replacement for the kernel's tracer of amd-pstate: its options, and the CSV files
+    /// that it leaves.
     #[command(
         name = "amd_pstate_trace.py",
         override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"

@@ -1,8 +1,10 @@
-//! Which commands are confined to their files: those that only read and print what another user may have written. The command
-//! line says which files these are, so the process gives up everything else before it opens the first one.
+//! Which commands are confined to their files: those that only read and print what another user may
+//! have written. The command line says which files these are, so the process gives up everything
+//! else before it opens the first one.
 //!
-//! Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a machine (`sim run`), starts an emulator
-//! (`guest`, `-M guest:`), or works on this machine, whose files cannot be listed beforehand. docs/privileges.md has the table.
+//! Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a
+//! machine (`sim run`), starts an emulator (`guest`, `-M guest:`), or works on this machine, whose
+//! files cannot be listed beforehand. docs/privileges.md has the table.
 
 use flyball_host::confine::Confinement;
 
@@ -16,7 +18,8 @@ use crate::{
 /// Confines this process to the files of `cli`, if its command is one of those above.
 pub fn enter(cli: &Cli) -> Result<(), Failure> {
     if let Some(files) = files(cli)? {
-        // What a kernel does not offer is left out: the readers are safe by themselves, this is the second wall.
+        // What a kernel does not offer is left out: the readers are safe by themselves, this is the
+        // second wall.
         let _ = files.enter();
     }
     Ok(())
@@ -68,7 +71,8 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
             args.files(&mut files);
             of_machine(&mut files)
         }
-        // `trace report` reads a file and needs no machine; what records does, and it is not confined.
+        // `trace report` reads a file and needs no machine; what records does, and it is not
+        // confined.
         Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
         // Of a machine it is not confined, whose files cannot be listed; --replay needs none.
         Command::Top(args) => args.files(&mut files),

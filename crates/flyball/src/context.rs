@@ -1,4 +1,5 @@
-//! What every command gets besides its own arguments: the machine, where its state is kept, and how to print.
+//! What every command gets besides its own arguments: the machine, where its state is kept, and how
+//! to print.
 
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
@@ -42,15 +43,17 @@ impl Context {
         // An empty variable is as good as none: services set variables to nothing to unset them.
         let from_environment = || std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty());
         let given = self.state_dir.clone().or_else(|| from_environment().map(PathBuf::from));
-        // The machine's own directory, whose lock is always taken. A tree has it within, so that changing a directory of test
-        // files never touches this machine's journal; a simulated machine is held by its state file.
+        // The machine's own directory, whose lock is always taken. A tree has it within, so that
+        // changing a directory of test files never touches this machine's journal; a simulated
+        // machine is held by its state file.
         let home = match &self.machine {
             MachineArg::Live => Some(PathBuf::from(StateDir::LIVE)),
             MachineArg::Tree(root) => Some(root.join("run/flyball")),
             _ => None,
         };
         match (given, home) {
-            // Both are locked: otherwise two flyballs with different directories could change one machine at a time.
+            // Both are locked: otherwise two flyballs with different directories could change one
+            // machine at a time.
             (Some(given), Some(home)) => return Ok(StateDir::new(given).on_machine(home)),
             (Some(path), None) | (None, Some(path)) => return Ok(StateDir::new(path)),
             (None, None) => {}
@@ -67,7 +70,8 @@ impl Context {
         }
     }
 
-    /// The same, for a change that is worth waiting for: the service has the lock while it corrects, another command while it sets.
+    /// The same, for a change that is worth waiting for: the service has the lock while it
+    /// corrects, another command while it sets.
     pub fn patient_state(&self) -> Result<StateDir, Failure> {
         let waits = |error: &LockError| eprintln!("flyball: waiting up to {} s: {error}", PATIENCE.as_secs());
         Ok(self.state()?.waiting(Patience { time: PATIENCE, waits }))
@@ -83,7 +87,8 @@ impl Context {
         Ok(self.scratch.get_or_init(|| made))
     }
 
-    /// The command that starts a guardian for this machine, for a command that runs a workload under settings.
+    /// The command that starts a guardian for this machine, for a command that runs a workload
+    /// under settings.
     pub fn guardian(&self, state: &StateDir) -> Result<std::process::Command, Failure> {
         if std::process::id() == 1 {
             // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
@@ -94,7 +99,8 @@ impl Context {
             );
         }
         let mut command = std::process::Command::new(own_program()?);
-        // By its name, whatever the file is called: as intel-speed-select it would take other arguments.
+        // By its name, whatever the file is called: as intel-speed-select it would take other
+        // arguments.
         std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
         command.args(self.machine.arguments()).arg("--state-dir").arg(state.path()).arg("guardian");
         // It steps in for this process, which holds the state file of a simulated machine.

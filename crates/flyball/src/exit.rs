@@ -1,4 +1,5 @@
-//! Exit codes, and the failures that lead to them. The table here is what help and the manual print.
+//! Exit codes, and the failures that lead to them. The table here is what help and the manual
+//! print.
 
 use std::{error::Error, fmt, process::ExitCode};
 
@@ -53,9 +54,11 @@ exits! {
     Warning = 8;
     /// `doctor`: the worst finding is a fault.
     Fault = 9;
-    /// Done, but stdout or stderr could not be written (a full disk behind `>`); settings are as after success.
+    /// Done, but stdout or stderr could not be written (a full disk behind `>`); settings are as
+    /// after success.
     Unwritten = 10;
-    /// The files of a machine, recorded or described, take more memory or processor time than flyball gives them.
+    /// The files of a machine, recorded or described, take more memory or processor time than
+    /// flyball gives them.
     Limited = 11;
 }
 
@@ -150,11 +153,13 @@ impl Error for Reworded {
 }
 
 impl From<ReadError> for Failure {
-    /// A file that should be readable and is not. If /sys itself is missing, this is [`Exit::NotHere`].
+    /// A file that should be readable and is not. If /sys itself is missing, this is
+    /// [`Exit::NotHere`].
     fn from(error: ReadError) -> Failure {
         match error {
             ReadError::Host(error) => error.into(),
-            // The file is there and says something that no kernel writes: not a machine without it, which scripts may skip.
+            // The file is there and says something that no kernel writes: not a machine without it,
+            // which scripts may skip.
             ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
         }
     }
@@ -162,7 +167,8 @@ impl From<ReadError> for Failure {
 
 impl From<flyball_host::HostError> for Failure {
     fn from(error: flyball_host::HostError) -> Failure {
-        // A missing file or device is the machine's, not an error of this run: scripts skip on 4, as kselftest does.
+        // A missing file or device is the machine's, not an error of this run: scripts skip on 4,
+        // as kselftest does.
         let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
         Failure::new(exit, error)
     }
@@ -184,7 +190,8 @@ impl From<SimError> for Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         let exit = match error {
-            // A directory that cannot be read or used was named on the command line; what cannot be written is this machine's fault.
+            // A directory that cannot be read or used was named on the command line; what cannot be
+            // written is this machine's fault.
             RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
             RecordError::Io { .. } => Exit::Failed,
         };

@@ -1,5 +1,5 @@
-//! Lists of writes as text: equal ones to many CPUs, policies, cores or power domains are one line. `plan`, `restore -n` and
-//! the plans of Speed Select print theirs with it.
+//! Lists of writes as text: equal ones to many CPUs, policies, cores or power domains are one line.
+//! `plan`, `restore -n` and the plans of Speed Select print theirs with it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -65,7 +65,8 @@ fn numbered(path: &str) -> Option<(&str, u32, &str)> {
     let mut start = 0;
     for part in path.split('/') {
         for prefix in ["policy", "cpu"] {
-            // A whole part of the path: `cpufreq` and `cpuidle` begin with `cpu`, and are followed by no number.
+            // A whole part of the path: `cpufreq` and `cpuidle` begin with `cpu`, and are followed
+            // by no number.
             let digits = part.strip_prefix(prefix).filter(|digits| !digits.is_empty());
             if let Some(Ok(number)) = digits.map(str::parse) {
                 let at = start + prefix.len();
@@ -93,9 +94,11 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for, or all are few.
+/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for,
+/// or all are few.
 pub fn lines(writes: &[Write], each: bool) -> String {
-    // First over the numbers of CPUs, policies and cores, then over power domains that have equal lines.
+    // First over the numbers of CPUs, policies and cores, then over power domains that have equal
+    // lines.
     let (mut by_number, mut place) = (Vec::new(), HashMap::new());
     for (index, write) in writes.iter().enumerate() {
         // What has no number is the same write only if it is in another power domain.
@@ -108,7 +111,8 @@ pub fn lines(writes: &[Write], each: bool) -> String {
     }
     let size = |numbers: &[Option<u32>], domains: &[Option<(u8, u8)>]| numbers.len() * domains.len();
     let mut out = String::new();
-    // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that they can be compared.
+    // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that
+    // they can be compared.
     if each || groups.iter().all(|((_, numbers, ..), domains)| size(numbers, domains) < FOLDED_FROM) {
         for write in writes {
             let number = write.number.map(|number| number.to_string()).unwrap_or_default();
@@ -129,7 +133,8 @@ pub fn lines(writes: &[Write], each: bool) -> String {
     out
 }
 
-/// The power domains in front of a line. All domains of some packages are two lists, others one name each.
+/// The power domains in front of a line. All domains of some packages are two lists, others one
+/// name each.
 fn of_domains(domains: &[Option<(u8, u8)>]) -> String {
     let all: BTreeSet<(u8, u8)> = domains.iter().flatten().copied().collect();
     let list = |numbers: &mut dyn Iterator<Item = u8>| numbers.map(u32::from).collect::<CpuList>();
@@ -137,7 +142,8 @@ fn of_domains(domains: &[Option<(u8, u8)>]) -> String {
     let parts = list(&mut all.iter().map(|(_, part)| *part));
     if all.is_empty() {
         String::new()
-    // Only then do the two lists mean exactly these domains, and not also combinations that are not written.
+    // Only then do the two lists mean exactly these domains, and not also combinations that are not
+    // written.
     } else if packages.len() * parts.len() == all.len() {
         let several = |list: &CpuList| if list.len() > 1 { format!("{{{list}}}") } else { list.to_string() };
         format!("package {} domain {}: ", several(&packages), several(&parts))

@@ -1,6 +1,7 @@
-//! Help on a terminal. `-h` is short: options in a sentence each and a few examples. `--help` has everything. Both come from the
-//! doc comments of the arguments and from the text after them, whose examples this module fits to the terminal, because what
-//! clap breaks at blanks can no longer be pasted.
+//! Help on a terminal. `-h` is short: options in a sentence each and a few examples. `--help` has
+//! everything. Both come from the doc comments of the arguments and from the text after them, whose
+//! examples this module fits to the terminal, because what clap breaks at blanks can no longer be
+//! pasted.
 
 use clap::{Arg, Command};
 
@@ -24,7 +25,8 @@ Examples:
   sudo flyball set governor=performance    until reboot, or `flyball restore`
   flyball compare -M sim:ryzen-5750g --matrix epp=performance,power --workload sched-pipe";
 
-/// Commands that are not about a machine, or take it as an argument, with the global options that they ignore.
+/// Commands that are not about a machine, or take it as an argument, with the global options that
+/// they ignore.
 const WITHOUT: &[(&str, &[&str])] = &[
     ("man", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("completions", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
@@ -84,7 +86,8 @@ fn example(line: &str) -> Option<Example> {
     (!command.is_empty()).then(|| Example { command: command.to_owned(), note })
 }
 
-/// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on after a backslash.
+/// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on
+/// after a backslash.
 fn examples(all: &[Example], width: usize) -> String {
     // One long command must not push the notes of all others to the right margin.
     let longest = all.iter().map(|one| one.command.chars().count()).filter(|length| *length < width / 2);
@@ -134,7 +137,8 @@ pub fn command(top: Command, width: usize) -> Command {
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
-    // The names are collected first: mut_subcommand() takes the command that they are borrowed from.
+    // The names are collected first: mut_subcommand() takes the command that they are borrowed
+    // from.
     for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
         top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}")));
     }
@@ -230,7 +234,8 @@ fn fitted(mut command: Command, width: usize, path: &str) -> Command {
     command.mut_args(|arg| {
         let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
         let first = first_sentence(&help);
-        // clap shows the long help with --help only, so -h gets the first sentence and --help the text.
+        // clap shows the long help with --help only, so -h gets the first sentence and --help the
+        // text.
         if arg.get_long_help().is_some() || first.len() == help.len() {
             return arg;
         }

@@ -26,7 +26,8 @@ impl TypedValueParser for Name {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        // Instances (power-limit:long_term) depend on the machine and are not listed; parse_ref() takes them.
+        // Instances (power-limit:long_term) depend on the machine and are not listed; parse_ref()
+        // takes them.
         Some(Box::new(TABLE.iter().map(|knob| PossibleValue::new(knob.name).help(knob.title))))
     }
 }

@@ -1,4 +1,5 @@
-//! Which machine a command works on: `-M` and the options that go with it, parsed once, and how that machine is opened.
+//! Which machine a command works on: `-M` and the options that go with it, parsed once, and how
+//! that machine is opened.
 
 #[cfg(feature = "guest")]
 mod guest_arg;
@@ -43,7 +44,8 @@ impl FromStr for MachineArg {
             Some(("sim", rest)) => MachineArg::Simulated(SimSetup::parse(rest)?),
             Some(("tree", root)) => MachineArg::Tree(root.into()),
             Some(("guest", rest)) => MachineArg::Guest(Box::new(GuestArg::parse(rest)?)),
-            // Everything else is a path; whether it exists is judged when it is opened, where the message can list the alternatives.
+            // Everything else is a path; whether it exists is judged when it is opened, where the
+            // message can list the alternatives.
             _ => MachineArg::Recorded(text.into()),
         })
     }
@@ -68,7 +70,8 @@ impl MachineArg {
             MachineArg::Live => Ok(Box::new(Live::new())),
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
-            // Before anything is read: the bounds hold for the unpacking, too. A system that refuses them has its own limits.
+            // Before anything is read: the bounds hold for the unpacking, too. A system that
+            // refuses them has its own limits.
             MachineArg::Recorded(path) if path.is_file() => {
                 let _ = bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
@@ -97,17 +100,20 @@ impl MachineArg {
         }
     }
 
-    /// Opens the machine without a word on stderr: for a second process of one command, and for completion.
+    /// Opens the machine without a word on stderr: for a second process of one command, and for
+    /// completion.
     pub fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
-            // Not simulated(), which announces the machine; the first process of the command has done so.
+            // Not simulated(), which announces the machine; the first process of the command has
+            // done so.
             MachineArg::Simulated(setup) => Ok(Box::new(SimHost::open(setup)?)),
             other => other.open(),
         }
     }
 
-    /// Adds the files of a machine that another user may have described, recorded or left in a state; `false` for this machine,
-    /// a guest and a tree, whose files cannot be listed beforehand.
+    /// Adds the files of a machine that another user may have described, recorded or left in a
+    /// state; `false` for this machine, a guest and a tree, whose files cannot be listed
+    /// beforehand.
     pub fn files(&self, files: &mut Confinement) -> bool {
         match self {
             MachineArg::Live | MachineArg::Tree(_) | MachineArg::Guest(_) => return false,
@@ -145,13 +151,14 @@ impl MachineArg {
     }
 }
 
-/// Memory of a command that looks at a recorded machine: 64 times what `show` takes for 512 CPUs (32 MiB).
+/// Memory of a command that looks at a recorded machine: 64 times what `show` takes for 512 CPUs
+/// (32 MiB).
 const MAX_MEMORY: u64 = 2 << 30;
 /// Seconds of processor time of such a command. `doctor` takes a third of one for 512 CPUs.
 const MAX_SECONDS: u64 = 300;
 
-/// Bounds this process before it reads a machine or a series that may come from anybody. What the readers bound each by itself can still
-/// add up: a file of 16 MiB that 8192 CPUs have links to.
+/// Bounds this process before it reads a machine or a series that may come from anybody. What the
+/// readers bound each by itself can still add up: a file of 16 MiB that 8192 CPUs have links to.
 pub fn bound() -> Option<bounds::Before> {
     // A process that may not even lower its limits goes on as it is.
     bounds::bound(bounds::Bounds {
@@ -173,7 +180,8 @@ fn is_simulated_name(path: &std::path::Path) -> bool {
 
 /// Boots a simulated machine and says that it is one.
 fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
-    // A description may come from anybody, as a recorded machine does. What is simulated afterwards takes as long as it takes.
+    // A description may come from anybody, as a recorded machine does. What is simulated afterwards
+    // takes as long as it takes.
     let before = MachineSpec::builtin_text(&setup.name).is_none().then(bound).flatten();
     let machine = SimHost::open(setup)?;
     before.into_iter().for_each(bounds::Before::set_again);
@@ -184,13 +192,14 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub struct MachineOptions {
-    /// The machine: live, a recorded machine (an archive or a facts file of `flyball record`, or a directory that holds
-    /// sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in which the command runs).
+    /// The machine: live, a recorded machine (an archive or a facts file of `flyball record`, or a
+    /// directory that holds sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in
+    /// which the command runs).
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Kernel version that a simulated machine models (3.10 to 7.2), or kernel that a guest boots: a version in
-    /// the cache, a bzImage, a vmlinux or a Debian package.
+    /// Kernel version that a simulated machine models (3.10 to 7.2), or kernel that a guest boots:
+    /// a version in the cache, a bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,
 
@@ -198,8 +207,9 @@ pub struct MachineOptions {
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "FILE", hide_short_help = true)]
     pub sim_state: Option<PathBuf>,
 
-    /// Inject a fault into a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
-    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be repeated.
+    /// Inject a fault into a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq
+    /// fails EIO nth 3", "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the
+    /// forms. May be repeated.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "RULE", hide_short_help = true)]
     pub sim_fault: Vec<FaultRule>,
 }
@@ -236,7 +246,8 @@ impl MachineOptions {
             Some((option, _)) => {
                 Err(Failure::usage(format!("{option} is for simulated machines: give -M sim:NAME too")))
             }
-            // Refused and not ignored: the user may believe that a state is kept, or a fault injected.
+            // Refused and not ignored: the user may believe that a state is kept, or a fault
+            // injected.
             None => Ok(machine),
         }
     }

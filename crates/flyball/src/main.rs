@@ -1,9 +1,10 @@
 //! The command line: parse, call, render.
 //!
-//! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
-//! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet_machine`, `change`, `profiles`, `fold`, `context`,
-//! `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of kernels lives here.
+//! `cli` holds what the user may type; each command is a module under `commands`. A command gets
+//! its own arguments and a [`context::Context`]: the machine, its state directory and the reporter.
+//! Modules only use modules that are further down in this list: `help`, `confine`, `cli`,
+//! `commands`, `arms`, `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`,
+//! `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of kernels lives here.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
@@ -60,21 +61,24 @@ use crate::{
     output::{Format, Reporter},
 };
 
-/// Notes where the system gives no memory, so that a machine that takes too much of it is answered with a sentence.
+/// Notes where the system gives no memory, so that a machine that takes too much of it is answered
+/// with a sentence.
 #[cfg(not(target_env = "musl"))]
 #[global_allocator]
 static ALLOCATOR: NotingAllocator<std::alloc::System> = NotingAllocator(std::alloc::System);
 
-/// The same; mimalloc is faster than musl's own allocator, which costs a static binary a quarter more CPU time.
+/// The same; mimalloc is faster than musl's own allocator, which costs a static binary a quarter
+/// more CPU time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: NotingAllocator<mimalloc::MiMalloc> = NotingAllocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
-    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. Its
-    // guardian then restores what it had changed.
+    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as
+    // for other tools. Its guardian then restores what it had changed.
     flyball_host::set_signal_actions();
-    // Before clap: called through a link named intel-speed-select, the arguments follow the kernel tool's grammar.
+    // Before clap: called through a link named intel-speed-select, the arguments follow the kernel
+    // tool's grammar.
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
@@ -99,7 +103,8 @@ fn main() -> ExitCode {
         Ok(exit) => output::concluded(exit).into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
-            // A virtual machine is where many try a new tool first; the message alone would end the attempt.
+            // A virtual machine is where many try a new tool first; the message alone would end the
+            // attempt.
             if live && is_for_lack_of_cpufreq(&failure) {
                 eprintln!(
                     "  you can try it on a simulated machine: -M sim:ryzen-5750g ('flyball sim list' has more)"
@@ -110,12 +115,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Columns of help: at most 120, because longer lines are hard to read; 100 where there is no terminal.
+/// Columns of help: at most 120, because longer lines are hard to read; 100 where there is no
+/// terminal.
 fn help_width() -> usize {
     terminal::columns().unwrap_or(100).min(120)
 }
 
-/// The words of this process. Called through a link with the name of a kernel's tracer, that is the command.
+/// The words of this process. Called through a link with the name of a kernel's tracer, that is the
+/// command.
 fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if let Some(name) = words.first().and_then(|program| tracer_dropin::of_link(program)) {
@@ -138,10 +145,12 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// Prints help, or what is wrong with the command line, whose words may be names of files that another user chose.
+/// Prints help, or what is wrong with the command line, whose words may be names of files that
+/// another user chose.
 fn rejected(error: &clap::Error) -> ExitCode {
-    // Clap writes by itself, and what is odd in the words would reach the terminal. Its text does not show whether anything is:
-    // without colours it lacks all escape sequences, those of the words too.
+    // Clap writes by itself, and what is odd in the words would reach the terminal. Its text does
+    // not show whether anything is: without colours it lacks all escape sequences, those of the
+    // words too.
     let is_odd = |word: OsString| !word.to_string_lossy().chars().all(flyball_host::terminal::is_plain);
     if error.use_stderr() && std::env::args_os().any(is_odd) {
         output::complain(error.render());
@@ -154,7 +163,8 @@ fn rejected(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Whether a valid request failed because this machine has no cpufreq driver, as most virtual machines.
+/// Whether a valid request failed because this machine has no cpufreq driver, as most virtual
+/// machines.
 fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
     let policies = || Live::new().list(flyball_host::topology::POLICIES).unwrap_or_default();
     matches!(failure.find(), Some(PlanError::NotHere(_)))

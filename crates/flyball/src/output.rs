@@ -1,5 +1,5 @@
-//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as JSON. An envelope
-//! around the JSON names its schema, and says so if the machine is not real.
+//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as
+//! JSON. An envelope around the JSON names its schema, and says so if the machine is not real.
 
 use std::{
     fmt::Display,
@@ -77,7 +77,8 @@ impl Reporter {
         self.format == Format::Json
     }
 
-    /// Prints an object: `data` as JSON of this schema, or `text`. Only the one that is printed is built.
+    /// Prints an object: `data` as JSON of this schema, or `text`. Only the one that is printed is
+    /// built.
     pub fn object<T: Serialize>(
         &self,
         schema: Schema,
@@ -127,15 +128,16 @@ impl Reporter {
 /// Whether something could not be written to stderr.
 static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
+/// Writes to stderr. The standard library's macros panic where that fails, in the middle of a
+/// change if need be.
 pub fn complain(text: impl Display) {
     if !terminal::complain(terminal::fitted_stderr(text.to_string())) {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }
 
-/// How the process ends: a success of which not everything could be said is not quite one. The exit code of a command that
-/// flyball ran is left alone.
+/// How the process ends: a success of which not everything could be said is not quite one. The exit
+/// code of a command that flyball ran is left alone.
 pub fn concluded(exit: Exit) -> Exit {
     if exit == Exit::Done && STDERR_FAILED.load(Ordering::Relaxed) { Exit::Unwritten } else { exit }
 }
@@ -166,8 +168,8 @@ fn json(data: &impl Serialize) -> Result<(), Failure> {
     checked(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
 }
 
-/// Makes a failure of what stdout does not take (a full disk behind `>`). A reader that went away is not a failure; it
-/// only gets here where SIGPIPE does not end the process.
+/// Makes a failure of what stdout does not take (a full disk behind `>`). A reader that went away
+/// is not a failure; it only gets here where SIGPIPE does not end the process.
 pub fn checked(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         // A reader that has seen enough is not a failure.

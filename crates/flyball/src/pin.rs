@@ -51,8 +51,9 @@ fn best(host: &dyn Host, count: usize) -> Result<CpuList, Failure> {
         if siblings.and_then(|list| list.first()).is_some_and(|first| first != cpu) {
             continue;
         }
-        // amd-pstate's own file first: where firmware ranks by it, highest_perf is the boost limit and the same for all
-        // (amd_get_boost_ratio_numerator() in arch/x86/kernel/acpi/cppc.c). Intel's ITMT has the ranking in CPPC.
+        // amd-pstate's own file first: where firmware ranks by it, highest_perf is the boost limit
+        // and the same for all (amd_get_boost_ratio_numerator() in arch/x86/kernel/acpi/cppc.c).
+        // Intel's ITMT has the ranking in CPPC.
         let ranking = number(format!("{CPUS}/cpu{cpu}/cpufreq/amd_pstate_prefcore_ranking"))
             .or_else(|| number(format!("{CPUS}/cpu{cpu}/acpi_cppc/highest_perf")));
         ranked.extend(ranking.map(|ranking| (ranking, cpu)));

@@ -1,4 +1,5 @@
-//! This process: its program, its command line, and the signals that end it. And the command that it runs for the user.
+//! This process: its program, its command line, and the signals that end it. And the command that
+//! it runs for the user.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -27,7 +28,8 @@ pub fn command_line() -> String {
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(first) = words.first_mut() {
-        // Without the path: the line is compared and shown, and where the program lies says nothing.
+        // Without the path: the line is compared and shown, and where the program lies says
+        // nothing.
         "flyball".clone_into(first);
     }
     words.join(" ")
@@ -43,13 +45,15 @@ pub fn flag_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two writes.
+/// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two
+/// writes.
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     flag_on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit code is that of the
-/// command; 128 + N if signal N ended it, as in a shell. `tick` is called a few times per second meanwhile.
+/// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit
+/// code is that of the command; 128 + N if signal N ended it, as in a shell. `tick` is called a few
+/// times per second meanwhile.
 pub fn run_in_foreground(
     launch: Launch,
     program: &str,
@@ -69,12 +73,14 @@ pub fn run_in_foreground(
             break ended;
         }
         if stop.load(Ordering::Relaxed) {
-            // SIGTERM first, SIGKILL after two seconds: a command that ignores the signal must not keep the settings in effect.
+            // SIGTERM first, SIGKILL after two seconds: a command that ignores the signal must not
+            // keep the settings in effect.
             break running.stop(Duration::from_secs(2)).map_err(fail)?;
         }
         tick();
     };
-    // 255: neither ended nor killed by a signal, which wait() does not report for a process that is gone.
+    // 255: neither ended nor killed by a signal, which wait() does not report for a process that is
+    // gone.
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
     // Also 0: what the command answered stands, whatever flyball could or could not say about it.
     Ok(Exit::Command(code as u8))

@@ -1,6 +1,6 @@
-//! Profiles by name: those of the machine's administrator in /etc/flyball, those that the package installed, and the same built in,
-//! so that `flyball apply storage` works without an installation. A name has no slash and does not end in .toml; everything else
-//! is a file.
+//! Profiles by name: those of the machine's administrator in /etc/flyball, those that the package
+//! installed, and the same built in, so that `flyball apply storage` works without an installation.
+//! A name has no slash and does not end in .toml; everything else is a file.
 
 use std::{
     fs, io,
@@ -65,7 +65,8 @@ fn find_in(directories: &[&Path], name: &str) -> Option<Source> {
         return None;
     }
     let file =
-        // An administrator's file replaces a profile of the package, and either of them the built-in one.
+        // An administrator's file replaces a profile of the package, and either of them the
+        // built-in one.
         directories.iter().map(|directory| directory.join(format!("{name}.toml"))).find(|file| file.exists());
     let built_in =
         || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Source::BuiltIn(text));
@@ -109,7 +110,8 @@ pub fn read(argument: &str) -> Result<Named, Failure> {
 
 /// What to do about a name that no profile has.
 fn unknown(name: &str) -> String {
-    // A bare word is never a file, so that a file in the current directory cannot replace a profile of that name.
+    // A bare word is never a file, so that a file in the current directory cannot replace a profile
+    // of that name.
     if Path::new(name).is_file() {
         return format!("'{name}' is not the name of a profile; the file of that name here is './{name}'");
     }

@@ -1,5 +1,6 @@
-//! What makes a machine quiet for a benchmark, as `quiet`, `run --quiet` and `compare --quiet` share it: the options, the
-//! decision, and a session that holds the machine quiet. The commands themselves are in `commands/quiet`.
+//! What makes a machine quiet for a benchmark, as `quiet`, `run --quiet` and `compare --quiet`
+//! share it: the options, the decision, and a session that holds the machine quiet. The commands
+//! themselves are in `commands/quiet`.
 
 use flyball_control::{
     Intent, Snapshot, partition,
@@ -74,8 +75,8 @@ impl QuietPlan {
         Ok(QuietPlan { recipe, intent })
     }
 
-    /// Makes the machine quiet inside a transaction that the caller holds: applies the settings, then moves interrupts and
-    /// makes the control group if the machine allows it.
+    /// Makes the machine quiet inside a transaction that the caller holds: applies the settings,
+    /// then moves interrupts and makes the control group if the machine allows it.
     pub fn apply(
         &self,
         host: &dyn Host,
@@ -88,14 +89,16 @@ impl QuietPlan {
             notes.extend(applied.notes.iter().map(ToString::to_string));
             notes.extend(applied.clamped().map(ToString::to_string));
         }
-        // The settings of level fixed take SMT siblings offline, and the kernel moves their interrupts: look again, so that
-        // no interrupt is sent to a CPU that is no longer there.
+        // The settings of level fixed take SMT siblings offline, and the kernel moves their
+        // interrupts: look again, so that no interrupt is sent to a CPU that is no longer there.
         let online = Snapshot::begin(host)?.topology().online.clone();
         let extras = extras(host, &online, &self.recipe.cpus);
-        // Attempts, not settings: a machine on which some of them fail is still quieter than before.
+        // Attempts, not settings: a machine on which some of them fail is still quieter than
+        // before.
         let refused = transaction.try_writes(&extras).map_err(Failure::from)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
-        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM: usual, so they are counted in one note.
+        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM:
+        // usual, so they are counted in one note.
         let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
         if stuck > 0 {
             let moved = extras.len() - refused.len();
@@ -108,7 +111,8 @@ impl QuietPlan {
         Ok(QuietResult { notes, group })
     }
 
-    /// Makes the control group that keeps other tasks off the benchmark's CPUs; its path, where the kernel accepts it.
+    /// Makes the control group that keeps other tasks off the benchmark's CPUs; its path, where the
+    /// kernel accepts it.
     fn reserve(
         &self,
         host: &dyn Host,
@@ -118,7 +122,8 @@ impl QuietPlan {
         let Some(partition) = &self.recipe.partition else { return Ok(None) };
         let refused = transaction.try_writes(&partition.writes()).map_err(Failure::from)?;
         // The kernel takes the write of an impossible partition and marks it invalid in the file
-        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back shows whether it holds.
+        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back
+        // shows whether it holds.
         let found = partition.location().read(host);
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
@@ -170,8 +175,9 @@ pub struct QuietSession<'h> {
 }
 
 impl<'h> QuietSession<'h> {
-    /// Makes the machine quiet. With `guarded` a guardian restores it if this process dies. Without a guardian nothing is
-    /// printed until the changes are committed, because a closed pipe would end the process in the middle.
+    /// Makes the machine quiet. With `guarded` a guardian restores it if this process dies. Without
+    /// a guardian nothing is printed until the changes are committed, because a closed pipe would
+    /// end the process in the middle.
     pub fn begin(
         context: &Context,
         host: &'h dyn Host,
@@ -217,7 +223,8 @@ impl<'h> QuietSession<'h> {
     }
 }
 
-/// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed addresses.
+/// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed
+/// addresses.
 pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
     // -20: whatever shares its CPUs with a benchmark should wait for it.
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);

@@ -1,5 +1,5 @@
-//! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs root, and what a build or a
-//! benchmark leaves behind should not belong to root.
+//! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs
+//! root, and what a build or a benchmark leaves behind should not belong to root.
 
 use flyball_host::{Host, User, process};
 
@@ -18,8 +18,8 @@ pub struct RunAs {
 }
 
 impl RunAs {
-    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as. Says which if sudo started
-    /// flyball or an option names a user.
+    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as.
+    /// Says which if sudo started flyball or an option names a user.
     pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
         // A machine in software runs models; only the files that they leave behind are somebody's.
         self.choose(host.software().is_none())
@@ -61,7 +61,8 @@ fn named(name: &str) -> Result<User, Failure> {
     Ok(user)
 }
 
-/// The user whose files a command reads and writes: the one who called sudo, or the one that flyball runs as.
+/// The user whose files a command reads and writes: the one who called sudo, or the one that
+/// flyball runs as.
 pub fn caller() -> u32 {
     match User::of_sudo() {
         Ok(Some(user)) => user.uid,

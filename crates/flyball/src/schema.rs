@@ -1,11 +1,11 @@
-//! The published schemas: what `--json` prints names one of them, and `flyball schema` prints them. They are JSON Schema
-//! (draft 2020-12), one file each in `schemas`.
+//! The published schemas: what `--json` prints names one of them, and `flyball schema` prints them.
+//! They are JSON Schema (draft 2020-12), one file each in `schemas`.
 
 /// A schema with its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
-    /// Its name and number, as in `"schema": "get/1"`. The number changes only with an incompatible change; fields may be
-    /// added without.
+    /// Its name and number, as in `"schema": "get/1"`. The number changes only with an incompatible
+    /// change; fields may be added without.
     pub id: &'static str,
     /// The schema.
     pub text: &'static str,

@@ -1,7 +1,7 @@
 //! Chance on machines in software: every run gets a number that follows from one seed.
 
-/// What makes each run differ a little from the others, as runs on hardware do: a number for each, derived from one seed.
-/// The same seed makes the same series.
+/// What makes each run differ a little from the others, as runs on hardware do: a number for each,
+/// derived from one seed. The same seed makes the same series.
 #[derive(Debug, Clone, Default)]
 pub struct RunSeeds {
     seed: u64,
@@ -13,8 +13,8 @@ impl RunSeeds {
         RunSeeds { seed, number: 0 }
     }
 
-    /// Those of a comparison of which `done` rounds were run earlier. A comparison that is resumed continues with other
-    /// numbers than it began with, or it would repeat its first rounds.
+    /// Those of a comparison of which `done` rounds were run earlier. A comparison that is resumed
+    /// continues with other numbers than it began with, or it would repeat its first rounds.
     pub fn of_comparison(seed: u64, done: usize) -> RunSeeds {
         RunSeeds::new(mix(seed ^ mix(done as u64)))
     }

@@ -1,4 +1,5 @@
-//! How fast CPUs ran while something else ran, and why not faster: for the rounds of comparisons and for `run --why`.
+//! How fast CPUs ran while something else ran, and why not faster: for the rounds of comparisons
+//! and for `run --why`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +9,8 @@ use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
 
 /// At most this often the CPUs that ran are interrupted for their counters.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// /proc/stat counts in hundredths of a second: in a shorter round too few of them show which CPUs ran, and power is not averaged yet.
+/// /proc/stat counts in hundredths of a second: in a shorter round too few of them show which CPUs
+/// ran, and power is not averaged yet.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Watches CPUs.

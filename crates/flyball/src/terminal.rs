@@ -1,8 +1,8 @@
-//! The only way out to stdout and stderr, through the writer of [`flyball_host::terminal`], which shows control characters
-//! instead of sending them.
+//! The only way out to stdout and stderr, through the writer of [`flyball_host::terminal`], which
+//! shows control characters instead of sending them.
 //!
-//! `eprintln!` in this program goes through [`crate::output::complain`], and data through [`crate::output`]; `println!` is
-//! refused by a lint, and a test looks for other ways out.
+//! `eprintln!` in this program goes through [`crate::output::complain`], and data through
+//! [`crate::output`]; `println!` is refused by a lint, and a test looks for other ways out.
 
 mod wrap;
 
@@ -25,7 +25,8 @@ pub fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }
 
-/// stdout for the bytes of a program that the user runs, as ssh passes them on; they may be anything.
+/// stdout for the bytes of a program that the user runs, as ssh passes them on; they may be
+/// anything.
 #[cfg(feature = "guest")]
 pub fn foreign_stdout() -> io::Stdout {
     io::stdout()
@@ -47,7 +48,8 @@ pub fn use_colours(choice: clap::ColorChoice) {
     .write_global();
 }
 
-/// Whether stdout shows colours: a terminal that can, and a user who did not turn them off (NO_COLOR, CLICOLOR).
+/// Whether stdout shows colours: a terminal that can, and a user who did not turn them off
+/// (NO_COLOR, CLICOLOR).
 pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
@@ -103,15 +105,16 @@ pub fn fitted_stderr(text: String) -> String {
     wrap::wrap(&text, columns)
 }
 
-/// Draws the lines of `text` over the last `before` lines of stderr, if that is a terminal that can, and says whether it is.
-/// Lines must fit its width.
+/// Draws the lines of `text` over the last `before` lines of stderr, if that is a terminal that
+/// can, and says whether it is. Lines must fit its width.
 pub fn redraw_lines(text: &str, before: usize) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
     {
         return false;
     }
-    // Cursor up and erase to the end of the screen (ECMA-48, CUU and ED). Up 0 lines would go up one.
+    // Cursor up and erase to the end of the screen (ECMA-48, CUU and ED). Up 0 lines would go up
+    // one.
     let up = if before > 0 { format!("\x1b[{before}A") } else { String::new() };
     let _ = write!(stderr, "\r{up}\x1b[J");
     let mut plain = Plain::new(stderr, Form::Text { coloured: false });
@@ -128,7 +131,8 @@ pub fn redraw(line: &str) -> bool {
     // A line that wraps could not be erased.
     let columns = terminal_size::terminal_size_of(&stderr).map_or(80, |(width, _)| usize::from(width.0));
     let line: String = line.chars().take(columns.saturating_sub(1)).collect();
-    // To the start of the line, and erase what was there. A terminal that went away costs only the line.
+    // To the start of the line, and erase what was there. A terminal that went away costs only the
+    // line.
     let _ = stderr.write_all(b"\r\x1b[K");
     let mut plain = Plain::new(stderr, Form::Text { coloured: false });
     let _ = plain.write_all(line.as_bytes()).and_then(|()| plain.flush());

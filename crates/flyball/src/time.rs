@@ -47,7 +47,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| error())
 }
 
-/// What distinguishes a recording of `host` from others. The same machine in software and the same workload make the same file.
+/// What distinguishes a recording of `host` from others. The same machine in software and the same
+/// workload make the same file.
 pub fn trace_id(host: &dyn Host) -> u64 {
     if host.software().is_some() {
         // 'sim' in ASCII.

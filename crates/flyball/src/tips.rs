@@ -1,4 +1,5 @@
-//! What a command line that clap refuses may have meant: words of other tools, and `run` without `--`.
+//! What a command line that clap refuses may have meant: words of other tools, and `run` without
+//! `--`.
 
 use clap::{
     Error,

@@ -49,7 +49,8 @@ enum TableValue {
 /// Reads the knobs of these files.
 ///
 /// # Errors
-/// A file that other users may change, a machine on which no commands run, names of flyball's knobs, or what is wrong in a table.
+/// A file that other users may change, a machine on which no commands run, names of flyball's
+/// knobs, or what is wrong in a table.
 pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, Failure> {
     if !paths.is_empty() && host.software().is_some() {
         return Err(Failure::usage(format!(
@@ -110,7 +111,8 @@ fn knob(name: String, table: Table) -> Result<UserKnob, String> {
     Ok(UserKnob { values, ordered, commands })
 }
 
-/// Reads a file whose commands are about to run: as root only if no other user can have written them.
+/// Reads a file whose commands are about to run: as root only if no other user can have written
+/// them.
 ///
 /// # Errors
 /// What the system answered, or why the file is not trusted.

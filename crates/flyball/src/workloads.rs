@@ -17,7 +17,8 @@ use crate::{exit::Failure, pin::Pin};
 /// Built-in workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Known {
-    /// Round trips per second between two processes over a pair of pipes (as `perf bench sched pipe`).
+    /// Round trips per second between two processes over a pair of pipes (as
+    /// `perf bench sched pipe`).
     SchedPipe,
     /// The time of a fixed arithmetic loop on one CPU.
     Spin,
@@ -28,11 +29,13 @@ pub enum Known {
     Tbench,
     /// A model of a browser benchmark: bursts of work and pauses (simulated machines only).
     Speedometer,
-    /// A model of an interpreter that calls functions, as pyperformance's bm_call_simple (simulated machines only).
+    /// A model of an interpreter that calls functions, as pyperformance's bm_call_simple (simulated
+    /// machines only).
     CallSimple,
     /// A model of an idle system (simulated machines only).
     Idle,
-    /// User time of `make test` (or --target) in the source tree --source, as in the kernel's gitsource test.
+    /// User time of `make test` (or --target) in the source tree --source, as in the kernel's
+    /// gitsource test.
     Gitsource,
 }
 
@@ -66,11 +69,13 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"])]
     pub model: Option<PathBuf>,
 
-    /// Length of a run of a built-in workload: round trips, millions of loop steps, reads, or seconds (tbench).
+    /// Length of a run of a built-in workload: round trips, millions of loop steps, reads, or
+    /// seconds (tbench).
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub amount: Option<u64>,
 
-    /// Processes of tbench, jobs of make [default: as in the kernel's selftest, 128 and two per CPU].
+    /// Processes of tbench, jobs of make [default: as in the kernel's selftest, 128 and two per
+    /// CPU].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
 
@@ -86,12 +91,13 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "TARGET", default_value = "test")]
     pub target: String,
 
-    /// CPUs that the workload may use; best:N for those of the cores that firmware ranks highest (preferred cores).
+    /// CPUs that the workload may use; best:N for those of the cores that firmware ranks highest
+    /// (preferred cores).
     #[arg(long, value_name = "CPUS")]
     pub pin: Option<Pin>,
 
-    /// A load that runs during every round of every arm: spin, memory, bursts, or a shell command; on a simulated machine any
-    /// model. Can be given several times.
+    /// A load that runs during every round of every arm: spin, memory, bursts, or a shell command;
+    /// on a simulated machine any model. Can be given several times.
     #[arg(long, value_name = "LOAD")]
     pub beside: Vec<String>,
 
@@ -99,8 +105,9 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "CPUS")]
     pub beside_pin: Vec<CpuList>,
 
-    /// What measures performance: 'time', a benchmark whose output flyball can parse, or a regular expression with one
-    /// group. Known benchmarks are recognised by their command line; other commands are measured by wall time.
+    /// What measures performance: 'time', a benchmark whose output flyball can parse, or a regular
+    /// expression with one group. Known benchmarks are recognised by their command line; other
+    /// commands are measured by wall time.
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
 
@@ -267,7 +274,8 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     let better = match args.better {
         Some(Direction::Higher) => Better::Higher,
         Some(Direction::Lower) => Better::Lower,
-        // Rates only: of any other unit (points, ms) either direction is possible, and a wrong guess would reverse the verdict.
+        // Rates only: of any other unit (points, ms) either direction is possible, and a wrong
+        // guess would reverse the verdict.
         None if args.unit.ends_with("/s") => Better::Higher,
         None => return Err(Failure::usage("give the better direction: --better higher or --better lower")),
     };
@@ -343,7 +351,8 @@ impl Known {
         command.reader = reader;
         command.title = Some(title);
         if self == Known::Gitsource {
-            // Checked here, because make without a Makefile fails in the first round only, on a machine that was set up for it.
+            // Checked here, because make without a Makefile fails in the first round only, on a
+            // machine that was set up for it.
             let tree = args
                 .source
                 .as_ref()

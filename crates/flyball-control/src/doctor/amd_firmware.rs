@@ -1,7 +1,8 @@
 //! Firmware settings of AMD processors that are visible in the running system, or only indirectly.
 //!
-//! EPYC's power limit is read through the management port (HSMP, Documentation/arch/x86/amd_hsmp.rst; its sensors are
-//! drivers/platform/x86/amd/hsmp/hwmon.c since Linux 6.16).
+//! EPYC's power limit is read through the management port (HSMP,
+//! Documentation/arch/x86/amd_hsmp.rst; its sensors are drivers/platform/x86/amd/hsmp/hwmon.c since
+//! Linux 6.16).
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, facts::BOOST, note, ok, unknown, warning};
 
@@ -53,7 +54,8 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
     let mut differs = flyball_host::CpuList::new();
     let mut shown = None;
     for policy in &facts.policies {
-        // Without boost cpuinfo_max_freq is the nominal frequency (amd_pstate_set_boost), and the two differ rightly.
+        // Without boost cpuinfo_max_freq is the nominal frequency (amd_pstate_set_boost), and the
+        // two differ rightly.
         let on = policy.get("boost").or(boost.as_deref()) == Some("1");
         let (Some(driver), Some(highest)) =
             (policy.number("amd_pstate_max_freq"), policy.number("cpuinfo_max_freq"))
@@ -94,7 +96,8 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
         Ok(state) => state,
         Err(why) => return Some(unknown(why)),
     };
-    // The file prefcore alone does not say why it is disabled: the cores may be equal, which is not a fault.
+    // The file prefcore alone does not say why it is disabled: the cores may be equal, which is not
+    // a fault.
     let mut levels = std::collections::BTreeMap::new();
     for cpu in facts.online.iter() {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
@@ -169,7 +172,8 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
                 .seen(format!("{folder}/power1_cap"), cap.to_string())
                 .seen(format!("{folder}/power1_cap_max"), most.to_string())
         };
-        // The first socket with a lowered limit is the answer: one note is enough to look at the firmware setup.
+        // The first socket with a lowered limit is the answer: one note is enough to look at the
+        // firmware setup.
         if cap < most {
             let words = format!(
                 "the socket's power limit is {} W; {} W are possible",
@@ -189,9 +193,11 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// All sockets must draw this share of their limit before their powers are compared: idle sockets show nothing.
+/// All sockets must draw this share of their limit before their powers are compared: idle sockets
+/// show nothing.
 const LOADED: f64 = 0.5;
-/// Sockets of the same model under the same load that differ by more than this share are not limited by power alone.
+/// Sockets of the same model under the same load that differ by more than this share are not
+/// limited by power alone.
 const DIFFERENT: f64 = 0.05;
 
 fn determinism(facts: &Facts) -> Option<Answer> {

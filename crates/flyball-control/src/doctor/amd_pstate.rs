@@ -1,8 +1,10 @@
-//! The read-only part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from user space.
+//! The read-only part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from
+//! user space.
 //!
-//! Each answer also says what the module of the running kernel would report: its tests are stricter or laxer by version,
-//! look at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
-//! module would report is mentioned, and is not a fault. The tests that write are in `amd_pstate_write`.
+//! Each answer also says what the module of the running kernel would report: its tests are stricter
+//! or laxer by version, look at limits that a user may have set, and on 6.1 compare with a constant
+//! that few processors have. What only the module would report is mentioned, and is not a fault.
+//! The tests that write are in `amd_pstate_write`.
 
 use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
@@ -103,7 +105,8 @@ fn enabled(facts: &Facts) -> Option<Answer> {
         return Some(unknown("/proc/cpuinfo does not show the processor's flags"));
     }
     if !facts.flag("cppc") {
-        // amd_pstate_init() and amd_pstate_cpu_init() fail if enabling by mailbox fails; the module does not look.
+        // amd_pstate_init() and amd_pstate_cpu_init() fail if enabling by mailbox fails; the module
+        // does not look.
         let driver = facts.driver()?;
         return Some(
             ok("requests go by mailbox, and the driver is bound: it would not be if the mailbox had refused to enable them")
@@ -129,13 +132,14 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// The four levels of a CPU, highest first, and where they were read: from the register if there is one, as the driver
-/// and its test do, otherwise from the firmware's table.
+/// The four levels of a CPU, highest first, and where they were read: from the register if there is
+/// one, as the driver and its test do, otherwise from the firmware's table.
 fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
     {
-        // AMD_CPPC_LOWEST_PERF and its neighbours in msr-index.h: lowest in the low byte, highest in bits 31:24.
+        // AMD_CPPC_LOWEST_PERF and its neighbours in msr-index.h: lowest in the low byte, highest
+        // in bits 31:24.
         let byte = |shift: u32| (cap >> shift) & 0xff;
         return Ok((
             [byte(24), byte(16), byte(8), byte(0)],
@@ -222,7 +226,8 @@ fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u6
         .then(|| format!("the lowest non-linear level {nonlinear} is also the lowest"))
 }
 
-/// amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of families 17h and 19h.
+/// amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of families
+/// 17h and 19h.
 fn constant_of_6_1(facts: &Facts) -> u64 {
     let model = facts.model;
     let lower = match facts.family {
@@ -275,8 +280,8 @@ fn freq(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// What the module's test of this kernel would report about frequencies that are in order: it also requires the limits
-/// that the driver sets first, and boost.
+/// What the module's test of this kernel would report about frequencies that are in order: it also
+/// requires the limits that the driver sets first, and boost.
 fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
@@ -285,7 +290,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     if nonlinear == lowest && !since(facts, 6, 15) {
         return Some(format!("cpu{cpu}: the lowest non-linear frequency is also the lowest"));
     }
-    // Since 6.13 the driver's default minimum is the lowest non-linear frequency, before it was the lowest.
+    // Since 6.13 the driver's default minimum is the lowest non-linear frequency, before it was the
+    // lowest.
     let first = if since(facts, 6, 13) { nonlinear } else { lowest };
     if first != Some(min) {
         return Some(format!(
@@ -296,7 +302,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     if !boosts(facts, cpu) {
         return Some(format!("cpu{cpu} must support boost"));
     }
-    // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the policy's.
+    // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the
+    // policy's.
     let top = if since(facts, 6, 13) { highest } else { policy.number("amd_pstate_max_freq") };
     if Some(max) != top && max != nominal {
         return Some(format!(
@@ -306,8 +313,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     None
 }
 
-/// Whether the driver sees a CPU that can boost: by its levels up to 6.1; later by the flag and the firmware's bit in
-/// HWCR.
+/// Whether the driver sees a CPU that can boost: by its levels up to 6.1; later by the flag and the
+/// firmware's bit in HWCR.
 fn boosts(facts: &Facts, cpu: u32) -> bool {
     if !since(facts, 6, 2) {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
@@ -317,7 +324,8 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
-/// The nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled by the levels.
+/// The nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled by the
+/// levels.
 fn nominal_khz(facts: &Facts, policy: &Policy, cpu: u32) -> Option<u64> {
     if let Ok(mhz) = cppc(facts, cpu, "nominal_freq")
         && mhz > 0

@@ -1,8 +1,10 @@
-//! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come back as they were
-//! written, every change between modes works, and each mode shows the attributes that it should.
+//! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come
+//! back as they were written, every change between modes works, and each mode shows the attributes
+//! that it should.
 //!
-//! Everything is written through a [`Transaction`]: journaled before, restored after, also if this process dies. The kernel's
-//! module tests the same from inside (amd-pstate-ut.c: epp, check_driver, check_freq_attrs).
+//! Everything is written through a [`Transaction`]: journaled before, restored after, also if this
+//! process dies. The kernel's module tests the same from inside (amd-pstate-ut.c: epp,
+//! check_driver, check_freq_attrs).
 
 use flyball_host::{Errno, Host};
 
@@ -75,7 +77,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Runs the tests that write. Empty if amd-pstate is not the driver. What is written is restored when the hold ends.
+/// Runs the tests that write. Empty if amd-pstate is not the driver. What is written is restored
+/// when the hold ends.
 ///
 /// # Errors
 /// The journal cannot be written, or the user interrupted; everything has been restored then.
@@ -101,8 +104,8 @@ pub fn examine<'h>(
 const WORDS: [(&str, u8); 4] =
     [("power", 0xff), ("balance_power", 0xbf), ("balance_performance", 0x80), ("performance", 0)];
 
-/// Every number and word must read back as written. Numbers have been accepted as preferences since 7.2 only: before, the
-/// first one is refused and the test goes on with the words.
+/// Every number and word must read back as written. Numbers have been accepted as preferences since
+/// 7.2 only: before, the first one is refused and the test goes on with the words.
 fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_epp";
     // The module has this test in 7.2, not in 6.18, where numbers are not accepted as preferences.
@@ -291,7 +294,8 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
                 When::Preferred if strict => preferred,
                 When::Preferred => continue,
             };
-            // Whether it is there, not whether it can be read: the file of an absent value may answer with an errno.
+            // Whether it is there, not whether it can be read: the file of an absent value may
+            // answer with an errno.
             let exists = writer.host.exists(&policy.path(name));
             if expected != exists {
                 let word = |exists| if exists { "present" } else { "missing" };

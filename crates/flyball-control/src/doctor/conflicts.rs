@@ -123,7 +123,8 @@ pub(super) fn same_within_kind(
             return Some(
                 groups
                     .into_iter()
-                    // A mistake shows in a few groups; hundreds of different limits would fill the screen.
+                    // A mistake shows in a few groups; hundreds of different limits would fill the
+                    // screen.
                     .take(6)
                     .fold(answer, |answer, (value, cpus)| answer.seen(format!("CPUs {cpus}"), value)),
             );
@@ -161,7 +162,8 @@ fn limits(facts: &Facts) -> Option<Answer> {
         let ends = [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest")];
         Some(format!("{} to {}", place("scaling_min_freq", ends)?, place("scaling_max_freq", ends)?))
     })?;
-    // A few CPUs whose range was narrowed among others that have all of it. Two equal groups may be meant.
+    // A few CPUs whose range was narrowed among others that have all of it. Two equal groups may be
+    // meant.
     let usual = answer.evidence.first().is_some_and(|first| first.value == "lowest to highest");
     if answer.verdict != super::Verdict::Warning || !usual {
         return Some(answer);
@@ -188,7 +190,8 @@ fn below_base(facts: &Facts) -> Option<Answer> {
             (mhz > 0).then_some(mhz * 1000)
         });
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
-        // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth less is not a limit.
+        // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth
+        // less is not a limit.
         if max * 100 < base * 99 {
             low.extend(policy.cpus.iter());
             evidence.get_or_insert((policy.path("scaling_max_freq"), format!("{max}, base {base} kHz")));
@@ -253,7 +256,8 @@ fn raised(facts: &Facts) -> Option<Answer> {
         shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
         // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum.
         let usual = lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0));
-        // A hundredth more is the rounding of a table; equal limits are for conflict.pinned-minimum.
+        // A hundredth more is the rounding of a table; equal limits are for
+        // conflict.pinned-minimum.
         if min * 100 <= usual * 101 || min >= max || matches!(governor, "performance" | "userspace") {
             continue;
         }
@@ -290,7 +294,8 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     for policy in &facts.policies {
         let Some(epp) = policy.get("energy_performance_preference") else { continue };
         if policy.get("scaling_governor") == Some("performance") && !is_performance(epp) {
-            // On models whose performance value is not 0 the register's 0 reads as `default` (intel_pstate.c).
+            // On models whose performance value is not 0 the register's 0 reads as `default`
+            // (intel_pstate.c).
             if epp != "default" {
                 lost.extend(policy.cpus.iter());
             }
@@ -306,8 +311,8 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// In active mode `powersave` lets the processor choose; otherwise it is cpufreq_powersave.c, which always asks for the
-/// minimum.
+/// In active mode `powersave` lets the processor choose; otherwise it is cpufreq_powersave.c, which
+/// always asks for the minimum.
 fn powersave(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut slow = CpuList::new();
@@ -317,7 +322,8 @@ fn powersave(facts: &Facts) -> Option<Answer> {
         else {
             continue;
         };
-        // Names of active mode only: in passive mode the drivers register as intel_cpufreq and amd-pstate.
+        // Names of active mode only: in passive mode the drivers register as intel_cpufreq and
+        // amd-pstate.
         let active = matches!(driver, "intel_pstate" | "amd-pstate-epp");
         shown.get_or_insert((policy.path("scaling_governor"), format!("{governor} under {driver}")));
         if governor == "powersave" && !active {
@@ -359,7 +365,8 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
         let fast = is_performance(epp);
         let slow = matches!(epp, "power" | "255");
         let text = format!("EPP {epp}, EPB {epb}");
-        // 4 is balance-performance and 8 balance-power (energy_perf_strings in intel_epb.c): beyond these the hints are opposed.
+        // 4 is balance-performance and 8 balance-power (energy_perf_strings in intel_epb.c): beyond
+        // these the hints are opposed.
         if (fast && epb >= 8) || (slow && epb <= 4) {
             return Some(
                 warning(format!("preference and bias contradict each other ({text})"))

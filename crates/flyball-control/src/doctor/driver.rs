@@ -1,6 +1,7 @@
 //! Which cpufreq driver runs, in which mode, and why not a better one.
 //!
-//! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
+//! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and
+//! intel_pstate.c.
 
 use super::{
     Answer, Check, Facts, Fix, Group, Vendor, facts::NO_CPU_ONLINE, fault, models, note, ok, unknown, warning,
@@ -60,7 +61,8 @@ fn present(facts: &Facts) -> Option<Answer> {
     }
     for (path, name) in [(STATUS_INTEL, "intel_pstate"), (STATUS_AMD, "amd_pstate")] {
         if let Ok(status) = facts.read(path)
-            // intel_pstate prints `off` (intel_pstate_show_status), amd_pstate `disable` (amd_pstate_show_status).
+            // intel_pstate prints `off` (intel_pstate_show_status), amd_pstate `disable`
+            // (amd_pstate_show_status).
             && matches!(status.as_str(), "off" | "disable")
         {
             return Some(
@@ -83,8 +85,9 @@ fn present(facts: &Facts) -> Option<Answer> {
         Some((parameter, action)) => {
             answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
         }
-        // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC); intel_pstate leaves them to firmware
-        // that controls them itself (intel_pstate_platform_pwr_mgmt_exists).
+        // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC);
+        // intel_pstate leaves them to firmware that controls them itself
+        // (intel_pstate_platform_pwr_mgmt_exists).
         None => answer.fix(Fix::Firmware(
             "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to the operating system"
                 .to_owned(),
@@ -157,7 +160,8 @@ fn best_intel(facts: &Facts, driver: &str) -> Answer {
             ),
         );
     }
-    // Without HWP, intel_pstate recognises processors by model (intel_pstate_cpu_ids); others get acpi-cpufreq.
+    // Without HWP, intel_pstate recognises processors by model (intel_pstate_cpu_ids); others get
+    // acpi-cpufreq.
     seen(note(if facts.cmdline.is_some() {
         format!("{driver} runs; intel_pstate does not support this model without hardware P-states")
     } else {
@@ -177,7 +181,8 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
             .seen("/proc/cmdline", parameter)
             .fix(Fix::KernelParameter(action));
     }
-    // amd-pstate needs family 17h model 30h or newer (amd_pstate_cpu_supported and cpc_supported_by_cpu).
+    // amd-pstate needs family 17h model 30h or newer (amd_pstate_cpu_supported and
+    // cpc_supported_by_cpu).
     if facts.family < 0x17 || (facts.family == 0x17 && facts.model < 0x30) {
         return seen(ok(format!("{driver}; amd-pstate does not support processors this old")));
     }
@@ -209,7 +214,8 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
     })
 }
 
-/// The answer if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq: "value is incorrect").
+/// The answer if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq:
+/// "value is incorrect").
 fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
     let is_zero = |name: &str| facts.read(&format!("{cppc}/{name}")).is_ok_and(|text| text.trim() == "0");
     // Since Linux 7.0 the lowest frequency follows from lowest_perf.
@@ -256,7 +262,8 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
         Some(line) => answer.seen("kernel log", line.trim()),
         None => answer,
     };
-    // Since Zen 3 servers and APUs have the registers; without the flag the driver goes through the firmware's mailbox.
+    // Since Zen 3 servers and APUs have the registers; without the flag the driver goes through the
+    // firmware's mailbox.
     answer.fix(if facts.flag("cppc") {
         Fix::Person("look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate".to_owned())
     } else {
@@ -278,8 +285,8 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
             if version < (6, 3) { "add amd_pstate=passive" } else { "add amd_pstate=active" }.to_owned(),
         ));
     }
-    // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that of a server (4, 7); since
-    // Linux 6.13 servers of family 1Ah get amd-pstate.
+    // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that
+    // of a server (4, 7); since Linux 6.13 servers of family 1Ah get amd-pstate.
     let path = "/sys/firmware/acpi/pm_profile";
     let profile = facts.read(path).ok();
     let left_out = match profile.as_deref().map(str::trim) {
@@ -318,7 +325,8 @@ fn mode(facts: &Facts) -> Option<Answer> {
     };
     let status = match facts.read(path) {
         Ok(status) => status,
-        // Linux 6.1 has no status file, and recordings may lack it; the driver's name shows the mode.
+        // Linux 6.1 has no status file, and recordings may lack it; the driver's name shows the
+        // mode.
         Err(_) if driver == "amd-pstate-epp" => {
             return Some(
                 ok("the driver is in active mode, as its name says").seen(driver_path(facts), driver),
@@ -403,8 +411,8 @@ fn hwp(facts: &Facts) -> Option<Answer> {
 }
 
 fn hwp_off(facts: &Facts) -> Answer {
-    // Broadwell servers and some hypervisors: the kernel leaves HWP off without the preference, unless firmware enabled it
-    // (intel_pstate_init). Nothing in firmware changes that.
+    // Broadwell servers and some hypervisors: the kernel leaves HWP off without the preference,
+    // unless firmware enabled it (intel_pstate_init). Nothing in firmware changes that.
     if !facts.flag("hwp_epp") {
         return ok("the kernel leaves hardware P-states off: the processor has them without energy preferences (EPP)")
             .seen("/proc/cpuinfo flags", "no hwp_epp");

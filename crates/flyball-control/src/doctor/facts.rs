@@ -161,12 +161,14 @@ impl<'h> Facts<'h> {
             online: topology.online.clone(),
             present: topology.present.clone(),
             policies: policies(&snapshot),
-            // Without it (dmesg_restrict, a recording) the checks have registers and files to go by.
+            // Without it (dmesg_restrict, a recording) the checks have registers and files to go
+            // by.
             log: host.kernel_log().ok(),
             owners: crate::owners::owners(host),
             sees_processes: host
                 .list("/proc")
-                // A recording may have /proc without a single process: then a missing service is not an answer.
+                // A recording may have /proc without a single process: then a missing service is
+                // not an answer.
                 .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
             pass,
             snapshot,
@@ -198,7 +200,8 @@ impl<'h> Facts<'h> {
         self.topology().flags.contains(name)
     }
 
-    /// The value of a kernel parameter: `Some("")` for one without a value, the last where there are several.
+    /// The value of a kernel parameter: `Some("")` for one without a value, the last where there
+    /// are several.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         // The last one counts, as in the kernel: each occurrence calls the parameter's setter.
         self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
@@ -263,7 +266,8 @@ impl<'h> Facts<'h> {
         Sampled::Values(values)
     }
 
-    /// The first online CPU of each package, with the package's number: for registers that a package has once.
+    /// The first online CPU of each package, with the package's number: for registers that a
+    /// package has once.
     ///
     /// # Errors
     /// Which CPUs are online, or the package of one of them, is not known.
@@ -277,7 +281,8 @@ impl<'h> Facts<'h> {
             known += online.len();
             first.extend(online.first().map(|cpu| (package, cpu)));
         }
-        // A CPU without a package would be a package without a look at its register, and then an ok that was not seen.
+        // A CPU without a package would be a package without a look at its register, and then an ok
+        // that was not seen.
         if known != self.online.len() {
             return Err("the packages of the CPUs are unknown".into());
         }

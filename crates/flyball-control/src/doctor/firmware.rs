@@ -1,7 +1,8 @@
-//! Firmware settings that are visible in the running system: who controls P-states, turbo, C-states and the energy bias.
+//! Firmware settings that are visible in the running system: who controls P-states, turbo, C-states
+//! and the energy bias.
 //!
-//! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
-//! (tools/power/x86/turbostat/turbostat.c).
+//! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat
+//! decodes them (tools/power/x86/turbostat/turbostat.c).
 
 use crate::Id;
 use flyball_host::Epb;
@@ -82,8 +83,9 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 
 fn turbo_intel(facts: &Facts) -> Answer {
     let no_turbo = facts.read(NO_TURBO).ok();
-    // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of IA32_MISC_ENABLE (Intel SDM 4).
-    // So without ida and without the register nothing says whether the processor has turbo at all.
+    // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of
+    // IA32_MISC_ENABLE (Intel SDM 4). So without ida and without the register nothing says whether
+    // the processor has turbo at all.
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
     let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE);
     let off_in: Vec<u32> = registers
@@ -121,8 +123,9 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     if facts.flag("cpb") {
         return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
     }
-    // The flag is CPUID 80000007h EDX[9]. The kernel adds it on Zen 1, which lacks it by erratum 1076 (init_amd_zen1 in
-    // arch/x86/kernel/cpu/amd.c); without it acpi-cpufreq has no boost file (acpi_cpufreq_boost_init).
+    // The flag is CPUID 80000007h EDX[9]. The kernel adds it on Zen 1, which lacks it by erratum
+    // 1076 (init_amd_zen1 in arch/x86/kernel/cpu/amd.c); without it acpi-cpufreq has no boost file
+    // (acpi_cpufreq_boost_init).
     facts.driver()?;
     Some(
         warning("the processor reports no core performance boost")
@@ -164,7 +167,8 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
                 ))));
             }
         };
-        // Bit 15 is CFG lock: set by firmware, it makes the register read-only until the next reset.
+        // Bit 15 is CFG lock: set by firmware, it makes the register read-only until the next
+        // reset.
         let locked = value >> 15 & 1 == 1;
         match limits.iter_mut().find(|(known, at, _)| (*known, *at) == (name, locked)) {
             Some((.., packages)) => packages.push(*package),
@@ -265,7 +269,8 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, value.to_string()))
 }
 
-/// The bits of MSR 0x1AA by which intel_pstate recognises out-of-band control (intel_pstate.c, BITMASK_OOB).
+/// The bits of MSR 0x1AA by which intel_pstate recognises out-of-band control (intel_pstate.c,
+/// BITMASK_OOB).
 const OUT_OF_BAND: u64 = 1 << 8 | 1 << 18;
 
 fn p_state_control(facts: &Facts) -> Option<Answer> {

@@ -1,7 +1,8 @@
-//! Firmware settings that limit the processor: power, frequency, uncore, performance level, PROCHOT and SMT.
+//! Firmware settings that limit the processor: power, frequency, uncore, performance level, PROCHOT
+//! and SMT.
 //!
-//! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
-//! (tools/power/x86/turbostat/turbostat.c).
+//! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat
+//! decodes them (tools/power/x86/turbostat/turbostat.c).
 
 use flyball_host::{
     Kind,
@@ -123,7 +124,8 @@ impl PowerLimit {
     }
 
     fn is_enabled(&self) -> bool {
-        // Without the enable bit the limit's number does not count (PL1_ENABLE in intel_rapl_common.c).
+        // Without the enable bit the limit's number does not count (PL1_ENABLE in
+        // intel_rapl_common.c).
         self.limit >> 15 & 1 == 1
     }
 
@@ -149,8 +151,8 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
     };
     let (below, off) = (of(PowerLimit::is_below_rating), of(|limit| !limit.is_enabled()));
     Some(seen(if let Some(first) = below.first() {
-        // Bit 63 locks the register until the next reset: then only firmware can raise the limit (Intel SDM 3, package RAPL
-        // domain).
+        // Bit 63 locks the register until the next reset: then only firmware can raise the limit
+        // (Intel SDM 3, package RAPL domain).
         let locked = below.iter().any(|limit| limit.limit >> 63 == 1);
         let (long, rating) = (first.long(), first.rating());
         warning(format!(
@@ -175,7 +177,8 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     for zone in facts.list(root) {
         let folder = format!("{root}/{zone}");
-        // psys and the zones below a package have limits of their own, which are not the processor's.
+        // psys and the zones below a package have limits of their own, which are not the
+        // processor's.
         if !facts.read(&format!("{folder}/name")).is_ok_and(|name| name.starts_with("package-")) {
             continue;
         }
@@ -220,7 +223,8 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
         else {
             continue;
         };
-        // The limit is an entry of the table of frequencies; boost above the table is not limited by it.
+        // The limit is an entry of the table of frequencies; boost above the table is not limited
+        // by it.
         let top = facts
             .read(&policy.path("scaling_available_frequencies"))
             .ok()
@@ -275,7 +279,8 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         };
         shown.get_or_insert((format!("{root}/{}/max_freq_khz", domain.name), domain.text()));
         match &domain {
-            // The driver checks each end against the hardware only, so both can be written in this order.
+            // The driver checks each end against the hardware only, so both can be written in this
+            // order.
             Uncore { min, max, .. } if min > max => found[0].push(domain),
             Uncore { max, high, .. } if max < high => found[1].push(domain),
             // A single frequency by firmware has no range to raise the minimum in.
@@ -342,7 +347,8 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     {
         return None;
     }
-    // With HWP off the capabilities are not those in force (and some processors fault on the register).
+    // With HWP off the capabilities are not those in force (and some processors fault on the
+    // register).
     if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
         return None;
     }
@@ -372,7 +378,8 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     let cpus: flyball_host::CpuList =
         below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     let what = format!("{} guarantee less than the base frequency of {} MHz", cpu_words(&cpus), base * 100);
-    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose (MSR 0xCE bits 34:33).
+    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose (MSR
+    // 0xCE bits 34:33).
     let has_levels = (info >> 33) % 4 != 0;
     let answer = if has_levels {
         note(format!("{what}, as a Speed Select level, base-freq or a configurable power level makes them"))
@@ -391,7 +398,8 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE bits 34:33).
+    // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE
+    // bits 34:33).
     let info = facts.msr(first_cpu(facts), MSR_PLATFORM_INFO).ok()?;
     if (info >> 33) % 4 == 0 {
         return None;
@@ -436,7 +444,8 @@ fn smt(facts: &Facts) -> Option<Answer> {
         Ok(word) => Some(match word.as_str() {
             "on" => ok("SMT is on").seen(path, word),
             "off" | "forceoff" => note("SMT is switched off at run time").seen(path, word),
-            // smt/control of a kernel that found no sibling, whatever the reason (cpu_smt_check_topology).
+            // smt/control of a kernel that found no sibling, whatever the reason
+            // (cpu_smt_check_topology).
             "notsupported" => {
                 ok("SMT is off in firmware, or the processor does not have it").seen(path, word)
             }

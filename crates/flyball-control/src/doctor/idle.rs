@@ -72,7 +72,8 @@ impl CpusApart {
     }
 }
 
-/// Which of flyball's readings interrupt CPUs that are to be left alone. Counters of /proc and of thermal_throttle do not.
+/// Which of flyball's readings interrupt CPUs that are to be left alone. Counters of /proc and of
+/// thermal_throttle do not.
 fn observer(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
@@ -112,9 +113,10 @@ fn observer(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick nothing
-/// calls it while one task runs, and the CPU keeps whatever speed it had. `rcu_nocbs=` changes nothing of that: the
-/// kernel offloads the callbacks of tickless CPUs in any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
+/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that
+/// CPU. Without a tick nothing calls it while one task runs, and the CPU keeps whatever speed it
+/// had. `rcu_nocbs=` changes nothing of that: the kernel offloads the callbacks of tickless CPUs in
+/// any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
 fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
@@ -139,12 +141,14 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(driver) = facts.driver() else {
         return Some(unknown(format!("CPUs {tickless} are tickless; the cpufreq driver is unknown")));
     };
-    // Only intel_pstate's own algorithm needs the scheduler's callback on the CPU itself (intel_pstate_update_util). With
-    // hardware P-states the processor chooses, and governors of other drivers also run on callbacks from other CPUs.
+    // Only intel_pstate's own algorithm needs the scheduler's callback on the CPU itself
+    // (intel_pstate_update_util). With hardware P-states the processor chooses, and governors of
+    // other drivers also run on callbacks from other CPUs.
     if driver != "intel_pstate" || hardware_chooses(facts) {
         return Some(place(ok(format!("CPUs {tickless} are tickless, and {driver} needs no tick"))));
     }
-    // Under `performance` intel_pstate_set_policy() sets the P-state at once, for these CPUs, since 4.9.
+    // Under `performance` intel_pstate_set_policy() sets the P-state at once, for these CPUs, since
+    // 4.9.
     let Some(version) = facts.kernel_version() else {
         return Some(unknown(
             "the kernel's release is unknown, which decides whether performance needs the tick",
@@ -166,7 +170,8 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
                 },
             )
     };
-    // On a CPU that is not isolated, the scheduler's wake-ups of other tasks run the driver's callback.
+    // On a CPU that is not isolated, the scheduler's wake-ups of other tasks run the driver's
+    // callback.
     Some(if !risky.is_empty() {
         let answer = seen(fault(format!(
             "CPUs {risky} are isolated and tickless, and {driver} changes their speed only when the scheduler calls it there"
@@ -191,7 +196,8 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only (drivers/base/cpu.c).
+/// `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only
+/// (drivers/base/cpu.c).
 fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     place(if has_file {
         note("nohz_full is on the command line, but the kernel refused its list").fix(Fix::KernelParameter(
@@ -205,8 +211,8 @@ fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     })
 }
 
-/// Whether hardware P-states are on, so that the processor changes its speed without the kernel: from the register, or
-/// from the preferences, which intel_pstate offers only then.
+/// Whether hardware P-states are on, so that the processor changes its speed without the kernel:
+/// from the register, or from the preferences, which intel_pstate offers only then.
 fn hardware_chooses(facts: &Facts) -> bool {
     match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) => value & 1 == 1,
@@ -278,7 +284,8 @@ struct IdleStates {
     most: usize,
     /// Switched off, with the CPUs.
     disabled: BTreeMap<String, CpuList>,
-    /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file default_status).
+    /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file
+    /// default_status).
     off_by_default: BTreeSet<String>,
     unread: Option<Unseen>,
 }
@@ -318,8 +325,9 @@ fn is_off(default_status: String) -> bool {
     default_status == "disabled"
 }
 
-/// The answer if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle then list only the first ones
-/// (intel_idle_max_cstate_reached; acpi_processor_get_power_info), and nothing in sysfs shows that there are more.
+/// The answer if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle
+/// then list only the first ones (intel_idle_max_cstate_reached; acpi_processor_get_power_info),
+/// and nothing in sysfs shows that there are more.
 fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
     let cpu = facts.online.first()?;
     let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
@@ -337,8 +345,9 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         let reached = match (name, limit) {
             // Switches intel_idle off altogether: what runs then is acpi_idle with its own limit.
             ("intel_idle.max_cstate", 0) => driver != "intel_idle",
-            // Both drivers stop after that many states, acpi_idle after one if it is 0. With fewer states the limit was not
-            // reached; and a driver has at most 10 with polling (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
+            // Both drivers stop after that many states, acpi_idle after one if it is 0. With fewer
+            // states the limit was not reached; and a driver has at most 10 with polling
+            // (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
             _ => is_own && limit < 9 && names.len() == limit.max(1),
         };
         reached.then(|| format!("{name}={value}"))
@@ -347,7 +356,8 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         let value = facts.parameter("idle")?;
         matches!(value, "halt" | "nomwait" | "poll").then(|| format!("idle={value}"))
     })?;
-    // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones turbo.
+    // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones
+    // turbo.
     let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));
     let what = match names.last() {
         Some(deepest) if shallow => {

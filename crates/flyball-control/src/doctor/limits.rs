@@ -1,9 +1,11 @@
-//! What the processor itself reports as limiting its frequency: Intel's status and limit-reason registers, and on AMD what
-//! is documented: the current limit register, and the system management port of EPYC (HSMP).
+//! What the processor itself reports as limiting its frequency: Intel's status and limit-reason
+//! registers, and on AMD what is documented: the current limit register, and the system management
+//! port of EPYC (HSMP).
 //!
-//! Sources: Intel's Software Developer's Manual, volume 4, as turbostat decodes it (tools/power/x86/turbostat); AMD's
-//! processor programming references for MSR C001_0061; Documentation/arch/x86/amd_hsmp.rst and
-//! drivers/platform/x86/amd/hsmp/acpi.c (files in sysfs since Linux 6.16).
+//! Sources: Intel's Software Developer's Manual, volume 4, as turbostat decodes it
+//! (tools/power/x86/turbostat); AMD's processor programming references for MSR C001_0061;
+//! Documentation/arch/x86/amd_hsmp.rst and drivers/platform/x86/amd/hsmp/acpi.c (files in sysfs
+//! since Linux 6.16).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +71,8 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     if !models::family_6(facts) {
         return None;
     }
-    // Servers since Skylake-X have no such register; those with TPMI report in debugfs (now.tpmi-limits).
+    // Servers since Skylake-X have no such register; those with TPMI report in debugfs
+    // (now.tpmi-limits).
     let Some((register, reasons)) = models::limit_reasons(facts.model) else {
         return (!models::server(facts.model)).then(|| {
             unknown(format!(
@@ -100,8 +103,8 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
             );
         words.collect::<Vec<_>>().join("; ")
     };
-    // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM 4,
-    // MSR_CORE_PERF_LIMIT_REASONS).
+    // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM
+    // 4, MSR_CORE_PERF_LIMIT_REASONS).
     let (active, logged) = (of(0), of(16));
     Some(with_evidence(if !active.is_empty() {
         warning(format!("the frequency is limited by: {}", text(&active)))
@@ -112,11 +115,13 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     }))
 }
 
-/// Reasons of the kernel's plr_coarse_reasons that are the request's own or that of quality of service: no limit to remove.
+/// Reasons of the kernel's plr_coarse_reasons that are the request's own or that of quality of
+/// service: no limit to remove.
 const NO_LIMIT: &[&str] = &["none", "QOS", "MISC"];
 
-/// The limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux 6.12): for each power domain a file
-/// with a line of coarse reasons for its CPUs together and one for each CPU. The bits stay until 0 is written to the file.
+/// The limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux 6.12):
+/// for each power domain a file with a line of coarse reasons for its CPUs together and one for
+/// each CPU. The bits stay until 0 is written to the file.
 fn tpmi_limits(facts: &Facts) -> Option<Answer> {
     let root = "/sys/kernel/debug";
     let devices: Vec<String> =
@@ -172,8 +177,8 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
 /// The bit of the critical temperature in both.
 const CRITICAL: u32 = 4;
 
-/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. PROCHOT (0) is for `now.prochot`; current (12)
-/// and cross-domain (14) exist only in the core's register.
+/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. PROCHOT (0) is for
+/// `now.prochot`; current (12) and cross-domain (14) exist only in the core's register.
 const CORE_STATUS: &[(u32, &str)] = &[
     (CRITICAL, "critical temperature"),
     (10, "power limit"),
@@ -197,7 +202,8 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     Some(limited_now(&core, &packages).unwrap_or_else(|| limited_before(&core, &packages)))
 }
 
-/// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before Sandy Bridge).
+/// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before
+/// Sandy Bridge).
 fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     if !facts.flag("pts") {
         return Ok(Vec::new());
@@ -269,7 +275,8 @@ fn limited_before(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Answer {
     }
 }
 
-/// The P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0, PstateMaxVal in 6:4.
+/// The P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0,
+/// PstateMaxVal in 6:4.
 fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Amd || facts.family < 0x10 || !facts.flag("hw_pstate") {
         return None;
@@ -336,7 +343,8 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             // One socket whose limit is not known leaves the answer open, whatever the others say.
             (Err(why), _) | (_, Err(why)) => return Some(unknown(why)),
         };
-        // The kernel prints one or several names, separated by blanks; a name may consist of two words.
+        // The kernel prints one or several names, separated by blanks; a name may consist of two
+        // words.
         let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
         let below: Vec<&str> =
             active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
@@ -383,7 +391,8 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     Some(seen(ok(what)))
 }
 
-/// The directories of the management port's devices, one per socket: ACPI's, or the platform driver's.
+/// The directories of the management port's devices, one per socket: ACPI's, or the platform
+/// driver's.
 pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
     let root = "/sys/devices/platform";
     let mut folders = Vec::new();

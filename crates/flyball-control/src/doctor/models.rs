@@ -1,7 +1,8 @@
 //! What registers mean on which model of Intel's family 6, and which models have hardware P-states.
 //!
-//! A model that is not listed is not known: the checks then say so instead of applying a neighbour's meaning. Sources: the kernel's
-//! turbostat (tools/power/x86/turbostat/turbostat.c, `turbostat_pdata`), Intel's Software Developer's Manual, volume 4, and
+//! A model that is not listed is not known: the checks then say so instead of applying a
+//! neighbour's meaning. Sources: the kernel's turbostat (tools/power/x86/turbostat/turbostat.c,
+//! `turbostat_pdata`), Intel's Software Developer's Manual, volume 4, and
 //! arch/x86/include/asm/intel-family.h for the models' names.
 
 use flyball_host::msr::{MSR_CORE_PERF_LIMIT_REASONS, MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE};
@@ -17,7 +18,8 @@ pub(super) enum PackageLimit {
     Reserved,
 }
 
-/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` for a model whose table is not known.
+/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` for a model whose table
+/// is not known.
 pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
     const R: &str = "";
     // turbostat's nhm_pkg_cstate_limits and so on, in its order.
@@ -34,12 +36,14 @@ pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
     let table = match model {
         0x1a | 0x1e | 0x1f | 0x25 | 0x2c | 0x2e | 0x2f => NEHALEM,
         0x2a | 0x2d | 0x3a | 0x3e => SANDY_BRIDGE,
-        // Haswell to Panther Lake clients and Haswell and Broadwell servers; Gracemont alone (Alder Lake-N).
+        // Haswell to Panther Lake clients and Haswell and Broadwell servers; Gracemont alone (Alder
+        // Lake-N).
         0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6
         | 0x66 | 0x7d | 0x7e | 0x9d | 0xa7 | 0x8c | 0x8d | 0x8a | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xac
         | 0xaa | 0xc5 | 0xb5 | 0xc6 | 0xbd | 0xcc | 0xbe => HASWELL,
         0x6a | 0x6c => ICE_LAKE_SERVER,
-        // Skylake-X to Granite Rapids, Sierra and Clearwater Forest, Grand Ridge; Xeon Phi has the same table.
+        // Skylake-X to Granite Rapids, Sierra and Clearwater Forest, Grand Ridge; Xeon Phi has the
+        // same table.
         0x55 | 0x8f | 0xcf | 0xad | 0xae | 0xaf | 0xb6 | 0xdd | 0x57 | 0x85 => SKYLAKE_SERVER,
         0x37 | 0x4d => SILVERMONT,
         0x4c => AIRMONT,
@@ -57,7 +61,8 @@ pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
 /// The bits of a register of limit reasons with their names; bit N + 16 is the log of bit N.
 pub(super) type Reasons = &'static [(u32, &'static str)];
 
-/// 4th generation clients. Bit 5 (autonomous utilisation-based control) says that little load needs no more: not a limit.
+/// 4th generation clients. Bit 5 (autonomous utilisation-based control) says that little load needs
+/// no more: not a limit.
 const HASWELL_REASONS: Reasons = &[
     (0, "PROCHOT"),
     (1, "thermal"),
@@ -100,7 +105,8 @@ const SKYLAKE_REASONS: Reasons = &[
     (13, "turbo transitions"),
 ];
 
-/// The register of limit reasons of a model, and its bits. Servers since Skylake-X report them elsewhere, if at all.
+/// The register of limit reasons of a model, and its bits. Servers since Skylake-X report them
+/// elsewhere, if at all.
 pub(super) fn limit_reasons(model: u32) -> Option<(u32, Reasons)> {
     match model {
         0x3c | 0x45 | 0x46 => Some((MSR_CORE_PERF_LIMIT_REASONS, HASWELL_REASONS)),
@@ -111,8 +117,8 @@ pub(super) fn limit_reasons(model: u32) -> Option<(u32, Reasons)> {
     }
 }
 
-/// Whether MSR 0xE2 bit 16 is autonomous C-state conversion: Broadwell-X and -D and Skylake-X (turbostat's
-/// `has_cst_auto_convension`).
+/// Whether MSR 0xE2 bit 16 is autonomous C-state conversion: Broadwell-X and -D and Skylake-X
+/// (turbostat's `has_cst_auto_convension`).
 pub(super) fn converts_c_states(model: u32) -> bool {
     matches!(model, 0x4f | 0x56 | 0x55)
 }
@@ -138,8 +144,8 @@ pub(super) fn server(model: u32) -> bool {
     )
 }
 
-/// Whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont (models of family 6), and
-/// earlier families.
+/// Whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont (models
+/// of family 6), and earlier families.
 pub(super) fn before_hwp(facts: &Facts) -> bool {
     const WITHOUT: &[u32] = &[
         0x0e, 0x0f, 0x16, 0x17, 0x1a, 0x1c, 0x1d, 0x1e, 0x1f, 0x25, 0x26, 0x27, 0x2a, 0x2c, 0x2d, 0x2e, 0x2f,
@@ -149,8 +155,8 @@ pub(super) fn before_hwp(facts: &Facts) -> bool {
     facts.family == 15 || (facts.family == 6 && WITHOUT.contains(&facts.model))
 }
 
-/// Whether every processor of this model has HWP: Skylake clients and servers, Ice Lake's generation and later (families 6,
-/// 12h and 13h).
+/// Whether every processor of this model has HWP: Skylake clients and servers, Ice Lake's
+/// generation and later (families 6, 12h and 13h).
 pub(super) fn always_hwp(facts: &Facts) -> bool {
     const WITH: &[u32] = &[
         0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0x8f, 0x97, 0x9a, 0xa5, 0xa6, 0xa7,

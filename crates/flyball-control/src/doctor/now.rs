@@ -1,5 +1,5 @@
-//! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same settings; and
-//! whether the processors are visible at all.
+//! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same
+//! settings; and whether the processors are visible at all.
 
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     })
 }
 
-/// Files that container engines leave in the root of a container: Docker, Podman, and the one for systemd.
+/// Files that container engines leave in the root of a container: Docker, Podman, and the one for
+/// systemd.
 fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
     ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
 }
@@ -130,7 +131,8 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
             // Processors without a package sensor have no such counter.
             match read("package_throttle_count") {
                 Some(package) => *packages += package,
-                // With a package sensor the counter is there (therm_throt.c): a sum without it would be too small.
+                // With a package sensor the counter is there (therm_throt.c): a sum without it
+                // would be too small.
                 None if facts.flag("pts") => return None,
                 None => {}
             }
@@ -177,8 +179,9 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {MSR_IA32_THERM_STATUS:#x}");
     for (cpu, value) in &values {
         let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
-        // Ten degrees are more than a sensor's error: heat of the processor is not what asserts it. Bits: 0 status, 31
-        // reading valid, 22:16 degrees below the limit (Intel SDM 4, IA32_THERM_STATUS).
+        // Ten degrees are more than a sensor's error: heat of the processor is not what asserts it.
+        // Bits: 0 status, 31 reading valid, 22:16 degrees below the limit (Intel SDM 4,
+        // IA32_THERM_STATUS).
         if active && valid && below > 10 {
             return Some(
                 fault(format!("PROCHOT is asserted on CPU {cpu}, which is {below} degrees below its limit"))

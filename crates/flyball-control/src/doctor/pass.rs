@@ -1,8 +1,9 @@
-//! One look at a machine: each file, folder and register is asked for once, and keeps its answer for all checks.
+//! One look at a machine: each file, folder and register is asked for once, and keeps its answer
+//! for all checks.
 //!
-//! Two checks that read the same file must not see two values of it: they would contradict each other about a machine that
-//! changed between them. What must be seen to change (throttle counters) is read again on purpose with
-//! [`Pass::read_again`].
+//! Two checks that read the same file must not see two values of it: they would contradict each
+//! other about a machine that changed between them. What must be seen to change (throttle counters)
+//! is read again on purpose with [`Pass::read_again`].
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, time::Duration};
 
@@ -123,10 +124,12 @@ impl<'h> Pass<'h> {
         let read = registers.entry((cpu, register)).or_insert_with(|| {
             self.host.msr(cpu, register).map_err(|error| match (self.host.kind(), error.errno) {
                 (Kind::Recorded, _) => Unseen::NotRecorded(format!("MSR {register:#x}")),
-                // No device node, or one without a driver behind it (msr_open answers ENXIO for a CPU that is not online).
+                // No device node, or one without a driver behind it (msr_open answers ENXIO for a
+                // CPU that is not online).
                 (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
                 (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
-                // rdmsr_safe_on_cpu() fails with EIO where the instruction faults (msr_read in arch/x86/kernel/msr.c).
+                // rdmsr_safe_on_cpu() fails with EIO where the instruction faults (msr_read in
+                // arch/x86/kernel/msr.c).
                 (_, Errno::IO) => Unseen::NoRegister(register),
                 _ => Unseen::Failed(error),
             })

@@ -1,5 +1,6 @@
-//! Settings and registers that keep processors below what they can do, without contradicting one another: turbo off, percentages,
-//! preferences of single CPUs, limits of wake-up latency, and registers that another program wrote.
+//! Settings and registers that keep processors below what they can do, without contradicting one
+//! another: turbo off, percentages, preferences of single CPUs, limits of wake-up latency, and
+//! registers that another program wrote.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn turbo_off(facts: &Facts) -> Option<Answer> {
     facts.driver()?;
-    // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo is about that.
+    // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo
+    // is about that.
     let by_firmware = match facts.vendor {
         Vendor::Intel => facts
             .msr(first_cpu(facts), MSR_IA32_MISC_ENABLE)
@@ -126,8 +128,8 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
                 .set(Id::MaxPerfPct, "100"),
         );
     }
-    // The driver starts with its lowest ratio in percent of the highest (min_perf_pct_min). Hybrid processors count levels that
-    // frequencies do not show.
+    // The driver starts with its lowest ratio in percent of the highest (min_perf_pct_min). Hybrid
+    // processors count levels that frequencies do not show.
     let floor = facts
         .policies
         .iter()
@@ -158,7 +160,8 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
 fn preferences(facts: &Facts) -> Option<Answer> {
     let name = "energy_performance_preference";
     let answer = same_within_kind(facts, "energy preferences", |policy| policy.get(name).map(str::to_owned))?;
-    // Kinds of a hybrid processor may have preferences of their own: one word for all of them would undo that.
+    // Kinds of a hybrid processor may have preferences of their own: one word for all of them would
+    // undo that.
     let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());
     let most = facts.by_value(name).first().map(|(word, _)| word.clone());
     Some(match (answer.verdict, most) {
@@ -201,8 +204,9 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     Some(answer.set(Id::LatencyLimit, "no-limit"))
 }
 
-/// Whether a preference as a file shows it and one in a register cannot be the same. The numbers of the words differ by model
-/// (intel_epp_default, amd-pstate's epp_values), so that only words far from the number count.
+/// Whether a preference as a file shows it and one in a register cannot be the same. The numbers of
+/// the words differ by model (intel_epp_default, amd-pstate's epp_values), so that only words far
+/// from the number count.
 fn contradicts(word: &str, number: u64) -> bool {
     match word {
         "performance" => number > 0x40,
@@ -281,8 +285,8 @@ fn registers(facts: &Facts) -> Option<Answer> {
     ))))
 }
 
-/// Whether the request's highest ratio is below the policy's maximum. Levels of hybrid processors are not ratios; without
-/// turbo and with percentages the driver itself asks for less.
+/// Whether the request's highest ratio is below the policy's maximum. Levels of hybrid processors
+/// are not ratios; without turbo and with percentages the driver itself asks for less.
 fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
     if policy.core_type.is_some()
         || facts.read(NO_TURBO).map_or(true, |word| word != "0")

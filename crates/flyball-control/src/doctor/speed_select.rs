@@ -1,5 +1,5 @@
-//! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and neither shows the
-//! other.
+//! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and
+//! neither shows the other.
 
 use flyball_host::{CpuList, HostError};
 use flyball_sst::{
@@ -82,7 +82,8 @@ fn compare(facts: &Facts, layout: &Layout) -> Result<Classes, HostError> {
     for domain in &layout.domains {
         let state = access.pm_config(&domain.place)?;
         found.supported |= state.supported;
-        // A mailbox part has two switches, core-power in the power unit and the classes' own: both must be on.
+        // A mailbox part has two switches, core-power in the power unit and the classes' own: both
+        // must be on.
         if !(state.enabled && access.qos(&domain.place)?.enabled) {
             continue;
         }

@@ -1,6 +1,7 @@
-//! StorPool's page on Xeon Scalable processors: hardware P-states native, autonomous C-states on (off on the second
-//! generation), energy bias 15, governor powersave. Storage latency rises by about 7 microseconds (60 to 67) and power falls
-//! by about 50 W (150 to 100), as measured there on a Xeon Gold 6138 with Linux 3.10.
+//! StorPool's page on Xeon Scalable processors: hardware P-states native, autonomous C-states on
+//! (off on the second generation), energy bias 15, governor powersave. Storage latency rises by
+//! about 7 microseconds (60 to 67) and power falls by about 50 W (150 to 100), as measured there on
+//! a Xeon Gold 6138 with Linux 3.10.
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor, facts::NO_CPU_ONLINE, note, ok, unknown, warning,
@@ -43,7 +44,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7 Cascade Lake (second).
+/// The generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7 Cascade
+/// Lake (second).
 fn generation(facts: &Facts) -> Option<u32> {
     let server = facts.vendor == Vendor::Intel && facts.family == 6 && facts.model == 0x55;
     server.then_some(if facts.stepping <= 4 { 1 } else { 2 })

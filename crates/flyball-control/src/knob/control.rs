@@ -1,5 +1,6 @@
-//! What a row of the table states besides its name and its files: how it is written, judged, saved and shown, and which
-//! other programs write it. A row that leaves one of these out does not compile.
+//! What a row of the table states besides its name and its files: how it is written, judged, saved
+//! and shown, and which other programs write it. A row that leaves one of these out does not
+//! compile.
 
 use flyball_host::Errno;
 
@@ -29,10 +30,12 @@ pub struct Control {
     pub ends: Ends,
     /// What a value is judged by before it is written.
     pub check: Check,
-    /// The knobs and facts that the planner looks at to judge a setting, besides the knob itself: a snapshot for an intent
-    /// holds these. `tests/control/settings.rs` plans settings of every knob and fails where one is left out.
+    /// The knobs and facts that the planner looks at to judge a setting, besides the knob itself: a
+    /// snapshot for an intent holds these. `tests/control/settings.rs` plans settings of every knob
+    /// and fails where one is left out.
     pub judged_by: &'static [Id],
-    /// What, when it changes, makes the knob's files appear. Empty where they are there from boot on.
+    /// What, when it changes, makes the knob's files appear. Empty where they are there from boot
+    /// on.
     pub appears_with: &'static [AppearsWith],
     /// The knob to use for a part of the machine, where this one is machine-wide.
     pub narrower: Option<Id>,
@@ -60,7 +63,8 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// A setting of one step whose write disturbs nothing else: no end of a range, and no errno with a meaning of its own.
+    /// A setting of one step whose write disturbs nothing else: no end of a range, and no errno
+    /// with a meaning of its own.
     pub const fn alone(step: Step, spelling: Spelling) -> Writing {
         Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
     }
@@ -73,8 +77,8 @@ pub enum Disturbs {
     Here(&'static [Subject]),
     /// Wherever the machine has them.
     Everywhere(&'static [Subject]),
-    /// Interrupts that may not be on every CPU: when the last CPU that one may be on goes offline, the kernel lets it be
-    /// anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
+    /// Interrupts that may not be on every CPU: when the last CPU that one may be on goes offline,
+    /// the kernel lets it be anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
     PinnedInterrupts,
 }
 
@@ -82,7 +86,8 @@ pub enum Disturbs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     pub errnos: &'static [Errno],
-    /// The likely reason, with the remedy. `{name}` stands for the content of the file `name` in the same folder.
+    /// The likely reason, with the remedy. `{name}` stands for the content of the file `name` in
+    /// the same folder.
     pub means: &'static str,
 }
 
@@ -92,17 +97,18 @@ impl Refusal {
     }
 }
 
-/// A change that makes files of a knob appear, or makes them answer: until it is made, a plan cannot read the knob, and
-/// says that its write is judged later.
+/// A change that makes files of a knob appear, or makes them answer: until it is made, a plan
+/// cannot read the knob, and says that its write is judged later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppearsWith {
-    /// The CPU comes online: the kernel removes the folders of a policy, a CPU, a die and a package with their last CPU.
+    /// The CPU comes online: the kernel removes the folders of a policy, a CPU, a die and a package
+    /// with their last CPU.
     Cpu,
-    /// The driver's mode changes: a mode has files of its own, and makes its policies' files with the policies
-    /// (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`).
+    /// The driver's mode changes: a mode has files of its own, and makes its policies' files with
+    /// the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`).
     DriverMode,
-    /// A policy gets this governor: its tunables are there while a policy has it (drivers/cpufreq/cpufreq_governor.c,
-    /// `cpufreq_dbs_governor_init`).
+    /// A policy gets this governor: its tunables are there while a policy has it
+    /// (drivers/cpufreq/cpufreq_governor.c, `cpufreq_dbs_governor_init`).
     Governor(&'static str),
     /// The performance level of Speed Select changes: each level has its own features.
     Level,
@@ -217,7 +223,8 @@ pub enum Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     Always,
-    /// By name or with `--all`: constants of the driver, registers that repeat what files say, fine points.
+    /// By name or with `--all`: constants of the driver, registers that repeat what files say, fine
+    /// points.
     OnRequest,
     /// Also where a knob has this value.
     Holds(Id, &'static str),

@@ -1,8 +1,9 @@
-//! The identities of the rows of the table, in its order, each with the row in a file of `table/` that states all there is
-//! to know of it.
+//! The identities of the rows of the table, in its order, each with the row in a file of `table/`
+//! that states all there is to know of it.
 
-/// Hands the list of rows to a macro: one makes the identities here, another the table. One list, so that an identity
-/// cannot lack its row, and a row's position cannot differ from its identity's number.
+/// Hands the list of rows to a macro: one makes the identities here, another the table. One list,
+/// so that an identity cannot lack its row, and a row's position cannot differ from its identity's
+/// number.
 macro_rules! rows {
     ($callback:ident) => {
         $callback! {

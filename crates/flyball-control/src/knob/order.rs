@@ -1,14 +1,15 @@
 //! The order in which locations are written, by what the kernel does with them.
 //!
-//! Both directions use it: a plan's changes are made in this order, and what was journaled is restored in it. Each row of
-//! the knob table, and each auxiliary location, states its [`Turn`]; the journal stores the step with each entry, so that
-//! restoring needs no table.
+//! Both directions use it: a plan's changes are made in this order, and what was journaled is
+//! restored in it. Each row of the knob table, and each auxiliary location, states its [`Turn`];
+//! the journal stores the step with each entry, so that restoring needs no table.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The steps of a change, in the order in which they are made. Their names are part of the journal's format.
+/// The steps of a change, in the order in which they are made. Their names are part of the
+/// journal's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
@@ -26,8 +27,9 @@ pub enum Step {
     CorePower,
     /// Speed Select: base-freq and turbo-freq switched on.
     SpeedSelectOn,
-    /// Turbo and boost: they move the hardware limits that frequency limits are checked against. After Speed Select,
-    /// because intel_pstate takes the base frequencies of turbo off at the moment of the switch (since kernel 6.12).
+    /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
+    /// After Speed Select, because intel_pstate takes the base frequencies of turbo off at the
+    /// moment of the switch (since kernel 6.12).
     Turbo,
     /// The governor: it resets preferences and makes its tunables appear.
     Governor,
@@ -88,8 +90,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// Whether a change of the driver's mode leaves the policies as they are: between passive and guided amd-pstate only
-/// switches autonomous selection (amd_pstate_change_mode_without_dvr_change in amd-pstate.c).
+/// Whether a change of the driver's mode leaves the policies as they are: between passive and
+/// guided amd-pstate only switches autonomous selection (amd_pstate_change_mode_without_dvr_change
+/// in amd-pstate.c).
 pub fn keeps_policies(old: &str, new: &str) -> bool {
     let is_kept = |mode: &str| matches!(mode.trim(), "passive" | "guided");
     old.trim() == new.trim() || (is_kept(old) && is_kept(new))
@@ -116,8 +119,8 @@ impl Turn {
             Turn::In(step) => step,
             // `none` and `ready` are contents of CPU sets: no CPU is taken away.
             Turn::Switch { off, on } => match new.trim() {
-                // The words that the files of CPU hotplug, SMT, base-freq and turbo-freq print or take for
-                // off.
+                // The words that the files of CPU hotplug, SMT, base-freq and turbo-freq print or
+                // take for off.
                 "0" | "off" | "forceoff" | "n" | "N" | "none" | "ready" => off,
                 _ => on,
             },
@@ -150,16 +153,18 @@ impl Bound {
         *self == Bound::None
     }
 
-    /// Where a write stands among those of its step: a maximum that rises comes before minima, a maximum that falls after
-    /// them, so that minimum and maximum never cross on the way. Some files (min_perf_pct and max_perf_pct) clamp silently
-    /// when they would; frequency limits would spring back later, but a reader in between sees the wrong value.
+    /// Where a write stands among those of its step: a maximum that rises comes before minima, a
+    /// maximum that falls after them, so that minimum and maximum never cross on the way. Some
+    /// files (min_perf_pct and max_perf_pct) clamp silently when they would; frequency limits would
+    /// spring back later, but a reader in between sees the wrong value.
     pub fn rank(self, old: &str, new: &str) -> u8 {
         if self != Bound::Upper {
             return 1;
         }
         match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
             (Ok(old), Ok(new)) if new < old => 2,
-            // Unknown counts as rising: too wide for a moment is harmless, a crossed pair is clamped.
+            // Unknown counts as rising: too wide for a moment is harmless, a crossed pair is
+            // clamped.
             _ => 0,
         }
     }
@@ -174,8 +179,8 @@ pub fn natural(path: &str) -> Vec<(String, u64)> {
         let (text, tail) = rest.split_at(digits);
         let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         let (number, tail) = tail.split_at(end);
-        // Digits beyond u64 are not the number of a CPU: sorted last, not refused, since a journal may hold any
-        // path.
+        // Digits beyond u64 are not the number of a CPU: sorted last, not refused, since a journal
+        // may hold any path.
         parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
         rest = tail;
     }

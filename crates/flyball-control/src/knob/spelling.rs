@@ -1,9 +1,10 @@
-//! How the kernel prints and takes the contents of a location: when two texts are one value, and which text brings a value
-//! back.
+//! How the kernel prints and takes the contents of a location: when two texts are one value, and
+//! which text brings a value back.
 //!
-//! The kernel has its own spelling: a governor is matched without case, a preference written as a number reads back as a
-//! word, some contents can be read and not written. Each row of the knob table and each auxiliary location states its
-//! [`Spelling`]; the journal stores it with each entry.
+//! The kernel has its own spelling: a governor is matched without case, a preference written as a
+//! number reads back as a word, some contents can be read and not written. Each row of the knob
+//! table and each auxiliary location states its [`Spelling`]; the journal stores it with each
+//! entry.
 
 use flyball_host::{Epb, Errno, Host, cgroup::cpusets_in_use};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::order::{Bound, Step};
 use crate::Content;
 
-/// How contents are spelled. The names are part of the journal's format: a new one needs a new format number.
+/// How contents are spelled. The names are part of the journal's format: a new one needs a new
+/// format number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
@@ -41,7 +43,8 @@ pub enum Spelling {
     CpusetController,
     /// The CPUs of an interrupt, which its device may give back at any time.
     Interrupt,
-    /// It cannot be read: every write counts as accepted, and it is restored by a command of its own.
+    /// It cannot be read: every write counts as accepted, and it is restored by a command of its
+    /// own.
     Unread,
 }
 
@@ -78,7 +81,8 @@ impl Spelling {
             Spelling::Preference => preference_agrees(wanted, found),
             Spelling::Bias => Epb::named(wanted).is_some_and(|value| Some(value) == Epb::named(found)),
             Spelling::PercentOf127 => {
-                // The driver keeps val * 127 / 100 and prints that * 100 / 127: both divisions round down.
+                // The driver keeps val * 127 / 100 and prints that * 100 / 127: both divisions
+                // round down.
                 matches!((wanted.parse::<u32>(), found.parse::<u32>()), (Ok(w), Ok(f)) if w == f || w == f + 1)
             }
             Spelling::CpusetController => match wanted {
@@ -98,8 +102,8 @@ impl Spelling {
             Spelling::Speed if text.starts_with('<') => None,
             // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
             Spelling::Preference if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
-            // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It can only be what the
-            // firmware had set, and `default` brings that back.
+            // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It
+            // can only be what the firmware had set, and `default` brings that back.
             Spelling::Preference if *content == Content::Unreadable(Errno::INVAL.0) => {
                 Some(b"default".to_vec())
             }
@@ -110,7 +114,8 @@ impl Spelling {
             }
             // `notsupported` or `notimplemented`: there is no SMT to control.
             Spelling::SmtControl if text.starts_with("not") => None,
-            // Nothing for an empty file: sysfs does not pass a write of no bytes on (sysfs_kf_write in fs/sysfs/file.c).
+            // Nothing for an empty file: sysfs does not pass a write of no bytes on (sysfs_kf_write
+            // in fs/sysfs/file.c).
             _ => content.to_bytes().filter(|bytes| !bytes.is_empty()),
         }
     }
@@ -122,8 +127,9 @@ impl Spelling {
             return true;
         }
         match self {
-            // Of the controllers that are handed down to control groups only cpusets are flyball's. They are kept if another
-            // program has come to use them: removing them would remove the CPUs of all those groups.
+            // Of the controllers that are handed down to control groups only cpusets are flyball's.
+            // They are kept if another program has come to use them: removing them would remove the
+            // CPUs of all those groups.
             Spelling::CpusetController => {
                 let (had, has) = (hands_down_cpusets(was.trimmed()), hands_down_cpusets(now.trimmed()));
                 had == has || (has && cpusets_in_use(host))
@@ -136,21 +142,23 @@ impl Spelling {
         }
     }
 
-    /// Whether a value may show only some time after it was written, because a kernel worker applies it.
+    /// Whether a value may show only some time after it was written, because a kernel worker
+    /// applies it.
     pub fn is_request(self) -> bool {
         // What cannot be read may show nothing at all, and is written again in the same way.
         matches!(self, Spelling::FrequencyLimit | Spelling::Unread)
     }
 
-    /// Whether the location may be gone when it is restored: an interrupt that its device has given back. When the device
-    /// asks again, it gets a new one.
+    /// Whether the location may be gone when it is restored: an interrupt that its device has given
+    /// back. When the device asks again, it gets a new one.
     pub fn may_be_gone(self, found: &Content) -> bool {
         self == Spelling::Interrupt && *found == Content::Unreadable(Errno::NOENT.0)
     }
 
-    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts (timers) follow hotplug,
-    /// managed ones their queues. Both reject writes, with EIO, in Linux 6.12 with EPERM (write_irq_affinity in
-    /// kernel/irq/proc.c). Root gets EPERM for no other reason there: the file's mode is checked at open, with EACCES.
+    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts
+    /// (timers) follow hotplug, managed ones their queues. Both reject writes, with EIO, in Linux
+    /// 6.12 with EPERM (write_irq_affinity in kernel/irq/proc.c). Root gets EPERM for no other
+    /// reason there: the file's mode is checked at open, with EACCES.
     pub fn is_kernels_own(self, errno: Errno) -> bool {
         self == Spelling::Interrupt && matches!(errno, Errno::IO | Errno::PERM)
     }
@@ -173,16 +181,18 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A number and a word agree where any driver prints that number as that word: the words' numbers differ by vendor
-/// and, on Intel, by model (intel_epp_default[] in intel_pstate.c). The kernel prints a word only when the register
-/// holds exactly its own number for it, so a word after a number that was accepted is that number.
+/// A number and a word agree where any driver prints that number as that word: the words' numbers
+/// differ by vendor and, on Intel, by model (intel_epp_default[] in intel_pstate.c). The kernel
+/// prints a word only when the register holds exactly its own number for it, so a word after a
+/// number that was accepted is that number.
 fn preference_agrees(wanted: &str, found: &str) -> bool {
     const WORDS: [&str; 4] = ["performance", "balance_performance", "balance_power", "power"];
     match wanted {
         // Brings back what the firmware had chosen, which reads as whatever that is.
         "default" => !found.is_empty(),
         "dynamic" => found.starts_with("dynamic"),
-        // Raw 0 reads `default` on models whose word has another number; the governor `performance` writes the raw 0.
+        // Raw 0 reads `default` on models whose word has another number; the governor `performance`
+        // writes the raw 0.
         "performance" => found == "0" || found == "default",
         _ => wanted.parse::<u8>().is_ok() && (WORDS.contains(&found) || found == "default"),
     }

@@ -1,5 +1,5 @@
-//! What a location holds: a knob of the table, or one of the auxiliary settings. Both state how they are written, so that
-//! everything that writes finds it in their row (`table/lookup.rs`).
+//! What a location holds: a knob of the table, or one of the auxiliary settings. Both state how
+//! they are written, so that everything that writes finds it in their row (`table/lookup.rs`).
 
 use super::Id;
 
@@ -24,7 +24,8 @@ pub enum AuxiliaryId {
     Interrupt,
     /// How often the kernel may take profiling interrupts.
     SampleRate,
-    /// Whether control groups get cpusets. The controller leaves after the groups that use it, hence the step.
+    /// Whether control groups get cpusets. The controller leaves after the groups that use it,
+    /// hence the step.
     CpusetController,
     /// A control group that keeps CPUs for itself.
     Partition,

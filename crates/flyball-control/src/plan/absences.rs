@@ -1,5 +1,5 @@
-//! What a machine lacks of what was asked for: one line for the many places that lack it for the same reason, and the remedy where there
-//! is one.
+//! What a machine lacks of what was asked for: one line for the many places that lack it for the
+//! same reason, and the remedy where there is one.
 
 use std::fmt;
 
@@ -109,7 +109,8 @@ impl fmt::Display for Absence {
     }
 }
 
-/// Adds that `place` does not have `knob`: to an absence that differs in nothing but the place, where there is one.
+/// Adds that `place` does not have `knob`: to an absence that differs in nothing but the place,
+/// where there is one.
 pub(super) fn add(
     snapshot: &Snapshot,
     absences: &mut Vec<Absence>,
@@ -194,8 +195,8 @@ const INTEL_PSTATE: Remedy =
     Remedy::Boot { driver: "acpi-cpufreq", other: "intel_pstate", parameter: "without intel_pstate=disable" };
 
 /// What would bring a preference (EPP): the drivers that have one are intel_pstate with HWP
-/// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode (drivers/cpufreq/amd-pstate.c,
-/// `amd_pstate_epp_attr`).
+/// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode
+/// (drivers/cpufreq/amd-pstate.c, `amd_pstate_epp_attr`).
 fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let topology = snapshot.topology();
     // No flags at all: the recording lacks /proc/cpuinfo, which says nothing about HWP.
@@ -206,7 +207,8 @@ fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
         (Vendor::Amd, Some("amd-pstate")) if has_mode => Some(Remedy::ActiveMode),
         (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => Some(AMD_PSTATE),
         (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(Remedy::NeedsHwp),
-        // hwp_epp is the processor's flag: intel_pstate=no_hwp leaves it, and then active mode has no preference either.
+        // hwp_epp is the processor's flag: intel_pstate=no_hwp leaves it, and then active mode has
+        // no preference either.
         (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(Remedy::ActiveModeUnlessNoHwp),
         (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => Some(INTEL_PSTATE),
         (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {

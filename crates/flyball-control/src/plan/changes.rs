@@ -1,5 +1,5 @@
-//! From one want to the write that it needs: whether it is there, what its value is, whether it holds already, and what of
-//! that can only be known when its turn has come.
+//! From one want to the write that it needs: whether it is there, what its value is, whether it
+//! holds already, and what of that can only be known when its turn has come.
 
 use super::{
     Absence, Change, Hint, KERNEL_GOVERNORS, Note, PlanError, Planner, Refusal, Want, absences, driver,
@@ -63,9 +63,11 @@ impl Planner<'_> {
             Some(slot) => slot.content.clone(),
             None => Content::Text(String::new()),
         };
-        // `default` is not a value but a request to the firmware: what it had chosen cannot be compared with what is there.
+        // `default` is not a value but a request to the firmware: what it had chosen cannot be
+        // compared with what is there.
         let always = want.knob == Id::Epp && new == "default";
-        // A number is compared with the register: its file shows a word where the driver has one for it.
+        // A number is compared with the register: its file shows a word where the driver has one
+        // for it.
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
             _ => control.writing.spelling.agrees(&new, old.trimmed()),
@@ -92,15 +94,18 @@ impl Planner<'_> {
             value: value.to_string(),
             from: want.from.clone(),
             because,
-            // The governor's own turn decides whether a preference is refused, so `open` alone makes it no less certain.
+            // The governor's own turn decides whether a preference is refused, so `open` alone
+            // makes it no less certain.
             provisional: holds || (open && want.knob != Id::Epp),
         });
         Ok(())
     }
 
-    /// What to do about a want whose knob is not there now: wait for its turn, say that its CPUs are offline, or refuse it.
+    /// What to do about a want whose knob is not there now: wait for its turn, say that its CPUs
+    /// are offline, or refuse it.
     fn absent_now(&mut self, want: &Want, why: Why) -> Result<(), PlanError> {
-        // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), whatever else changes.
+        // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive),
+        // whatever else changes.
         let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
         if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
             self.provisional(want, None, "can be read and judged only when its turn has come")?;
@@ -113,8 +118,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The value that a want has at its place, if it can be judged now, with the reason of the change. `None` where
-    /// it was refused, or left to its turn.
+    /// The value that a want has at its place, if it can be judged now, with the reason of the
+    /// change. `None` where it was refused, or left to its turn.
     fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
         let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
             Ok(value) => value,
@@ -139,8 +144,8 @@ impl Planner<'_> {
             Ok(()) => {}
             Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
             Err(_) if open => {
-                // store_energy_performance_preference refuses other preferences with EBUSY while the governor
-                // is performance.
+                // store_energy_performance_preference refuses other preferences with EBUSY while
+                // the governor is performance.
                 let words = if want.knob == Id::Epp && self.ahead.mode.is_none() {
                     "the present governor would refuse it, so it comes after the governor"
                 } else {
@@ -161,7 +166,8 @@ impl Planner<'_> {
     fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
         Ok(match self.snapshot.read(want.knob, &want.place)? {
             Reading::Value { .. } => None,
-            // Readable or not, it can be written: a preference without a word, a speed without its governor.
+            // Readable or not, it can be written: a preference without a word, a speed without its
+            // governor.
             Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
             Reading::Absent(why) => Some(why),
         })
@@ -177,7 +183,8 @@ impl Planner<'_> {
         let capped = matches!(knob, Id::MinFreq | Id::MaxFreq)
             && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
         let hint = match (&want.wanted, knob) {
-            // First: with turbo off cpuinfo_max_freq is the base frequency, and the range in the refusal ends there.
+            // First: with turbo off cpuinfo_max_freq is the base frequency, and the range in the
+            // refusal ends there.
             _ if capped => Some(Hint::TurboIsOff),
             // cpufreq's own governors, on a driver that has a pair of its own.
             (Wanted::Exactly(Value::Word(word)), Id::Governor)
@@ -211,14 +218,15 @@ impl Planner<'_> {
     /// A change whose file, old value or number is known only when its turn has come.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
-        // The file may not exist yet. Its path follows from the pattern of the row, so that the plan can name
-        // it.
+        // The file may not exist yet. Its path follows from the pattern of the row, so that the
+        // plan can name it.
         let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
         let new = match value {
             Some(value) => self
                 .snapshot
                 .target(want.knob, &want.place, value)
-                // Without a slot its spelling is not known: the plan then shows the value in the knob's own terms.
+                // Without a slot its spelling is not known: the plan then shows the value in the
+                // knob's own terms.
                 .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
@@ -247,8 +255,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
-    /// driver chooses frequencies by itself.
+    /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is
+    /// written, unless the driver chooses frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
         Ok(knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL_GOVERNORS.contains(&word))

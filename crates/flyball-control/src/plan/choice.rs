@@ -1,5 +1,6 @@
-//! What a machine can have of an intent with lists of values and optional settings. The planner knows nothing of them: it is asked
-//! again without what it refused, until it has a plan or refuses a setting that has no other way.
+//! What a machine can have of an intent with lists of values and optional settings. The planner
+//! knows nothing of them: it is asked again without what it refused, until it has a plan or refuses
+//! a setting that has no other way.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use crate::{Wanted, intent::Intent};
 /// The plan for what the machine can have of `intent`, and that part of the intent.
 ///
 /// # Errors
-/// Those of `plan`, about settings that have no other value and are not optional. If nothing is left, what stood in the way.
+/// Those of `plan`, about settings that have no other value and are not optional. If nothing is
+/// left, what stood in the way.
 pub(super) fn choose(
     intent: &Intent,
     plan: impl Fn(&Intent) -> Result<Plan, PlanError>,
@@ -33,7 +35,8 @@ pub(super) fn choose(
             PlanError::NotHere(absences) => absences.into_iter().map(Obstacle::Absent).collect(),
             error @ PlanError::Read(_) => return Err(error),
         };
-        // In one round a setting may be refused at several places, each with its own reason: it gives way once.
+        // In one round a setting may be refused at several places, each with its own reason: it
+        // gives way once.
         let mut gave_way: BTreeMap<usize, Obstacle> = BTreeMap::new();
         let mut stands = Vec::new();
         for obstacle in obstacles {

@@ -1,7 +1,8 @@
-//! Settings that depend on each other: what contradicts is refused before the first write, what follows is noted.
+//! Settings that depend on each other: what contradicts is refused before the first write, what
+//! follows is noted.
 //!
-//! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will* have: the wanted
-//! value where there is one, else the present one.
+//! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
+//! have: the wanted value where there is one, else the present one.
 
 use flyball_host::{CpuList, Epp};
 
@@ -29,9 +30,10 @@ impl Planner<'_> {
     /// A driver switch takes the policies away and makes new ones.
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
-        // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no other
-        // driver can run the processor then. The processor's flags do not say whether HWP is on: intel_pstate=no_hwp
-        // leaves it off, and firmware may have switched it on without EPP (intel_pstate_init).
+        // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no
+        // other driver can run the processor then. The processor's flags do not say whether HWP is
+        // on: intel_pstate=no_hwp leaves it off, and firmware may have switched it on without EPP
+        // (intel_pstate_init).
         if mode == "off" && self.has_preferences()? {
             self.refuse(Refusal::DriverOffUnderHwp);
             return Ok(());
@@ -74,9 +76,10 @@ impl Planner<'_> {
             .any(|(_, entry)| entry.is_some_and(|entry| matches!(entry.reading, Ok(Reading::Value { .. })))))
     }
 
-    /// A policy whose CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and goes with the driver:
-    /// cpufreq_unregister_driver removes inactive policies as well. What was set there cannot be saved before. Bringing the CPU
-    /// online to look is left to the user: it may be offline for its heat, its faults or its Speed Select level.
+    /// A policy whose CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and
+    /// goes with the driver: cpufreq_unregister_driver removes inactive policies as well. What was
+    /// set there cannot be saved before. Bringing the CPU online to look is left to the user: it
+    /// may be offline for its heat, its faults or its Speed Select level.
     fn lost_with_driver(&mut self, mode: &str) -> Result<(), ReadError> {
         let present = match self.snapshot.machine_value(Id::DriverMode)? {
             Some(Value::Word(word)) => word,
@@ -90,7 +93,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Under `performance` an active-mode driver refuses every preference but `performance` (EBUSY).
+    /// Under `performance` an active-mode driver refuses every preference but `performance`
+    /// (EBUSY).
     fn preferences(&mut self) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| matches!(knob, Id::Epp | Id::Governor)) {
             return Ok(());
@@ -100,15 +104,16 @@ impl Planner<'_> {
             None => chooses_by_itself(self.snapshot)?,
         };
         let topology = self.snapshot.topology();
-        // Without EPP intel_pstate writes the bias, under any governor (intel_pstate_set_energy_pref_index).
+        // Without EPP intel_pstate writes the bias, under any governor
+        // (intel_pstate_set_energy_pref_index).
         let writes_bias = topology.vendor == Vendor::Intel
             && !topology.flags.is_empty()
             && !topology.flags.contains("hwp_epp");
         for want in self.wants_of(Id::Epp) {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
-            // `default` is the number that firmware had chosen (cpudata->epp_default): usually 128, which both drivers
-            // refuse. Where it is 0, `performance` is the same number.
+            // `default` is the number that firmware had chosen (cpudata->epp_default): usually 128,
+            // which both drivers refuse. Where it is 0, `performance` is the same number.
             let gentle = match &want.value {
                 Some(Value::Word(word)) => word != "performance",
                 Some(Value::Epp(Epp(number))) => *number > 0,
@@ -120,8 +125,8 @@ impl Planner<'_> {
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
         }
-        // Policies that go to `performance` without a preference of their own: the driver writes EPP 0 there
-        // (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
+        // Policies that go to `performance` without a preference of their own: the driver writes
+        // EPP 0 there (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
         let forced: Vec<u32> = self
             .ahead
             .governor_changes
@@ -176,7 +181,8 @@ impl Planner<'_> {
                         judged => Ok(judged.is_ok()),
                     }
                 };
-                // `base` and `max` stand for other numbers once turbo, or base-freq, has been switched.
+                // `base` and `max` stand for other numbers once turbo, or base-freq, has been
+                // switched.
                 let is_word = |want: &Want| !matches!(want.wanted, Wanted::Exactly(_));
                 match (&lower, &upper) {
                     // Numbers stay crossed whatever is switched: only words are left to their turn.
@@ -197,9 +203,9 @@ impl Planner<'_> {
                             places: vec![want.place.clone()],
                         });
                     }
-                    // cpufreq takes a maximum below the minimum: freq_qos keeps both requests, and the policy
-                    // uses the smaller for both (cpufreq_set_policy). The files of percentages and of the
-                    // uncore refuse or clamp instead.
+                    // cpufreq takes a maximum below the minimum: freq_qos keeps both requests, and
+                    // the policy uses the smaller for both (cpufreq_set_policy). The files of
+                    // percentages and of the uncore refuse or clamp instead.
                     (None, Some(upper)) if low == Id::MinFreq => {
                         self.note(Note::MaximumBelowMinimum { from: upper.from.clone(), low });
                     }
@@ -235,7 +241,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A policy cannot boost while the machine may not (`EINVAL`), and switching the machine sets every policy.
+    /// A policy cannot boost while the machine may not (`EINVAL`), and switching the machine sets
+    /// every policy.
     fn boost(&mut self) -> Result<(), ReadError> {
         let wants = self.wants_of(Id::Boost);
         if wants.is_empty() {
@@ -246,7 +253,8 @@ impl Planner<'_> {
             None => self.snapshot.machine_value(Id::Turbo)?,
         };
         for want in wants {
-            // store_local_boost in cpufreq.c tests the machine-wide switch (cpufreq_driver->boost_enabled).
+            // store_local_boost in cpufreq.c tests the machine-wide switch
+            // (cpufreq_driver->boost_enabled).
             let off = turbo == Some(Value::Switch(false)) && !self.is_only_present(Id::Turbo, &At::Machine);
             if off && want.value == Some(Value::Switch(true)) {
                 self.refuse(Refusal::BoostUnderTurboOff { from: want.from });

@@ -1,8 +1,9 @@
 //! Frequency limits of drivers that have a table of frequencies.
 //!
-//! Since kernel 5.11 `cpufreq_set_policy` rounds limits to entries of the table: a minimum up, a maximum down. Planned
-//! here, so that the value in the plan is the one that will be read back. With amd's boost, `cpuinfo_max_freq` of
-//! acpi-cpufreq lies above every entry, so that the word `max` stands for a frequency that no limit can hold.
+//! Since kernel 5.11 `cpufreq_set_policy` rounds limits to entries of the table: a minimum up, a
+//! maximum down. Planned here, so that the value in the plan is the one that will be read back.
+//! With amd's boost, `cpuinfo_max_freq` of acpi-cpufreq lies above every entry, so that the word
+//! `max` stands for a frequency that no limit can hold.
 
 use flyball_host::{CpuList, KiloHertz};
 
@@ -10,9 +11,10 @@ use super::{Planner, Want};
 use crate::{At, Id, Place, ReadError, Snapshot, Value, Wanted};
 
 impl Planner<'_> {
-    /// What becomes of a limit above the base (nominal) frequency when turbo is off, or will be, by the same intent: the
-    /// drivers cut it there, newer ones by lowering `cpuinfo_max_freq`, older ones silently. `None` where nothing is cut.
-    /// Where turbo was off before and is not spoken of, only the word `max` is taken so; a number is refused by the check.
+    /// What becomes of a limit above the base (nominal) frequency when turbo is off, or will be, by
+    /// the same intent: the drivers cut it there, newer ones by lowering `cpuinfo_max_freq`, older
+    /// ones silently. `None` where nothing is cut. Where turbo was off before and is not spoken of,
+    /// only the word `max` is taken so; a number is refused by the check.
     pub(super) fn under_turbo_off(
         &self,
         want: &Want,
@@ -31,9 +33,9 @@ impl Planner<'_> {
             return Ok(None);
         }
         let is_off = now == Some(Value::Switch(false));
-        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it says what the driver made of it.
-        // intel_pstate before 6.12 leaves it and cuts at the base frequency; amd-pstate on a processor that it cannot
-        // boost reads `boost` 0 and cuts nothing.
+        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it says what
+        // the driver made of it. intel_pstate before 6.12 leaves it and cuts at the base frequency;
+        // amd-pstate on a processor that it cannot boost reads `boost` 0 and cuts nothing.
         let by_base = !is_off || self.turbo_is_intel_pstates()?;
         let mut sources = Vec::new();
         if by_base {
@@ -47,7 +49,8 @@ impl Planner<'_> {
             let at = self.snapshot.place_like(id, &want.place)?;
             let found = at.map(|at| self.snapshot.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
-                // The lowest of what is known: base and nominal may differ by the rounding of firmware's tables.
+                // The lowest of what is known: base and nominal may differ by the rounding of
+                // firmware's tables.
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
         }
@@ -63,7 +66,8 @@ impl Planner<'_> {
     }
 }
 
-/// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it is.
+/// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it
+/// is.
 pub(super) fn in_table(
     snapshot: &Snapshot,
     want: &Want,
@@ -71,7 +75,8 @@ pub(super) fn in_table(
 ) -> Result<Option<(Value, String)>, ReadError> {
     let Value::Frequency(frequency) = value else { return Ok(None) };
     if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
-        // TPMI divides by 100 MHz and drops the rest (isst_if_clos_param); the mailbox's field is a ratio as well.
+        // TPMI divides by 100 MHz and drops the rest (isst_if_clos_param); the mailbox's field is a
+        // ratio as well.
         let cut = Snapshot::cut_to_ratio(value);
         return Ok(cut.map(|cut| {
             (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))
@@ -86,7 +91,8 @@ pub(super) fn in_table(
             entries.extend(frequencies);
         }
     }
-    // Only a limit inside the hardware's range is rounded; one outside is refused by the check that follows.
+    // Only a limit inside the hardware's range is rounded; one outside is refused by the check that
+    // follows.
     let limit = |id| Ok::<_, ReadError>(snapshot.value(id, &want.place)?.and_then(|value| value.frequency()));
     let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
     // Rounding an impossible limit would turn a mistake of the user into a valid request.
@@ -104,8 +110,9 @@ fn nearest(entries: &mut Vec<KiloHertz>, limit: KiloHertz, is_minimum: bool) -> 
     entries.sort_unstable();
     entries.dedup();
     if is_minimum {
-        // __resolve_freq in cpufreq.c: CPUFREQ_RELATION_L for a minimum (at or above), CPUFREQ_RELATION_H for
-        // a maximum (at or below), and the last entry where there is none on that side.
+        // __resolve_freq in cpufreq.c: CPUFREQ_RELATION_L for a minimum (at or above),
+        // CPUFREQ_RELATION_H for a maximum (at or below), and the last entry where there is none on
+        // that side.
         entries.iter().find(|entry| **entry >= limit).or(entries.last()).copied()
     } else {
         entries.iter().rfind(|entry| **entry <= limit).or(entries.first()).copied()

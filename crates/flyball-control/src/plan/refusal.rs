@@ -7,7 +7,8 @@ use flyball_host::{CpuList, KiloHertz};
 use super::absences::places;
 use crate::{Id, KnobName, Place, SelectError};
 
-/// A setting that is refused. `from` is the setting as the user wrote it, or the line of the profile that it is from.
+/// A setting that is refused. `from` is the setting as the user wrote it, or the line of the
+/// profile that it is from.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Refusal {

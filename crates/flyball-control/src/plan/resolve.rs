@@ -13,7 +13,8 @@ const NO_LIMIT: KiloHertz = KiloHertz(crate::table::sst::NO_LIMIT as u64);
 /// Less than this is a slip of the unit, not a limit to work under.
 const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
 
-/// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the kernel rounds it.
+/// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the
+/// kernel rounds it.
 const WINDOW_UNIT: u64 = 976;
 
 /// Models whose preference words have numbers of their own (arch/x86/include/asm/intel-family.h).
@@ -25,8 +26,9 @@ const EMERALD_RAPIDS: u32 = 0xcf;
 const GRANITE_RAPIDS: u32 = 0xad;
 
 impl Snapshot {
-    /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number, idle states their
-    /// position. Does not judge whether the kernel would take it; [`Snapshot::check`] does.
+    /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number,
+    /// idle states their position. Does not judge whether the kernel would take it;
+    /// [`Snapshot::check`] does.
     ///
     /// # Errors
     /// Where the word has no value there, or what it stands for cannot be read.
@@ -50,7 +52,8 @@ impl Snapshot {
             }
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
                 let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);
-                // Rows with plain numbers as ends are percentages, or the class limits of Speed Select in kHz.
+                // Rows with plain numbers as ends are percentages, or the class limits of Speed
+                // Select in kHz.
                 let number = |number: u32| match knob.knob().unit() {
                     Unit::Percent => Value::Percent(Percent(number)),
                     _ => Value::Frequency(KiloHertz(number.into())),
@@ -70,7 +73,8 @@ impl Snapshot {
                     Id::NominalFreq => Some(Id::BaseFreq),
                     _ => None,
                 };
-                // `place_like`: base_frequency is a file of the policy, nominal_freq one of the CPU.
+                // `place_like`: base_frequency is a file of the policy, nominal_freq one of the
+                // CPU.
                 let read =
                     |source: Id| self.place_like(source, place)?.map(|at| self.read(source, &at)).transpose();
                 let found = read(source)?;
@@ -92,13 +96,14 @@ impl Snapshot {
         }
     }
 
-    /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of it.
+    /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of
+    /// it.
     pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Result<Option<Place>, ReadError> {
         if knob.knob().scope == place.at.scope() {
             return Ok(Some(place.clone()));
         }
-        // An offline CPU has a policy directory whose files refuse to be read: one that is online answers for
-        // both.
+        // An offline CPU has a policy directory whose files refuse to be read: one that is online
+        // answers for both.
         let online = place.cpus.intersection(&self.topology().online);
         let cpus = if online.is_empty() { &place.cpus } else { &online };
         Ok(self.places(knob)?.iter().find(|place| place.cpus.intersects(cpus)).cloned())
@@ -117,8 +122,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether `place` takes `value` for `knob` as the machine stands now: governors and preferences that are
-    /// available, frequencies and powers inside the hardware's limits.
+    /// Whether `place` takes `value` for `knob` as the machine stands now: governors and
+    /// preferences that are available, frequencies and powers inside the hardware's limits.
     ///
     /// # Errors
     /// Naming what is accepted there, or what could not be read to decide.
@@ -137,7 +142,8 @@ impl Snapshot {
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
             (Check::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
-            // The register counts in 100 MHz and the driver cuts the rest off: the value would read back as another.
+            // The register counts in 100 MHz and the driver cuts the rest off: the value would read
+            // back as another.
             (Check::BetweenEndsInSteps, Value::Frequency(frequency)) if frequency.0 % 100_000 != 0 => {
                 refuse("uncore frequencies are multiples of 100MHz".to_owned())
             }
@@ -175,7 +181,8 @@ impl Snapshot {
             }
             (Check::Level, Value::Count(level)) => {
                 let all = self.levels_at(&place.at)?.iter().enumerate();
-                // Numbers may have gaps: firmware enables levels by a mask (level_en_mask in isst_tpmi_core.c).
+                // Numbers may have gaps: firmware enables levels by a mask (level_en_mask in
+                // isst_tpmi_core.c).
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
                 // Without readable levels firmware decides.
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
@@ -191,7 +198,8 @@ impl Snapshot {
                 if !outside.is_empty() {
                     return refuse(format!("its CPUs are {}; {outside} are of others", place.cpus));
                 }
-                // Tasks outside of the partition would have nowhere to run; the kernel would make it invalid.
+                // Tasks outside of the partition would have nowhere to run; the kernel would make
+                // it invalid.
                 if self.topology().online.is_subset(&cpus) {
                     return refuse("at least one CPU must remain outside the partition".to_owned());
                 }
@@ -200,7 +208,8 @@ impl Snapshot {
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
-            // pm_qos_resume_latency_us: the file's 0 means no constraint, the opposite of what 0us asks for.
+            // pm_qos_resume_latency_us: the file's 0 means no constraint, the opposite of what 0us
+            // asks for.
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
@@ -219,7 +228,8 @@ impl Snapshot {
         Ok(match words.as_ref().and_then(Value::words) {
             // Where the kernel gives no list, only the write can show.
             Some([]) | None => None,
-            // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
+            // Listed since amd-pstate takes numbers, to say that one was written; writing it is
+            // EINVAL.
             Some(words)
                 if check == Check::Preference && word == "custom" && words.contains(&word.to_owned()) =>
             {
@@ -230,7 +240,8 @@ impl Snapshot {
         })
     }
 
-    /// The accepted powers, where `power` is not one of them. The present one always is: it can be written back.
+    /// The accepted powers, where `power` is not one of them. The present one always is: it can be
+    /// written back.
     fn check_power(
         &self,
         knob: Id,
@@ -247,8 +258,9 @@ impl Snapshot {
         })
     }
 
-    /// Whether numbers are taken for the preference: amd-pstate before kernel 7 refuses them with EINVAL. Where they are
-    /// taken, `custom` is in the list (amd-pstate.c, energy_perf_strings); the list is short while `performance` governs.
+    /// Whether numbers are taken for the preference: amd-pstate before kernel 7 refuses them with
+    /// EINVAL. Where they are taken, `custom` is in the list (amd-pstate.c, energy_perf_strings);
+    /// the list is short while `performance` governs.
     fn takes_preference_numbers(&self, place: &Place) -> Result<bool, ResolveError> {
         if self.topology().vendor != Vendor::Amd {
             return Ok(true);
@@ -258,17 +270,19 @@ impl Snapshot {
         Ok(words.len() < 2 || words.iter().any(|word| word == "custom"))
     }
 
-    /// Whether the preference of a place, which its file shows as `shown`, is this number. The kernel prints a word where
-    /// the register holds its own number for it, and which number that is depends on the driver, on Intel also on the
-    /// model and on what the firmware had set (intel_epp_default[] and intel_pstate_update_epp_defaults() in
-    /// intel_pstate.c). So the register is asked where it can be read; else the drivers' tables decide.
+    /// Whether the preference of a place, which its file shows as `shown`, is this number. The
+    /// kernel prints a word where the register holds its own number for it, and which number that
+    /// is depends on the driver, on Intel also on the model and on what the firmware had set
+    /// (intel_epp_default[] and intel_pstate_update_epp_defaults() in intel_pstate.c). So the
+    /// register is asked where it can be read; else the drivers' tables decide.
     pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> Result<bool, ReadError> {
         if let Ok(shown) = shown.parse::<u8>() {
             return Ok(shown == number.0);
         }
         let topology = self.topology();
         if topology.vendor == Vendor::Intel {
-            // intel_pstate has a policy per CPU: a CPU of the policy that is online is the one whose MSR 0x774 counts.
+            // intel_pstate has a policy per CPU: a CPU of the policy that is online is the one
+            // whose MSR 0x774 counts.
             let request = match place.cpus.intersection(&topology.online).first() {
                 Some(cpu) => {
                     let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
@@ -312,7 +326,8 @@ impl Snapshot {
         Ok((!modes.contains(&mode)).then(|| format!("it takes {}", modes.join(", "))))
     }
 
-    /// Whether the driver with modes is amd-pstate, by the `status` file that there is; `None` without one.
+    /// Whether the driver with modes is amd-pstate, by the `status` file that there is; `None`
+    /// without one.
     pub(crate) fn is_amd_pstate(&self) -> Result<Option<bool>, ReadError> {
         let slot = self.slot(Id::DriverMode, &Place::new(At::Machine, CpuList::new()))?;
         Ok(slot.and_then(|slot| slot.location.path()).map(|path| path.contains("/amd_pstate/")))
@@ -340,9 +355,10 @@ impl Snapshot {
     }
 }
 
-/// Whether a time window is one that the kernel reads from the register and cannot write there. It is 2^y (1 + f/4) units,
-/// and the kernel makes whole units of what is written before it looks for y and f (`rapl_compute_time_window_core` in
-/// intel_rapl_common.c). 2440 us, which many processors have for short_term, is such a one.
+/// Whether a time window is one that the kernel reads from the register and cannot write there. It
+/// is 2^y (1 + f/4) units, and the kernel makes whole units of what is written before it looks for
+/// y and f (`rapl_compute_time_window_core` in intel_rapl_common.c). 2440 us, which many processors
+/// have for short_term, is such a one.
 fn cannot_be_written(window: Micros) -> bool {
     let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
     // From y = 2 on a quarter of 2^y is a whole number of units, and nothing is lost.

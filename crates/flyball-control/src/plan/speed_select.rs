@@ -1,7 +1,8 @@
 //! Rules of Speed Select: what stands on what, what firmware refuses, what a setting costs.
 //!
-//! core-power is under base-freq and turbo-freq; all of them are the level's; turbo-freq needs turbo. What follows from
-//! a setting is added to the plan with its reason; what contradicts is refused before the first write.
+//! core-power is under base-freq and turbo-freq; all of them are the level's; turbo-freq needs
+//! turbo. What follows from a setting is added to the plan with its reason; what contradicts is
+//! refused before the first write.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +33,11 @@ impl Planner<'_> {
         if !touched {
             return Ok(());
         }
-        // Every domain, not only those in the intent: a rule of one setting may add a want to its domain.
+        // Every domain, not only those in the intent: a rule of one setting may add a want to its
+        // domain.
         for place in self.snapshot.power_domain_places().to_vec() {
-            // A domain without a readable level is one of an IO die or of firmware that does not answer: no
-            // rule can be judged there.
+            // A domain without a readable level is one of an IO die or of firmware that does not
+            // answer: no rule can be judged there.
             let Some(planned) = self.planned(&place)? else { continue };
             self.features(&place, &planned)?;
             self.switches(&place, &planned)?;
@@ -131,8 +133,8 @@ impl Planner<'_> {
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
             }
-            // As intel-speed-select does it: set_pbf_core_power and set_fact_for_cpu enable core-power with ordered
-            // priority (isst_pm_qos_config(id, 1, 1)) before the feature.
+            // As intel-speed-select does it: set_pbf_core_power and set_fact_for_cpu enable
+            // core-power with ordered priority (isst_pm_qos_config(id, 1, 1)) before the feature.
             self.needs_core_power(place, planned, &want)?;
         }
         if planned.level_changes {
@@ -192,13 +194,15 @@ impl Planner<'_> {
 
     fn level_change(&mut self, place: &Place, level: &Level) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstLevel, place) else { return Ok(()) };
-        // The driver does not look at the lock: it writes, waits for firmware to follow, and answers ENOTTY
-        // (isst_if_set_perf_level behind isst_if_def_ioctl). Refused here, the reason is known.
+        // The driver does not look at the lock: it writes, waits for firmware to follow, and
+        // answers ENOTTY (isst_if_set_perf_level behind isst_if_def_ioctl). Refused here, the
+        // reason is known.
         if self.snapshot.value_if_readable(Id::SstLocked, place)? == Some(Value::Switch(true)) {
             self.refuse(Refusal::LevelLocked { from: want.from, place: place.clone() });
             return Ok(());
         }
-        // The driver and the firmware switch both off when the level changes (isst_if_set_perf_level).
+        // The driver and the firmware switch both off when the level changes
+        // (isst_if_set_perf_level).
         for (knob, name) in [(Id::SstBf, "base-freq"), (Id::SstTf, "turbo-freq")] {
             let on = self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(true));
             if on && self.want_at(knob, place).is_none() {
@@ -272,8 +276,8 @@ impl Planner<'_> {
             self.wants.values().filter(of_classes).map(|want| want.place.clone()).collect();
         for place in places {
             let (low, high) = (self.want_at(Id::ClosMin, &place), self.want_at(Id::ClosMax, &place));
-            // A class is judged with the value that the other end has now: one setting can cross it as well
-            // as two.
+            // A class is judged with the value that the other end has now: one setting can cross it
+            // as well as two.
             let Some(want) = low.or(high) else { continue };
             let frequency = |knob: Id| {
                 Ok::<_, ReadError>(self.expected_value(knob, &place)?.and_then(|value| value.frequency()))

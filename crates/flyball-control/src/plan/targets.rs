@@ -1,5 +1,5 @@
-//! Which places an intent decides, whether or not they hold what it wants: what a hold watches, and what remains when another
-//! one is released.
+//! Which places an intent decides, whether or not they hold what it wants: what a hold watches, and
+//! what remains when another one is released.
 
 use serde::Serialize;
 
@@ -28,8 +28,9 @@ pub struct Target {
     pub from: String,
 }
 
-/// The places that `intent` decides on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]). Of several settings for
-/// one place the last counts. What the machine cannot have of optional settings is left out.
+/// The places that `intent` decides on a machine that is as in `snapshot` (see
+/// [`Snapshot::for_intent`]). Of several settings for one place the last counts. What the machine
+/// cannot have of optional settings is left out.
 ///
 /// # Errors
 /// As [`super::plan`], but for what only the present state refuses.

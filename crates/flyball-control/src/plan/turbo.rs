@@ -1,9 +1,10 @@
 //! Turbo that is off on base frequencies of the past.
 //!
-//! Since kernel 6.12 intel_pstate lowers `cpuinfo_max_freq` to the base frequency when `no_turbo` is written
-//! (intel_pstate_update_limits_for_all in store_no_turbo), and writes of the value that is there already are ignored. When
-//! base-freq or a performance level moves the base frequencies while turbo is off, the limits stay those of the old ones: the
-//! cores that base-freq favours cannot go higher. Only switching turbo on and off again makes the driver look.
+//! Since kernel 6.12 intel_pstate lowers `cpuinfo_max_freq` to the base frequency when `no_turbo`
+//! is written (intel_pstate_update_limits_for_all in store_no_turbo), and writes of the value that
+//! is there already are ignored. When base-freq or a performance level moves the base frequencies
+//! while turbo is off, the limits stay those of the old ones: the cores that base-freq favours
+//! cannot go higher. Only switching turbo on and off again makes the driver look.
 
 use flyball_host::CpuList;
 
@@ -14,8 +15,8 @@ use crate::{At, Id, Location, Place, ReadError, Value};
 const TOLERANCE_KHZ: u64 = 50_000;
 
 impl Planner<'_> {
-    /// Where turbo is off and stays off, and what it allows is not, or will not be, the base frequency: the file, and
-    /// whether that is so now.
+    /// Where turbo is off and stays off, and what it allows is not, or will not be, the base
+    /// frequency: the file, and whether that is so now.
     pub(super) fn outdated_turbo_off(&self) -> Result<Option<(Location, bool)>, ReadError> {
         let concerned = [Id::Turbo, Id::SstBf, Id::SstLevel, Id::MinFreq, Id::MaxFreq];
         if !self.wants.keys().any(|(knob, _)| concerned.contains(knob)) {
@@ -73,7 +74,8 @@ impl Planner<'_> {
             cpus: self.snapshot.topology().present.clone(),
             step: control.writing.turn.step("1"),
             location,
-            // no_turbo: 1 is off. Writing 1 over 1 does nothing (store_no_turbo), so it goes through 0.
+            // no_turbo: 1 is off. Writing 1 over 1 does nothing (store_no_turbo), so it goes
+            // through 0.
             old: Some("1".to_owned()),
             through: Some("0".to_owned()),
             new: "1".to_owned(),

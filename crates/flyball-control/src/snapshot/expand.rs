@@ -2,7 +2,8 @@
 
 use crate::{At, Topology};
 
-/// A pattern of the table, taken apart once for the thousands of paths that are made of it on a large machine.
+/// A pattern of the table, taken apart once for the thousands of paths that are made of it on a
+/// large machine.
 #[derive(Debug)]
 pub(crate) struct Pattern<'p> {
     /// Text, and the name of the placeholder that follows it.
@@ -26,7 +27,8 @@ impl<'p> Pattern<'p> {
 
     /// The path at `at`; `None` where the machine has nothing to put for a placeholder.
     pub(crate) fn path(&self, topology: &Topology, at: &At) -> Option<String> {
-        // 96 bytes hold every path of the table: one allocation per path, of which a large machine has thousands.
+        // 96 bytes hold every path of the table: one allocation per path, of which a large machine
+        // has thousands.
         let mut path = String::with_capacity(96);
         for (text, name) in &self.pieces {
             path.push_str(text);
@@ -37,7 +39,8 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// The path that `pattern` means at `at`; `None` where the machine has nothing to put for a placeholder.
+/// The path that `pattern` means at `at`; `None` where the machine has nothing to put for a
+/// placeholder.
 pub(crate) fn expand(topology: &Topology, pattern: &str, at: &At) -> Option<String> {
     Pattern::new(pattern).path(topology, at)
 }

@@ -1,5 +1,5 @@
-//! Things that a machine has by name: idle states, uncore domains, powercap zones and constraints, sensors. And the places
-//! of every scope.
+//! Things that a machine has by name: idle states, uncore domains, powercap zones and constraints,
+//! sensors. And the places of every scope.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ pub(super) fn of_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place
 }
 
 impl Snapshot {
-    /// Every instance of `scope`, in order. What it builds on was found before: idle states, zones, power domains.
+    /// Every instance of `scope`, in order. What it builds on was found before: idle states, zones,
+    /// power domains.
     pub(super) fn places_of_host(&self, host: &dyn Host, scope: Scope) -> Vec<Place> {
         let topology = &self.topology;
         match scope {
@@ -61,7 +62,8 @@ impl Snapshot {
 }
 
 /// The names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
-/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so those of one CPU are those of all.
+/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so those of one CPU are those of
+/// all.
 pub(super) fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     for cpu in topology.online.iter() {
         let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
@@ -91,7 +93,8 @@ fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
 fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) -> Vec<Place> {
     let folder = format!("{CPUS}/intel_uncore_frequency");
     let names = host.list(&folder).unwrap_or_default();
-    // Only the TPMI driver names domains uncoreNN (uncore_freq_add_entry in uncore-frequency-common.c).
+    // Only the TPMI driver names domains uncoreNN (uncore_freq_add_entry in
+    // uncore-frequency-common.c).
     let tpmi = names.iter().any(|name| name.starts_with("uncore"));
     let power_domains = if tpmi { power_domains(host, topology, layout) } else { BTreeMap::new() };
     let (packages, dies) = (topology.packages(), topology.dies());
@@ -102,7 +105,8 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
         if let Some(rest) = name.strip_prefix("package_") {
             let (package, die) = rest.split_once("_die_")?;
             let (package, die) = (package.parse().ok()?, die.parse::<u32>().ok());
-            // The TPMI driver's root entry is called die 0 and covers the package, above the entries of its dies.
+            // The TPMI driver's root entry is called die 0 and covers the package, above the
+            // entries of its dies.
             if tpmi {
                 return Some(place(whole(package)).belonging(Belongs::ToAll));
             }
@@ -112,8 +116,8 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
         if !name.starts_with("uncore") {
             return None;
         }
-        // domain_id is the index of the TPMI resource, which is the power unit's number of the domain
-        // (uncore-frequency-tpmi.c, uncore_probe); Linux's own die numbers may be others.
+        // domain_id is the index of the TPMI resource, which is the power unit's number of the
+        // domain (uncore-frequency-tpmi.c, uncore_probe); Linux's own die numbers may be others.
         let package = number("package_id")?;
         let id = number("domain_id");
         Some(match id.and_then(|id| power_domains.get(&(package, id))) {
@@ -129,7 +133,8 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
     names.iter().filter_map(domain).collect()
 }
 
-/// The CPUs of each power domain of a machine with TPMI, by package and domain; empty where their numbers cannot be read.
+/// The CPUs of each power domain of a machine with TPMI, by package and domain; empty where their
+/// numbers cannot be read.
 fn power_domains(
     host: &dyn Host,
     topology: &Topology,
@@ -189,11 +194,12 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
     let mut places = Vec::new();
     for zone in zones {
         let At::Zone(folder) = &zone.at else { continue };
-        // RAPL has three (NR_POWER_LIMITS in intel_rapl.h), powercap at most 10 (MAX_CONSTRAINTS_PER_ZONE).
+        // RAPL has three (NR_POWER_LIMITS in intel_rapl.h), powercap at most 10
+        // (MAX_CONSTRAINTS_PER_ZONE).
         for constraint in 0..8 {
             let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
-            // Constraints are numbered without gaps (powercap_register_zone): the first missing name is the
-            // end.
+            // Constraints are numbered without gaps (powercap_register_zone): the first missing
+            // name is the end.
             let Ok(name) = host.read(&path) else { break };
             let at = At::Constraint { zone: folder.clone(), constraint };
             places.push(Place::named(at, format!("{} {name}", zone.name), zone.cpus.clone()));
@@ -240,7 +246,8 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     places
 }
 
-/// The CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not tied to a package by name.
+/// The CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not tied to a
+/// package by name.
 fn sensor_cpus(topology: &Topology, package: Option<u32>, label: &str) -> CpuList {
     let Some(package) = package else { return topology.present.clone() };
     let core = label.strip_prefix("Core ").and_then(|core| core.parse::<u32>().ok());

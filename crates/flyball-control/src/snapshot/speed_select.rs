@@ -1,4 +1,5 @@
-//! Speed Select in a snapshot: power domains and classes as places, settings as values, and what the levels have.
+//! Speed Select in a snapshot: power domains and classes as places, settings as values, and what
+//! the levels have.
 
 use flyball_host::{CpuList, Host, HostError, isst};
 use flyball_sst::{
@@ -27,8 +28,9 @@ pub(super) struct SpeedSelectView {
     pub layout: Result<Layout, HostError>,
     /// Why there is none.
     pub why: Why,
-    /// What the levels of each domain have, in the order of the layout's domains; `None` unless taken for a plan that sets
-    /// one of [`LEVEL_KNOBS`]: it takes some ten calls of the firmware per level.
+    /// What the levels of each domain have, in the order of the layout's domains; `None` unless
+    /// taken for a plan that sets one of [`LEVEL_KNOBS`]: it takes some ten calls of the firmware
+    /// per level.
     levels: Option<Vec<Vec<Option<Level>>>>,
 }
 
@@ -56,14 +58,15 @@ impl SpeedSelectView {
         };
         let domains = layout.iter().flat_map(|layout| &layout.domains);
         let of_domain = |domain| layout.as_ref().map_or_else(|_| Vec::new(), |it| levels(host, it, domain));
-        // Some ten calls per level, each a round trip to firmware: only a plan about levels pays for them.
+        // Some ten calls per level, each a round trip to firmware: only a plan about levels pays
+        // for them.
         let levels = with_levels.then(|| domains.map(of_domain).collect());
         SpeedSelectView { layout, why, levels }
     }
 }
 
-/// What the levels of a domain have. A question about a feature goes only to levels that have it: firmware answers others
-/// with errors at best.
+/// What the levels of a domain have. A question about a feature goes only to levels that have it:
+/// firmware answers others with errors at best.
 fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level>> {
     let access = layout.access(host);
     let access = access.as_ref();
@@ -87,7 +90,8 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
 
 /// Why there is no Speed Select, in as few words as will do where the processor is not of the kind.
 fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
-    // A model that should have the interface, or an interface that answers with an error: worth an explanation.
+    // A model that should have the interface, or an interface that answers with an error: worth an
+    // explanation.
     let known = topology.model.and_then(isst::module_for).is_some();
     if known || (error.path == isst::NODE && !error.is_absent()) {
         let processor = isst::Processor {
@@ -123,7 +127,8 @@ impl Snapshot {
             return Place::new(at(domain), domain.cpus.clone());
         }
         let package = self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default();
-        // Where the power unit's numbers cannot be read, no domain has CPUs, and each stands for its package.
+        // Where the power unit's numbers cannot be read, no domain has CPUs, and each stands for
+        // its package.
         let unknown = self.layout().is_some_and(|layout| layout.map.unplaced);
         let belongs = if unknown { Belongs::ToAll } else { Belongs::ToPackage };
         Place::new(at(domain), package).belonging(belongs)
@@ -260,7 +265,8 @@ impl Snapshot {
         (reading, Some((setting, content)))
     }
 
-    /// The value that a frequency becomes in a class register, where it is another: cut to whole hundreds of MHz.
+    /// The value that a frequency becomes in a class register, where it is another: cut to whole
+    /// hundreds of MHz.
     pub(crate) fn cut_to_ratio(value: &Value) -> Option<Value> {
         let frequency = value.frequency()?;
         let cut = frequency.0 / 100_000 * 100_000;

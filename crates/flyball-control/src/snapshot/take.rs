@@ -1,9 +1,10 @@
 //! The read pass: from a host to a snapshot.
 //!
-//! Knobs are read scope by scope and place by place, each by the first of its mechanisms that has it. Registers hold
-//! several knobs and are read once per CPU. On a machine of 512 CPUs a pass opens some thousand files, and opening them
-//! is nearly all the time that it takes: what is not asked for is not read, and a knob that a sample of its places lacks
-//! is not looked for at the others.
+//! Knobs are read scope by scope and place by place, each by the first of its mechanisms that has
+//! it. Registers hold several knobs and are read once per CPU. On a machine of 512 CPUs a pass
+//! opens some thousand files, and opening them is nearly all the time that it takes: what is not
+//! asked for is not read, and a knob that a sample of its places lacks is not looked for at the
+//! others.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,11 +29,12 @@ pub struct Request<'a> {
     pub knobs: &'a [Id],
     /// Only places that govern one of these CPUs; all where `None`.
     pub cpus: Option<&'a CpuList>,
-    /// Believe that what the first and the last place and one of each core type lack, all lack. The kernel gives every
-    /// policy of a driver the same attributes, and every CPU of a machine; not looking for what is not there saves
-    /// a thousand failed calls on a large machine.
+    /// Believe that what the first and the last place and one of each core type lack, all lack. The
+    /// kernel gives every policy of a driver the same attributes, and every CPU of a machine; not
+    /// looking for what is not there saves a thousand failed calls on a large machine.
     pub sample_absence: bool,
-    /// Take whether CPUs are online from the kernel's list, which the topology has, instead of from a file per CPU.
+    /// Take whether CPUs are online from the kernel's list, which the topology has, instead of from
+    /// a file per CPU.
     pub online_by_list: bool,
     /// Also what a plan needs: where writes go and what is there.
     pub to_plan: bool,
@@ -52,7 +54,8 @@ impl Snapshot {
     /// What planning `intent` needs: its knobs, and the knobs that judge them.
     ///
     /// # Errors
-    /// As [`Snapshot::begin`]. Files that cannot be read are not errors here: they are what was read.
+    /// As [`Snapshot::begin`]. Files that cannot be read are not errors here: they are what was
+    /// read.
     pub fn for_intent(host: &dyn Host, intent: &Intent) -> Result<Snapshot, ReadError> {
         let mut knobs = BTreeSet::new();
         for setting in &intent.settings {
@@ -88,8 +91,9 @@ impl Snapshot {
             patterns: HashMap::new(),
             no_msr_driver: false,
         };
-        // By scope, then place by place: the files of a policy or CPU are in one folder, and reading them one after the other
-        // lets the host open them relative to it. The idle states are in the CPU's folder.
+        // By scope, then place by place: the files of a policy or CPU are in one folder, and
+        // reading them one after the other lets the host open them relative to it. The idle states
+        // are in the CPU's folder.
         let mut by_folder: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
         // First: uncore domains have the CPUs of Speed Select's power domains.
         let asks = |knob: &Id| {
@@ -142,7 +146,8 @@ impl Snapshot {
         }
     }
 
-    /// Reads files of every policy as they are, for questions that no knob answers; what cannot be read is left out.
+    /// Reads files of every policy as they are, for questions that no knob answers; what cannot be
+    /// read is left out.
     pub fn take_policy_files(&mut self, host: &dyn Host, names: &[&'static str]) {
         for policy in &self.topology.policies {
             let files = self.policy_files.entry(policy.number).or_default();
@@ -220,7 +225,8 @@ impl Pass<'_> {
             let places = snapshot.places_in(knob.knob().scope);
             if request.sample_absence && !request.to_plan {
                 let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
-                // The sample costs a few reads: below eight places reading all of them costs no more.
+                // The sample costs a few reads: below eight places reading all of them costs no
+                // more.
                 if meant.len() > 8
                     && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
                 {
@@ -268,22 +274,24 @@ impl Pass<'_> {
                 )) => {
                     first.get_or_insert(why);
                 }
-                // Present, or absent for a reason of the moment (offline, driver off): that says nothing of the other places.
+                // Present, or absent for a reason of the moment (offline, driver off): that says
+                // nothing of the other places.
                 _ => return None,
             }
         }
         first
     }
 
-    /// Reads `knob` at `place`: the value by the first mechanism that has one, the slot by the first that takes writes.
+    /// Reads `knob` at `place`: the value by the first mechanism that has one, the slot by the
+    /// first that takes writes.
     fn entry(&mut self, snapshot: &Snapshot, knob: Id, place: &Place) -> Entry {
         let row = knob.knob();
         let mut absent = None;
         let mut reading = None;
         let mut slot = None;
         for mechanism in row.mechanisms {
-            // The reading may come from one mechanism (a register) and the slot from another (a file): the
-            // first that has a value, the first that takes a write.
+            // The reading may come from one mechanism (a register) and the slot from another (a
+            // file): the first that has a value, the first that takes a write.
             let wants_slot = self.to_plan && row.control().is_some() && slot.is_none() && mechanism.writes();
             if reading.is_some() && !wants_slot {
                 continue;
@@ -314,7 +322,8 @@ impl Pass<'_> {
         let topology = &snapshot.topology;
         match *mechanism {
             Mechanism::File { path, form, write } => {
-                // By address: the patterns are constants of the table, and comparing texts would cost as much as parsing.
+                // By address: the patterns are constants of the table, and comparing texts would
+                // cost as much as parsing.
                 let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
                 let Some(path) = pattern.path(topology, &place.at) else {
                     return Attempt::absent(snapshot.why_no_policy());
@@ -347,7 +356,8 @@ impl Pass<'_> {
     fn file(&mut self, topology: &Topology, path: String, form: Form, write: bool, place: &Place) -> Attempt {
         let read = self.host.read_into(&path, &mut self.buffer);
         let with_slot = self.to_plan && write;
-        // A file that refuses to be read is there. ENODEV may be the file's own answer or that of the path.
+        // A file that refuses to be read is there. ENODEV may be the file's own answer or that of
+        // the path.
         let exists = match &read {
             Err(error) if error.errno == Errno::NOENT => false,
             Err(error) if error.is_absent() => with_slot && self.host.exists(&path),
@@ -392,15 +402,16 @@ impl Pass<'_> {
                 self.no_msr_driver = true;
                 return absent(true);
             }
-            // EIO: the instruction faulted, so this processor has no such register (msr_read in arch/x86/kernel/msr.c).
+            // EIO: the instruction faulted, so this processor has no such register (msr_read in
+            // arch/x86/kernel/msr.c).
             Err(error) if error.is_absent() || error.errno == Errno::IO => return absent(false),
             Err(error) => return Attempt { reading: Err(error.clone().into()), slot: None },
         };
         let mask = crate::knob::mask(bits);
         let source = Location::Msr { cpu, register, mask };
         let reading = match parse::field(form, raw, bits) {
-            // The form assumes 100 MHz per ratio. Nehalem and Westmere have 133.33 MHz, which only the
-            // topology knows.
+            // The form assumes 100 MHz per ratio. Nehalem and Westmere have 133.33 MHz, which only
+            // the topology knows.
             Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {
                 Ok(match topology.bus_third_khz() {
                     Some(third) => Reading::Value {
@@ -466,15 +477,16 @@ fn decode_file(
 /// What it means that the kernel refused to read a file.
 fn refused(topology: &Topology, path: String, place: &Place, error: HostError) -> Result<Reading, ReadError> {
     let why = match error.errno {
-        // Whatever the errno: EBUSY from cpufreq, ENOENT where the folder is away. Not text, or not allowed, is so with CPUs
-        // online as well.
+        // Whatever the errno: EBUSY from cpufreq, ENOENT where the folder is away. Not text, or not
+        // allowed, is so with CPUs online as well.
         _ if is_offline(topology, place) && !matches!(error.errno, Errno::ILSEQ | Errno::ACCES) => {
             Why::Offline
         }
         _ if error.is_absent() => Why::NoFile(path),
         // intel_pstate's files while the driver is switched off.
         Errno::AGAIN => Why::DriverOff(path),
-        // The driver has the file for processors that lack the feature (uncore's ELC files, powercap's constraints).
+        // The driver has the file for processors that lack the feature (uncore's ELC files,
+        // powercap's constraints).
         Errno::OPNOTSUPP | Errno::NODATA => Why::Unsupported(path),
         // amd-pstate before 7.x: the firmware's preference has no word.
         Errno::INVAL if path.ends_with("energy_performance_preference") => {

@@ -1,5 +1,6 @@
-//! Settings that are not knobs, and that changes write or disturb all the same: interrupts, control groups, tunables of
-//! governors. They are remembered and restored like knobs, so they state the same.
+//! Settings that are not knobs, and that changes write or disturb all the same: interrupts, control
+//! groups, tunables of governors. They are remembered and restored like knobs, so they state the
+//! same.
 
 use crate::knob::{
     Disturbs, Writing,
@@ -77,7 +78,8 @@ pub static AUXILIARIES: &[Auxiliary] = &[
         id: AuxiliaryId::Command,
         title: "knob of the user",
         files: &[],
-        // After all knobs of the machine, before CPUs go offline: a program may count those that are online.
+        // After all knobs of the machine, before CPUs go offline: a program may count those that
+        // are online.
         writing: Writing::alone(Step::Power, Spelling::Text),
     },
     Auxiliary {

@@ -1,8 +1,9 @@
-//! What the kernel changes beyond what is written: the groups of settings that rows name as disturbed.
+//! What the kernel changes beyond what is written: the groups of settings that rows name as
+//! disturbed.
 //!
-//! A governor change resets the energy preference and discards the old governor's tunables, a driver switch recreates every
-//! policy, a CPU that goes offline takes its policy along. To restore *exactly*, all of that is remembered before the
-//! write.
+//! A governor change resets the energy preference and discards the old governor's tunables, a
+//! driver switch recreates every policy, a CPU that goes offline takes its policy along. To restore
+//! *exactly*, all of that is remembered before the write.
 
 use crate::{
     Id,
@@ -39,7 +40,8 @@ pub const PREFERENCE: &[Subject] = &[Knob(Id::Epp)];
 /// The frequency limits of one policy.
 pub const LIMITS: &[Subject] = &[Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 
-/// In passive mode the percentages are requests on every policy's limits (update_qos_requests in intel_pstate.c).
+/// In passive mode the percentages are requests on every policy's limits (update_qos_requests in
+/// intel_pstate.c).
 pub const PERCENTAGES: &[Subject] =
     &[Knob(Id::MinPerfPct), Knob(Id::MaxPerfPct), Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 
@@ -56,10 +58,12 @@ pub const TURBO: &[Subject] = &[
 ];
 
 /// What a CPU takes along when it goes offline, besides its policy.
-// The kernel saves and restores the bias itself, but its file is away meanwhile (intel_epb_offline in intel_epb.c).
+// The kernel saves and restores the bias itself, but its file is away meanwhile (intel_epb_offline
+// in intel_epb.c).
 pub const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];
 
-/// Every setting that a driver switch or SMT can touch. SMT `on` also brings CPUs back that were taken offline one by one.
+/// Every setting that a driver switch or SMT can touch. SMT `on` also brings CPUs back that were
+/// taken offline one by one.
 pub const EVERYTHING: &[Subject] = &[
     Knob(Id::DriverMode),
     Auxiliary(AuxiliaryId::DynamicEpp),

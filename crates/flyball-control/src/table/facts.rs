@@ -29,7 +29,8 @@ pub(super) const DRIVER: Knob = Knob {
     scope: Scope::Machine,
     vendor: None,
     shown: Shown::in_section(Section::Machine),
-    // Below any policy: cpufreq has one driver at a time (cpufreq_register_driver answers EEXIST to a second).
+    // Below any policy: cpufreq has one driver at a time (cpufreq_register_driver answers EEXIST to
+    // a second).
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_driver", Form::Word)],
     about: "What sets the frequency. intel_pstate and amd-pstate-epp are the drivers in active mode, where the processor \
             chooses; intel_cpufreq and amd-pstate the same in passive or guided mode; acpi-cpufreq uses the few \
@@ -106,8 +107,8 @@ pub(super) const BASE_FREQ: Knob = Knob {
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Cpus),
-    // The file first: it is the guaranteed level of the moment (show_base_frequency in intel_pstate.c), which Speed
-    // Select moves.
+    // The file first: it is the guaranteed level of the moment (show_base_frequency in
+    // intel_pstate.c), which Speed Select moves.
     mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(MSR_PLATFORM_INFO, (15, 8), Form::Ratio)],
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",
@@ -157,7 +158,8 @@ pub(super) const CUR_FREQ: Knob = Knob {
     scope: Scope::Policy,
     vendor: None,
     shown: Shown::in_section(Section::Current),
-    // arch_freq_get_on_cpu (APERF and MPERF), else what the driver asked for (show_scaling_cur_freq in cpufreq.c).
+    // arch_freq_get_on_cpu (APERF and MPERF), else what the driver asked for (show_scaling_cur_freq
+    // in cpufreq.c).
     mechanisms: &[ro(policy!("scaling_cur_freq"), Form::KHz)],
     about: "What the kernel thinks the frequency is: on x86 measured over the last tick where the CPU was busy, otherwise \
             what the driver asked for last. An idle CPU shows a stale or lowest value. Not for measuring: compare uses \
@@ -258,8 +260,9 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    // Where there is a base frequency, hw-max-freq has what the best core can do, in kHz (intel_pstate.c, from HWP's highest
-    // performance). The kernel asks the firmware for each read of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
+    // Where there is a base frequency, hw-max-freq has what the best core can do, in kHz
+    // (intel_pstate.c, from HWP's highest performance). The kernel asks the firmware for each read
+    // of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
     shown: Shown::without(Section::Levels, Id::BaseFreq),
     mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \

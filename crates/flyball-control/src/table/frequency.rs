@@ -72,14 +72,14 @@ pub(super) const GOVERNOR: Knob = Knob {
         ],
         writing: Writing {
             turn: Turn::In(Step::Governor),
-            // The kernel compares without regard to case (strncasecmp in cpufreq_parse_policy and find_governor of
-            // cpufreq.c).
+            // The kernel compares without regard to case (strncasecmp in cpufreq_parse_policy and
+            // find_governor of cpufreq.c).
             spelling: Spelling::AnyCase,
             bound: Bound::None,
             disturbs: &[
                 Disturbs::Here(effects::POLICY),
-                // Under `performance` intel_pstate_hwp_set writes EPP 0 and keeps the old value aside; it returns to
-                // that only if the register still holds 0 then.
+                // Under `performance` intel_pstate_hwp_set writes EPP 0 and keeps the old value
+                // aside; it returns to that only if the register still holds 0 then.
                 Disturbs::Here(effects::BIAS),
                 // Everywhere: tunables that all policies of a governor share belong to no policy.
                 Disturbs::Everywhere(effects::SHARED_TUNABLES),
@@ -120,8 +120,8 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         writing: Writing {
             turn: Turn::In(Step::Limit),
             spelling: Spelling::Number,
-            // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that widens the range
-            // must be first.
+            // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that
+            // widens the range must be first.
             bound: Bound::Lower,
             disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
             refusals: &[Refusal::new(
@@ -210,12 +210,12 @@ pub(super) const MIN_FREQ: Knob = Knob {
         ],
         writing: Writing {
             turn: Turn::In(Step::Limit),
-            // The file shows the limit in force (policy->min), not what was written: handle_update runs in a worker and
-            // clips to the driver's range and to other requests.
+            // The file shows the limit in force (policy->min), not what was written: handle_update
+            // runs in a worker and clips to the driver's range and to other requests.
             spelling: Spelling::FrequencyLimit,
             bound: Bound::Lower,
-            // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and counts again when the
-            // maximum rises.
+            // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and
+            // counts again when the maximum rises.
             disturbs: &[Disturbs::Here(effects::LIMITS)],
             refusals: &[],
         },
@@ -297,7 +297,8 @@ pub(super) const SETSPEED: Knob = Knob {
         writing: Writing {
             // After the governor, which must be userspace by then.
             turn: Turn::In(Step::Tunable),
-            // show_scaling_setspeed prints `<unsupported>` where the governor has no such operation.
+            // show_scaling_setspeed prints `<unsupported>` where the governor has no such
+            // operation.
             spelling: Spelling::Speed,
             bound: Bound::None,
             disturbs: &[],

@@ -46,7 +46,8 @@ pub(super) const IDLE_STATE: Knob = Knob {
             bound: Bound::None,
             disturbs: &[],
             refusals: &[Refusal::new(
-                // store_state_disable in drivers/cpuidle/sysfs.c asks for CAP_SYS_ADMIN, whatever the mode of the file.
+                // store_state_disable in drivers/cpuidle/sysfs.c asks for CAP_SYS_ADMIN, whatever
+                // the mode of the file.
                 &[Errno::PERM],
                 "it needs CAP_SYS_ADMIN: run flyball with sudo, outside a container",
             )],
@@ -63,7 +64,8 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpuidle/current_governor", Form::Word),
-        // Older kernels have only this one unless booted with cpuidle_sysfs_switch (drivers/cpuidle/sysfs.c).
+        // Older kernels have only this one unless booted with cpuidle_sysfs_switch
+        // (drivers/cpuidle/sysfs.c).
         ro("/sys/devices/system/cpu/cpuidle/current_governor_ro", Form::Word),
     ],
     about: "How the kernel predicts how long a CPU will be idle, and so which state to enter. menu weighs the next timer \
@@ -118,7 +120,8 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
     scope: Scope::Cpu,
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
-    // The per-CPU file, not /dev/cpu_dma_latency: that request ends with the process that holds the file open.
+    // The per-CPU file, not /dev/cpu_dma_latency: that request ends with the process that holds the
+    // file open.
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us", Form::LatencyLimit)],
     about: "A promise that the CPU wakes within this time: idle states with a longer exit latency are not entered. It \
             is better than forbidding deep states one by one, since it names the need and not the state. The kernel's file says 0 \

@@ -1,4 +1,5 @@
-//! From an identity, a name or a location to its row: what the command line, the journal and the footprints of writes ask.
+//! From an identity, a name or a location to its row: what the command line, the journal and the
+//! footprints of writes ask.
 
 use std::fmt;
 
@@ -62,8 +63,8 @@ pub struct UnknownKnob {
     pub nearest: Option<&'static str>,
 }
 
-/// Names that other tools, manuals and the kernel use, and what they are called here. Of two, the first that fits counts: what
-/// is to be set must be a knob.
+/// Names that other tools, manuals and the kernel use, and what they are called here. Of two, the
+/// first that fits counts: what is to be set must be a knob.
 const ALIASES: &[(&str, &str)] = &[
     ("boost-enabled", "turbo"),
     ("c-state", "idle-state"),
@@ -108,8 +109,9 @@ pub fn called(name: &str) -> Option<&'static Knob> {
         .or_else(|| of_file(name))
 }
 
-/// The first row with a file of this name, as the kernel's documents have them: `amd_pstate_max_freq`. Names of one word
-/// (`name`, `time`, `latency`) are not only those of files.
+/// The first row with a file of this name, as the kernel's documents have them:
+/// `amd_pstate_max_freq`. Names of one word (`name`, `time`, `latency`) are not only those of
+/// files.
 fn of_file(name: &str) -> Option<&'static Knob> {
     if !name.contains('_') {
         return None;
@@ -181,11 +183,13 @@ impl fmt::Display for UnknownKnob {
 impl std::error::Error for UnknownKnob {}
 
 impl Subject {
-    /// What `location` holds, by the patterns of the table; `None` where flyball has no reason to write there.
+    /// What `location` holds, by the patterns of the table; `None` where flyball has no reason to
+    /// write there.
     pub fn of(location: &Location) -> Option<Subject> {
         let knob = |is: &dyn Fn(&Mechanism) -> bool| {
             let mut rows = TABLE.iter();
-            // Only where flyball writes: a journal line about any other file is foreign, and is not followed.
+            // Only where flyball writes: a journal line about any other file is foreign, and is not
+            // followed.
             rows.find(|knob| knob.mechanisms.iter().any(|mechanism| mechanism.writes() && is(mechanism)))
                 .map(|knob| Subject::Knob(knob.id))
         };
@@ -223,7 +227,8 @@ impl Subject {
         }
     }
 
-    /// How a location that gets the content `new` is written, as the journal stores it; `None` for a fact.
+    /// How a location that gets the content `new` is written, as the journal stores it; `None` for
+    /// a fact.
     pub fn handling(self, new: &str) -> Option<Handling> {
         let writing = self.writing()?;
         Some(Handling { step: writing.turn.step(new), spelling: writing.spelling, bound: writing.bound })

@@ -10,7 +10,8 @@ pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "inte
 /// Names and what stands for them in a path.
 pub type Captures = Vec<(&'static str, String)>;
 
-/// What stands for the placeholders of `pattern` in `path`; `None` where the path is not of the pattern.
+/// What stands for the placeholders of `pattern` in `path`; `None` where the path is not of the
+/// pattern.
 pub fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
     let mut found = Captures::new();
     let mut segments = path.split('/');
@@ -60,8 +61,9 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
     fits.then_some(value)
 }
 
-/// Asks again where the machine does not answer: what a write disturbs must not be left out for an error of the moment. What
-/// does not exist is asked for again at once, since that is a common answer.
+/// Asks again where the machine does not answer: what a write disturbs must not be left out for an
+/// error of the moment. What does not exist is asked for again at once, since that is a common
+/// answer.
 pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
     for pause in [1, 3, 9] {
         match ask() {
@@ -93,8 +95,9 @@ impl<'h> Listing<'h> {
             .or_insert_with_key(|folder| patiently(host, || host.list(folder)).unwrap_or_default())
     }
 
-    /// The paths of `pattern`, with the values of `fixed` for the placeholders that it names and every name that the
-    /// folders have for the others. The last segment is not checked to exist where it is given.
+    /// The paths of `pattern`, with the values of `fixed` for the placeholders that it names and
+    /// every name that the folders have for the others. The last segment is not checked to exist
+    /// where it is given.
     pub fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
         let mut paths = vec![String::new()];
         for part in pattern.split('/').skip(1) {

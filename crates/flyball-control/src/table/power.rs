@@ -17,7 +17,8 @@ use crate::{
 const UNCORE: &str = "a frequency with its unit in steps of 100MHz (1.8GHz), min or max";
 
 const UNCORE_REFUSALS: &[Refusal] = &[
-    // uncore-frequency-tpmi.c: write_blocked is read from TPMI's feature state when the driver loads.
+    // uncore-frequency-tpmi.c: write_blocked is read from TPMI's feature state when the driver
+    // loads.
     Refusal::new(&[Errno::PERM], "the firmware blocks writes to the uncore registers"),
     Refusal::new(&[Errno::INVAL], "outside what the hardware, or the package's own entry, allows"),
     // uncore-frequency.c: the MSR is read on control_cpu, which is negative without an online CPU.
@@ -25,8 +26,8 @@ const UNCORE_REFUSALS: &[Refusal] = &[
 ];
 
 const LOCKED_POWER: &[Refusal] = &[Refusal::new(
-    // powercap_sys.c answers ENODATA to any failure of a constraint's set operation; in intel_rapl_common.c that is the
-    // lock bit.
+    // powercap_sys.c answers ENODATA to any failure of a constraint's set operation; in
+    // intel_rapl_common.c that is the lock bit.
     &[Errno::NODATA],
     "the firmware has locked the power limits: unlock them in the BIOS setup",
 )];
@@ -58,8 +59,8 @@ const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
             turn: Turn::In(Step::Power),
             spelling: Spelling::Number,
             bound,
-            // Everywhere, not here: a root entry writes all clusters of its package, and a cluster's write is checked
-            // against it.
+            // Everywhere, not here: a root entry writes all clusters of its package, and a
+            // cluster's write is checked against it.
             disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
             refusals: UNCORE_REFUSALS,
         },
@@ -245,8 +246,8 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     role: Role::Knob(Control {
         accepts: "a time with its unit (28s, 976us)",
         ends: Ends::None,
-        // Only 2^y (1 + f/4) units exist; see `cannot_be_written` in plan/resolve.rs for those that the kernel cannot
-        // write.
+        // Only 2^y (1 + f/4) units exist; see `cannot_be_written` in plan/resolve.rs for those that
+        // the kernel cannot write.
         check: Check::Window,
         judged_by: &[],
         appears_with: &[AppearsWith::Cpu],
@@ -313,7 +314,8 @@ pub(super) const UNCORE_HW_MIN: Knob = Knob {
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Uncore),
-    // uncore_freq_add_entry keeps what it found: after an unload of the driver, what was set before it.
+    // uncore_freq_add_entry keeps what it found: after an unload of the driver, what was set before
+    // it.
     mechanisms: &[ro(uncore!("initial_min_freq_khz"), Form::KHz)],
     about: "The lowest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word min \
             for uncore knobs means this value.",
@@ -386,7 +388,8 @@ pub(super) const CORE_THROTTLES: Knob = Knob {
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Heat),
-    // therm_throt.c counts interrupts with the condition present, not the time in it: one long throttling is one count.
+    // therm_throt.c counts interrupts with the condition present, not the time in it: one long
+    // throttling is one count.
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", Form::Count)],
     about: "How often since boot the core reached its temperature limit and was slowed down. A count that grows during a \
             measurement spoils it. Intel only: the kernel has no such count for AMD.",

@@ -23,11 +23,12 @@ pub(super) const EPP: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
-        // The registers are for reading where the driver shows no preference. To write them behind the driver's back
-        // would last until its next request, which comes from its cache (hwp_req_cached, cppc_req_cached).
+        // The registers are for reading where the driver shows no preference. To write them behind
+        // the driver's back would last until its next request, which comes from its cache
+        // (hwp_req_cached, cppc_req_cached).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
-        // Without the flag the bits are reserved and read as 0, which would look like a preference for performance;
-        // intel_pstate uses the bias instead (intel_pstate_get_epp).
+        // Without the flag the bits are reserved and read as 0, which would look like a preference
+        // for performance; intel_pstate uses the bias instead (intel_pstate_get_epp).
         intel_on(On::Flag("hwp_epp"), MSR_HWP_REQUEST, (31, 24), Form::Epp),
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
@@ -68,7 +69,8 @@ pub(super) const EPP: Knob = Knob {
             turn: Turn::In(Step::Preference),
             spelling: Spelling::Preference,
             bound: Bound::None,
-            // Without X86_FEATURE_HWP_EPP the driver writes the bias instead (intel_pstate_set_energy_pref_index).
+            // Without X86_FEATURE_HWP_EPP the driver writes the bias instead
+            // (intel_pstate_set_energy_pref_index).
             disturbs: &[Disturbs::Here(effects::BIAS)],
             refusals: &[
                 Refusal::new(
@@ -149,9 +151,10 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
-        // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h).
-        // The kernel knows the bit on Kaby and Coffee Lake desktops (intel_pstate_cpu_ee_disable_ids). For other processors
-        // editions of Intel's manual differ on whether it is bit 19 or 20, and Xeons have both reserved.
+        // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h). The kernel
+        // knows the bit on Kaby and Coffee Lake desktops (intel_pstate_cpu_ee_disable_ids). For
+        // other processors editions of Intel's manual differ on whether it is bit 19 or 20, and
+        // Xeons have both reserved.
         intel_on(On::Models(&[0x9e]), MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
     about: "Whether the processor may lower the frequency on its own when it estimates no benefit, mostly \

@@ -92,14 +92,15 @@ const BYTES: Form = Form::Fields(&[
     ("7", 63, 56),
 ]);
 
-/// Family 6 models whose TURBO_RATIO_LIMIT1 has core counts (turbostat.c, `TRL_CORECOUNT`): Xeons since Skylake-SP and Atoms
-/// since Goldmont but Gemini, Elkhart and Jasper Lake. Haswell and Ivy Bridge servers have further ratios there
-/// (`TRL_LIMIT1`).
+/// Family 6 models whose TURBO_RATIO_LIMIT1 has core counts (turbostat.c, `TRL_CORECOUNT`): Xeons
+/// since Skylake-SP and Atoms since Goldmont but Gemini, Elkhart and Jasper Lake. Haswell and Ivy
+/// Bridge servers have further ratios there (`TRL_LIMIT1`).
 const WITH_CORE_COUNTS: On =
     On::Models(&[0x55, 0x6a, 0x6c, 0x8f, 0xcf, 0xad, 0xae, 0xaf, 0xb6, 0xdd, 0x5c, 0x5f, 0x86]);
 
-/// Family 6 models whose TURBO_RATIO_LIMIT has eight ratios, one per byte (turbostat.c, `TRL_BASE`). Not there: Nehalem-EX and
-/// Westmere-EX, Silvermont (registers of its own) and Xeon Phi (deltas of five and three bits).
+/// Family 6 models whose TURBO_RATIO_LIMIT has eight ratios, one per byte (turbostat.c,
+/// `TRL_BASE`). Not there: Nehalem-EX and Westmere-EX, Silvermont (registers of its own) and Xeon
+/// Phi (deltas of five and three bits).
 const WITH_RATIOS: On = On::Models(&[
     0x1a, 0x1e, 0x1f, 0x25, 0x2c, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56,
     0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6, 0x66, 0x6a, 0x6c, 0x7e, 0x9d, 0xa7, 0x8c, 0x8d, 0x8f, 0xcf,

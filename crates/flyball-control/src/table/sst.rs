@@ -68,7 +68,8 @@ const JUDGING_CLASSES: &[Id] = &[
     Id::NominalFreq,
 ];
 
-/// What base-freq and turbo-freq take: two switches of one word of a register, under the same conditions.
+/// What base-freq and turbo-freq take: two switches of one word of a register, under the same
+/// conditions.
 const FEATURE: Role = Role::Knob(Control {
     accepts: SWITCH,
     ends: Ends::None,
@@ -82,7 +83,8 @@ const FEATURE: Role = Role::Knob(Control {
         turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
         spelling: Spelling::Number,
         bound: Bound::None,
-        // Base-freq moves the guaranteed ratio and turbo-freq the turbo ratios: cpufreq's hardware limits follow both.
+        // Base-freq moves the guaranteed ratio and turbo-freq the turbo ratios: cpufreq's hardware
+        // limits follow both.
         disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
         refusals: &[],
     },
@@ -147,8 +149,9 @@ pub(super) const LEVEL: Knob = Knob {
             spelling: Spelling::Number,
             bound: Bound::None,
             disturbs: &[
-                // Firmware changes which CPUs may run, their base and turbo frequencies and the power limits with the level; the
-                // driver then clears the features (isst_if_set_perf_level).
+                // Firmware changes which CPUs may run, their base and turbo frequencies and the
+                // power limits with the level; the driver then clears the features
+                // (isst_if_set_perf_level).
                 Disturbs::Everywhere(effects::EVERYTHING),
                 Disturbs::Everywhere(effects::UNCORE),
                 Disturbs::Everywhere(effects::POWER),
@@ -395,7 +398,8 @@ pub(super) const PARTITION: Knob = Knob {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
-            // Setting CPUs apart is like taking them offline: after everything that runs or is written on them.
+            // Setting CPUs apart is like taking them offline: after everything that runs or is
+            // written on them.
             turn: Turn::Switch { off: Step::Online, on: Step::Offline },
             spelling: Spelling::Text,
             bound: Bound::None,

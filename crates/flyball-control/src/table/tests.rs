@@ -1,4 +1,5 @@
-//! Walks the table for what the compiler cannot check: a knob that passes is read, written, undone, recorded and shown.
+//! Walks the table for what the compiler cannot check: a knob that passes is read, written, undone,
+//! recorded and shown.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +107,8 @@ fn rows_name_rows_that_fit() {
     }
 }
 
-/// Writing and restoring find a location's row by these patterns: each must lead back to its own row.
+/// Writing and restoring find a location's row by these patterns: each must lead back to its own
+/// row.
 #[test]
 fn a_location_leads_to_its_row() {
     for row in TABLE.iter().filter(|row| row.control().is_some()) {
@@ -162,7 +164,8 @@ fn what_is_disturbed_can_be_restored() {
     }
 }
 
-/// A knob that goes away with a policy, a driver or a CPU must be remembered before that is changed.
+/// A knob that goes away with a policy, a driver or a CPU must be remembered before that is
+/// changed.
 #[test]
 fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
     for row in TABLE.iter().filter(|row| row.control().is_some()) {

@@ -24,7 +24,8 @@ pub(super) const DRIVER_MODE: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
-        // At most one of the folders exists: each is made by its driver's own init, and one processor has one vendor.
+        // At most one of the folders exists: each is made by its driver's own init, and one
+        // processor has one vendor.
         rw("/sys/devices/system/cpu/amd_pstate/status", Form::Word),
         rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
     ],
@@ -54,8 +55,8 @@ pub(super) const DRIVER_MODE: Knob = Knob {
             turn: Turn::In(Step::DriverMode),
             spelling: Spelling::Text,
             bound: Bound::None,
-            // cpufreq_unregister_driver removes every policy, inactive ones too, and no_turbo and the percentages start
-            // again (intel_pstate_register_driver clears `global`).
+            // cpufreq_unregister_driver removes every policy, inactive ones too, and no_turbo and
+            // the percentages start again (intel_pstate_register_driver clears `global`).
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING)],
             refusals: &[
                 Refusal::new(
@@ -102,18 +103,18 @@ pub(super) const ONLINE: Knob = Knob {
         saved: Saved::WhereWritable,
         written_by: &[Program::IntelLpmd, Program::CpufreqApplet],
         writing: Writing {
-            // Online before its settings are written, offline after: show() and store() of cpufreq.c answer EBUSY for a
-            // policy without CPUs.
+            // Online before its settings are written, offline after: show() and store() of
+            // cpufreq.c answer EBUSY for a policy without CPUs.
             turn: Turn::Switch { off: Step::Offline, on: Step::Online },
             spelling: Spelling::Switch,
             bound: Bound::None,
             disturbs: &[
                 Disturbs::Here(effects::CPU),
-                // With the last CPU of a policy its governor exits. The core starts it again when a CPU returns,
-                // without its tunables and without userspace's speed.
+                // With the last CPU of a policy its governor exits. The core starts it again when a
+                // CPU returns, without its tunables and without userspace's speed.
                 Disturbs::Here(effects::POLICY),
-                // Those that all policies of a governor share go with the last of them (cpufreq_exit_governor in
-                // __cpufreq_offline of cpufreq.c).
+                // Those that all policies of a governor share go with the last of them
+                // (cpufreq_exit_governor in __cpufreq_offline of cpufreq.c).
                 Disturbs::Everywhere(effects::SHARED_TUNABLES),
                 Disturbs::PinnedInterrupts,
             ],
@@ -124,8 +125,8 @@ pub(super) const ONLINE: Knob = Knob {
                     &[Errno::BUSY],
                     "the kernel refuses to take this CPU offline now (something is bound to it)",
                 ),
-                // cpu_down_maps_locked(): EOPNOTSUPP where the platform has disabled hotplug, as in confidential
-                // guests.
+                // cpu_down_maps_locked(): EOPNOTSUPP where the platform has disabled hotplug, as in
+                // confidential guests.
                 Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),
             ],
         },
@@ -161,10 +162,12 @@ pub(super) const SMT: Knob = Knob {
             turn: Turn::Switch { off: Step::Offline, on: Step::Online },
             spelling: Spelling::SmtControl,
             bound: Bound::None,
-            // cpuhp_smt_enable (kernel/cpu.c) brings every present CPU online that is allowed, also one that the user took offline.
+            // cpuhp_smt_enable (kernel/cpu.c) brings every present CPU online that is allowed, also
+            // one that the user took offline.
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING), Disturbs::PinnedInterrupts],
             refusals: &[
-                // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV where the processor has no SMT.
+                // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV where the
+                // processor has no SMT.
                 Refusal::new(&[Errno::PERM], "SMT cannot be switched on this machine"),
                 Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),
             ],
@@ -180,7 +183,8 @@ pub(super) const TURBO: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
-        // First: intel_pstate has no set_boost, so there is no `boost` under it, and other drivers have no `no_turbo`.
+        // First: intel_pstate has no set_boost, so there is no `boost` under it, and other drivers
+        // have no `no_turbo`.
         rw("/sys/devices/system/cpu/intel_pstate/no_turbo", Form::InvertedSwitch),
         rw("/sys/devices/system/cpu/cpufreq/boost", Form::Switch),
     ],
@@ -200,7 +204,8 @@ pub(super) const TURBO: Knob = Knob {
         accepts: "on or off",
         ends: Ends::None,
         check: Check::Any,
-        // The frequencies show whether turbo off still means the present base frequencies (plan/turbo.rs).
+        // The frequencies show whether turbo off still means the present base frequencies
+        // (plan/turbo.rs).
         judged_by: &[Id::Boost, Id::HwMaxFreq, Id::BaseFreq],
         appears_with: &[AppearsWith::DriverMode],
         narrower: Some(Id::Boost),
@@ -217,17 +222,19 @@ pub(super) const TURBO: Knob = Knob {
             turn: Turn::In(Step::Turbo),
             spelling: Spelling::Switch,
             bound: Bound::None,
-            // store_no_turbo lowers min_perf_pct to what is left of the range, and does not raise it again when turbo
-            // comes back. cpufreq_boost_trigger_state writes every active policy's boost.
+            // store_no_turbo lowers min_perf_pct to what is left of the range, and does not raise
+            // it again when turbo comes back. cpufreq_boost_trigger_state writes every active
+            // policy's boost.
             disturbs: &[Disturbs::Everywhere(effects::TURBO)],
             refusals: &[
                 Refusal::new(
-                    // turbo_is_disabled(): bit 38 of IA32_MISC_ENABLE. The kernel answers EPERM to `0`, and says why in
-                    // its log.
+                    // turbo_is_disabled(): bit 38 of IA32_MISC_ENABLE. The kernel answers EPERM to
+                    // `0`, and says why in its log.
                     &[Errno::PERM],
                     "the firmware has turbo switched off: switch it on in the BIOS setup",
                 ),
-                // The folder intel_pstate/ stays when the driver is off; its files check for a driver.
+                // The folder intel_pstate/ stays when the driver is off; its files check for a
+                // driver.
                 Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
                 Refusal::new(
                     &[Errno::INVAL, Errno::OPNOTSUPP],
@@ -271,7 +278,8 @@ pub(super) const BOOST: Knob = Knob {
             bound: Bound::None,
             disturbs: &[Disturbs::Here(effects::POLICY)],
             refusals: &[Refusal::new(
-                // store_local_boost: EINVAL while cpufreq_driver->boost_enabled, the machine-wide switch, is off.
+                // store_local_boost: EINVAL while cpufreq_driver->boost_enabled, the machine-wide
+                // switch, is off.
                 &[Errno::INVAL],
                 "boost is off for the whole machine, or this policy cannot boost: set turbo=on for all CPUs first",
             )],

@@ -1,9 +1,10 @@
 //! What else changes when a location is written.
 //!
-//! A write changes more than its own file: a governor change resets the energy preference and discards the old governor's
-//! tunables, a driver switch recreates every policy, a CPU that goes offline takes its policy along. To restore *exactly*,
-//! everything that a write may disturb is remembered before the write, not only what is written. The written knob's row
-//! states what that is (`disturbs`); here the rows' patterns become the files of this machine.
+//! A write changes more than its own file: a governor change resets the energy preference and
+//! discards the old governor's tunables, a driver switch recreates every policy, a CPU that goes
+//! offline takes its policy along. To restore *exactly*, everything that a write may disturb is
+//! remembered before the write, not only what is written. The written knob's row states what that
+//! is (`disturbs`); here the rows' patterns become the files of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +31,8 @@ pub struct Footprints<'h> {
     policies_of: Option<BTreeMap<u32, u32>>,
     /// Interrupts that may not be on every CPU, with those that they may be on.
     pinned: Option<Vec<(String, CpuList)>>,
-    /// Settings that were already found everywhere: they need no second search, however many CPUs are written.
+    /// Settings that were already found everywhere: they need no second search, however many CPUs
+    /// are written.
     everywhere: BTreeSet<Subject>,
     found: Footprint,
 }
@@ -65,12 +67,14 @@ impl<'h> Footprints<'h> {
         self.found
     }
 
-    /// Adds the locations that may change when `location` is written, itself included. Only locations that exist.
+    /// Adds the locations that may change when `location` is written, itself included. Only
+    /// locations that exist.
     pub fn add(&mut self, location: &Location, subject: Subject) {
         self.found.insert(location.clone(), subject);
         let here = match location {
             Location::File(path) => {
-                // A path that no pattern fits (a journal of another flyball): nothing is known of its neighbours.
+                // A path that no pattern fits (a journal of another flyball): nothing is known of
+                // its neighbours.
                 let captures = subject.files().find_map(|file| captures(file, path)).unwrap_or_default();
                 WrittenPlace { captures, setting: None }
             }
@@ -80,8 +84,8 @@ impl<'h> Footprints<'h> {
             Location::Msr { cpu, .. } => {
                 WrittenPlace { captures: vec![("cpu", cpu.to_string())], setting: None }
             }
-            // Creating or removing the group moves tasks, which nothing could restore one by one; it
-            // disturbs no setting. Nothing is known of what a user's command disturbs.
+            // Creating or removing the group moves tasks, which nothing could restore one by one;
+            // it disturbs no setting. Nothing is known of what a user's command disturbs.
             Location::Partition(_) | Location::Command(_) => return,
         };
         for disturbs in subject.writing().map_or(&[][..], |writing| writing.disturbs) {
@@ -102,7 +106,8 @@ impl<'h> Footprints<'h> {
     }
 
     fn take(&mut self, path: String, subject: Subject) {
-        // What the file does not let be written cannot be restored: remembering it would only fail later.
+        // What the file does not let be written cannot be restored: remembering it would only fail
+        // later.
         if self.host.writable(&path) {
             self.found.insert(Location::File(path), subject);
         }
@@ -112,7 +117,8 @@ impl<'h> Footprints<'h> {
     fn here(&mut self, subject: Subject, here: &WrittenPlace) {
         if let Some(setting) = here.setting {
             for field in fields(subject) {
-                // The turbo ratio limits are a register, which only a domain with a CPU of its own reaches.
+                // The turbo ratio limits are a register, which only a domain with a CPU of its own
+                // reaches.
                 if field != Field::TurboLimits || setting.place.cpu.is_some() {
                     self.found.insert(Location::SpeedSelect(Setting { field, ..setting }), subject);
                 }
@@ -121,7 +127,8 @@ impl<'h> Footprints<'h> {
         }
         for file in subject.files() {
             let fixed: Vec<Vec<(&str, String)>> = if file.contains("{policy}") {
-                // A write below cpuN/ may disturb its policy, and the other way round: each is looked up by the other.
+                // A write below cpuN/ may disturb its policy, and the other way round: each is
+                // looked up by the other.
                 let policy = here.number("policy").or_else(|| self.policy_of(here.number("cpu")?));
                 policy.into_iter().map(|policy| vec![("policy", policy.to_string())]).collect()
             } else {
@@ -164,15 +171,16 @@ impl<'h> Footprints<'h> {
         CpuList::from_words(&cpus).unwrap_or_default()
     }
 
-    /// The policy of a CPU, by its own number and not through cpuN/cpufreq: one file must have one location. All policies are
-    /// read at the first question: there may be hundreds of both.
+    /// The policy of a CPU, by its own number and not through cpuN/cpufreq: one file must have one
+    /// location. All policies are read at the first question: there may be hundreds of both.
     fn policy_of(&mut self, cpu: u32) -> Option<u32> {
         if self.policies_of.is_none() {
             let names = self.listing.names(POLICIES).to_vec();
             let mut found = BTreeMap::new();
             for policy in names.iter().filter_map(|name| name.strip_prefix("policy")?.parse().ok()) {
                 found.extend(self.cpus_of(policy).iter().map(|cpu| (cpu, policy)));
-                // The kernel refuses to read an offline policy's files; its number is that of one of its CPUs.
+                // The kernel refuses to read an offline policy's files; its number is that of one
+                // of its CPUs.
                 found.entry(policy).or_insert(policy);
             }
             self.policies_of = Some(found);
@@ -180,8 +188,8 @@ impl<'h> Footprints<'h> {
         self.policies_of.as_ref()?.get(&cpu).copied()
     }
 
-    /// Interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. A CPU that is offline serves
-    /// none.
+    /// Interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. A CPU
+    /// that is offline serves none.
     fn interrupts(&mut self, cpu: Option<u32>) {
         let online = patiently(self.host, || self.host.read(&format!("{CPUS}/online")));
         // Without the list every interrupt may be concerned: none is on all of no CPUs.

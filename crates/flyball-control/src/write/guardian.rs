@@ -1,9 +1,10 @@
 //! The guardian: a process that puts the machine back when flyball dies.
 //!
-//! It is flyball itself, started as another process before the first write, in its own process group so that Ctrl-C
-//! and a kill of flyball's group do not reach it. Its standard input is one end of a socket whose other end only flyball
-//! holds: whatever ends flyball, SIGKILL and the out-of-memory killer included, the kernel closes it, and the guardian
-//! sees the end of its input. Its standard output is the lock, so that no other process can take the machine before it is
+//! It is flyball itself, started as another process before the first write, in its own process
+//! group so that Ctrl-C and a kill of flyball's group do not reach it. Its standard input is one
+//! end of a socket whose other end only flyball holds: whatever ends flyball, SIGKILL and the
+//! out-of-memory killer included, the kernel closes it, and the guardian sees the end of its input.
+//! Its standard output is the lock, so that no other process can take the machine before it is
 //! done. When flyball has restored by itself, it sends one byte, and the guardian exits.
 
 use std::{
@@ -52,8 +53,8 @@ impl Guardian {
     /// It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
-        // Its standard output is one lock. The other it inherits: a lock belongs to the open file, so that it is held until
-        // the last process that has it is gone.
+        // Its standard output is one lock. The other it inherits: a lock belongs to the open file,
+        // so that it is held until the last process that has it is gone.
         let machine = lock.share_machine()?;
         if let Some(file) = &machine {
             fcntl_setfd(file, FdFlags::empty())?;
@@ -62,7 +63,8 @@ impl Guardian {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
             .env(GUARDED, flyball_host::process::unique_name())
-            // Ctrl-C goes to the foreground group of the terminal: it must end flyball and not its guardian.
+            // Ctrl-C goes to the foreground group of the terminal: it must end flyball and not its
+            // guardian.
             .process_group(0)
             .spawn()?;
         // The command would keep its ends of the line and of the lock open for as long as it lives.
@@ -78,7 +80,8 @@ impl Guardian {
                 Err(io::Error::other(format!("it ended before it was ready ({status})")))
             }
             Err(error) => {
-                // No answer in time. It must not restore later, when this command has ended without a guardian.
+                // No answer in time. It must not restore later, when this command has ended without
+                // a guardian.
                 let _ = guardian.child.kill();
                 let _ = guardian.child.wait();
                 Err(error)
@@ -90,8 +93,8 @@ impl Guardian {
     pub fn stop(mut self) {
         // It may have been killed; then the byte has no receiver.
         let _ = send(&self.line, &[DONE]);
-        // Closed in any case: without the byte the end of its input is what makes the guardian act, and it finds
-        // no open transaction.
+        // Closed in any case: without the byte the end of its input is what makes the guardian act,
+        // and it finds no open transaction.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
@@ -102,8 +105,9 @@ impl Guardian {
     }
 }
 
-/// The guardian's own work: reports that it is ready, waits for flyball's message or death, and on death ends what a
-/// workload left running and restores what the open transaction changed. `None` after the message.
+/// The guardian's own work: reports that it is ready, waits for flyball's message or death, and on
+/// death ends what a workload left running and restores what the open transaction changed. `None`
+/// after the message.
 ///
 /// # Errors
 /// The line cannot be used, or the journal.
@@ -126,6 +130,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_host::process::kill_owned_by(&guarded);
     }
-    // Between restoring, or committing, and its message flyball leaves nothing open: then nothing is to be done.
+    // Between restoring, or committing, and its message flyball leaves nothing open: then nothing
+    // is to be done.
     restore_locked(host, state, Scope::Open).map(Some)
 }

@@ -10,19 +10,22 @@
 //! e2c41a90 {"commit":{"id":1}}
 //! ```
 //!
-//! A transaction begins, records what *was* at every location that its writes can disturb, records each write before it is
-//! made, and is committed, or restored. Every group of lines is flushed to the file system before the writes that it
-//! announces. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
-//! made, so leaving it out is right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
+//! A transaction begins, records what *was* at every location that its writes can disturb, records
+//! each write before it is made, and is committed, or restored. Every group of lines is flushed to
+//! the file system before the writes that it announces. A process that dies leaves a transaction
+//! open, perhaps with a torn last line: that line's write was never made, so leaving it out is
+//! right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
 //!
-//! `journal.length` has the length that the journal had when the last group of lines was flushed. A journal that is shorter has
-//! lost lines whose writes were made; that is damage, and it counts as such even where the cut left only whole lines.
+//! `journal.length` has the length that the journal had when the last group of lines was flushed. A
+//! journal that is shorter has lost lines whose writes were made; that is damage, and it counts as
+//! such even where the cut left only whole lines.
 //!
-//! Transactions of holds stay until the last hold is released, because they remember what was there before the first one. A
-//! location that no hold sets any more is `released` by itself.
+//! Transactions of holds stay until the last hold is released, because they remember what was there
+//! before the first one. A location that no hold sets any more is `released` by itself.
 //!
-//! Each entry carries its step and its spelling, so that a flyball with another knob table restores it as well. Format 1
-//! had neither; `v1` reads it, and opening such a journal rewrites it. Format 2 had no releases, format 3 no knobs of the user.
+//! Each entry carries its step and its spelling, so that a flyball with another knob table restores
+//! it as well. Format 1 had neither; `v1` reads it, and opening such a journal rewrites it. Format
+//! 2 had no releases, format 3 no knobs of the user.
 
 mod contents;
 mod reading;
@@ -85,7 +88,8 @@ pub enum JournalError {
         /// The machine that it belongs to.
         machine: String,
     },
-    /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not known.
+    /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not
+    /// known.
     #[error("cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read", path.display())]
     BootUnknown { path: PathBuf },
     /// An earlier flyball died in the middle; what it changed must be restored first.
@@ -146,8 +150,8 @@ fn length_path(journal: &Path) -> PathBuf {
     journal.with_extension("length")
 }
 
-/// How long the journal must be at least. 0 where that is not known: an earlier flyball kept no count, and a process may be
-/// killed between making the file and writing to it.
+/// How long the journal must be at least. 0 where that is not known: an earlier flyball kept no
+/// count, and a process may be killed between making the file and writing to it.
 fn least_length(journal: &Path) -> io::Result<u64> {
     let bytes = match read(&length_path(journal)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -157,7 +161,8 @@ fn least_length(journal: &Path) -> io::Result<u64> {
     Ok(if bytes.is_empty() { 0 } else { number.unwrap_or(u64::MAX) })
 }
 
-/// Twenty digits in place: the number is whole at any moment, and needs no room that it did not have.
+/// Twenty digits in place: the number is whole at any moment, and needs no room that it did not
+/// have.
 fn write_length(file: &File, length: u64) -> io::Result<()> {
     file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
 }
@@ -168,7 +173,8 @@ fn remove(path: &Path) -> io::Result<()> {
         .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-/// What follows the last line of a journal that was cut: not a record, so that it counts as damaged from then on.
+/// What follows the last line of a journal that was cut: not a record, so that it counts as damaged
+/// from then on.
 const CUT: &[u8] = b"lines are missing here\n";
 
 /// A journal that is open for appending. Its owner holds the lock.
@@ -210,8 +216,8 @@ impl Journal {
         }
     }
 
-    /// Opens the journal for a machine in its present boot, making it where there is none. One of an earlier boot is
-    /// set aside as `journal.earlier-boot`; then the second value says so.
+    /// Opens the journal for a machine in its present boot, making it where there is none. One of
+    /// an earlier boot is set aside as `journal.earlier-boot`; then the second value says so.
     ///
     /// # Errors
     /// As [`Journal::load`]; also where it belongs to another machine.
@@ -261,7 +267,8 @@ impl Journal {
             let end: &[u8] = if std::mem::take(&mut journal.contents.open_end) { b"\n" } else { b"" };
             let cut: &[u8] = if journal.contents.is_cut { CUT } else { b"" };
             journal.append_bytes(&[end, cut].concat())?;
-            // Lines of two formats in one file would confuse an older flyball. A damaged journal is left as evidence.
+            // Lines of two formats in one file would confuse an older flyball. A damaged journal is
+            // left as evidence.
             if journal.contents.format < FORMAT && journal.contents.unusable() == 0 {
                 journal.compact()?;
             }
@@ -283,16 +290,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends records in one write and flushes them. Where that fails (a full file system), nothing of them stays: half
-    /// a line would swallow the next one.
+    /// Appends records in one write and flushes them. Where that fails (a full file system),
+    /// nothing of them stays: half a line would swallow the next one.
     fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         self.append_bytes(&records.iter().flat_map(line).collect::<Vec<u8>>())
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         let length = self.size + bytes.len() as u64;
-        // The length last: a process that is killed in between leaves a journal that is longer, which is right, because what
-        // the lines announce was not written yet.
+        // The length last: a process that is killed in between leaves a journal that is longer,
+        // which is right, because what the lines announce was not written yet.
         let appended = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = appended.and_then(|()| write_length(&self.length, length)) {
             // If even that fails, the next open cuts the torn end.
@@ -321,8 +328,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a transaction and gives its number. An earlier one that was killed before it announced its first write
-    /// has changed nothing, and is closed.
+    /// Begins a transaction and gives its number. An earlier one that was killed before it
+    /// announced its first write has changed nothing, and is closed.
     ///
     /// # Errors
     /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
@@ -361,7 +368,8 @@ impl Journal {
         Ok(id)
     }
 
-    /// Ends a transaction of holds that was killed: what it set is wanted, and what it remembers is what was there before.
+    /// Ends a transaction of holds that was killed: what it set is wanted, and what it remembers is
+    /// what was there before.
     pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
         let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.has_goals());
         open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
@@ -372,8 +380,8 @@ impl Journal {
         if locations.is_empty() { Ok(()) } else { self.record(vec![Record::Released { locations }]) }
     }
 
-    /// The last hold was released, and these transactions have been restored. One that remembers what a later command of the user has
-    /// set stays, for `flyball restore` to go back to.
+    /// The last hold was released, and these transactions have been restored. One that remembers
+    /// what a later command of the user has set stays, for `flyball restore` to go back to.
     pub(super) fn release_all(&mut self, undone: &[Entry]) -> Result<(), JournalError> {
         let locations = undone.iter().flat_map(|entry| entry.was.keys().chain(entry.first_old.keys()));
         let known = |id: u32| self.contents.entries.iter().find(|entry| entry.id == id);
@@ -395,8 +403,8 @@ impl Journal {
         self.restored(&ended.into_iter().map(|entry| entry.id).collect::<Vec<_>>())
     }
 
-    /// Commits a transaction of holds; it is dropped if earlier ones remember all that it does. A service that corrects a
-    /// setting every minute must not make the journal grow.
+    /// Commits a transaction of holds; it is dropped if earlier ones remember all that it does. A
+    /// service that corrects a setting every minute must not make the journal grow.
     pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {
         const RESTORED: usize = 16;
         let entries = self.contents.of_holds();
@@ -411,7 +419,8 @@ impl Journal {
                 |entry: &Entry| entry.first_old.contains_key(location) && !entry.kept.contains(location);
             was && earlier.iter().any(is_written)
         };
-        // Only what was written counts: what a correction disturbs was disturbed by the write that it repeats.
+        // Only what was written counts: what a correction disturbs was disturbed by the write that
+        // it repeats.
         if this.iter().all(|entry| entry.first_old.keys().all(is_known)) {
             self.restored(&[id])?;
         } else {
@@ -427,7 +436,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Which of these locations the open transaction has no memory of yet; those that were out of reach count.
+    /// Which of these locations the open transaction has no memory of yet; those that were out of
+    /// reach count.
     pub fn unknown(&self, footprint: &Footprint) -> Vec<(Location, Subject)> {
         let entry = self.contents.interrupted();
         let is_unknown = |location: &Location| {
@@ -447,7 +457,8 @@ impl Journal {
         was: Vec<(Location, Content, Handling)>,
         writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
-        // What is first seen after a write may be its result: it need not exist when everything is as it was.
+        // What is first seen after a write may be its result: it need not exist when everything is
+        // as it was.
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
         let was = was.into_iter().map(|(location, content, handling)| Record::Was {
             location,
@@ -472,8 +483,8 @@ impl Journal {
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
-    /// What these transactions changed has been restored. When nothing is left to restore, the file goes away; a damaged
-    /// one stays, since what else it held is not known.
+    /// What these transactions changed has been restored. When nothing is left to restore, the file
+    /// goes away; a damaged one stays, since what else it held is not known.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {
         if self.contents.unusable() > 0 {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
@@ -486,7 +497,8 @@ impl Journal {
         if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
         }
-        // Nothing is written for that: it works on a full file system, too. The length first: a journal without one is whole.
+        // Nothing is written for that: it works on a full file system, too. The length first: a
+        // journal without one is whole.
         for path in [&length_path(&self.path), &self.path] {
             remove(path).map_err(|error| JournalError::Io { path: path.clone(), error })?;
         }
@@ -496,8 +508,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Rewrites the file without what restoring does not need: transactions that were restored, and all but the first
-    /// write to each location. A comparison of many arms writes the same locations again and again.
+    /// Rewrites the file without what restoring does not need: transactions that were restored, and
+    /// all but the first write to each location. A comparison of many arms writes the same
+    /// locations again and again.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
         let mut records = vec![self.header()];
@@ -519,8 +532,9 @@ impl Journal {
             records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
-                // The same once more: a change of mode must not count as lost again, now that all memories precede it.
-                // But for a CPU that was brought online: what came along with it follows from this write.
+                // The same once more: a change of mode must not count as lost again, now that all
+                // memories precede it. But for a CPU that was brought online: what came along with
+                // it follows from this write.
                 new: if location.name() == "online" && entry.brings(location) {
                     Content::Text("1".to_owned())
                 } else {
@@ -539,7 +553,8 @@ impl Journal {
             regular(File::options().create(true).write(true).truncate(true), &replacement).map_err(fail)?;
         // The data before the name: after a crash the name must not lead to an empty file.
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
-        // Before the rename: until then the journal is longer than that, which does not count as damage.
+        // Before the rename: until then the journal is longer than that, which does not count as
+        // damage.
         write_length(&self.length, bytes.len() as u64).map_err(fail)?;
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = regular(File::options().append(true), &self.path).map_err(fail)?;

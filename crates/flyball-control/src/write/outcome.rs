@@ -78,7 +78,8 @@ impl fmt::Display for AppliedChange {
 pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<AppliedChange>,
-    /// The changes that were planned at first and turned out not to be needed: others had had their effect.
+    /// The changes that were planned at first and turned out not to be needed: others had had their
+    /// effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_needed: Vec<Change>,
     /// What else there is to know.
@@ -89,11 +90,13 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Notes which changes do not hold any more, given those that a plan would make again. The plan is the judge: a write of
-    /// a number that was lost still reads as a word, which might have been that number's.
+    /// Notes which changes do not hold any more, given those that a plan would make again. The plan
+    /// is the judge: a write of a number that was lost still reads as a word, which might have been
+    /// that number's.
     pub(super) fn compare(&mut self, again: &[Change]) {
         for change in again.iter().filter(|change| !change.provisional) {
-            // What the firmware had chosen has no value to compare: such a change is planned every time.
+            // What the firmware had chosen has no value to compare: such a change is planned every
+            // time.
             if change.knob == Id::Epp && change.new == "default" {
                 continue;
             }
@@ -118,7 +121,8 @@ impl Applied {
     }
 }
 
-/// Why an intent was not applied. What had been written by then has been restored, except for what `restoration` names.
+/// Why an intent was not applied. What had been written by then has been restored, except for what
+/// `restoration` names.
 #[derive(Debug)]
 pub enum ApplyError {
     /// Planning failed; nothing was written.

@@ -6,9 +6,9 @@ use crate::Location;
 
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// Whether `location` is the switch of intel_pstate's turbo, and some policy may not reach its base frequency: since kernel 6.12
-/// the limits of turbo off are those of the moment when it was switched (store_no_turbo in intel_pstate.c), and Speed Select
-/// moves base frequencies afterwards.
+/// Whether `location` is the switch of intel_pstate's turbo, and some policy may not reach its base
+/// frequency: since kernel 6.12 the limits of turbo off are those of the moment when it was
+/// switched (store_no_turbo in intel_pstate.c), and Speed Select moves base frequencies afterwards.
 pub(super) fn turbo_off(host: &dyn Host, location: &Location) -> bool {
     if location.name() != "no_turbo" {
         return false;

@@ -1,8 +1,9 @@
 //! The likely reason behind an errno, with what to do about it.
 //!
-//! What an errno means for one knob is in the knob's row (`refusals`); here is what it means everywhere. The rules are from
-//! the drivers' store functions (intel_pstate.c, amd-pstate.c, cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c)
-//! and from what real kernels answered; each errno there has one or two causes.
+//! What an errno means for one knob is in the knob's row (`refusals`); here is what it means
+//! everywhere. The rules are from the drivers' store functions (intel_pstate.c, amd-pstate.c,
+//! cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c) and from what real kernels answered;
+//! each errno there has one or two causes.
 
 use std::fmt;
 
@@ -25,7 +26,8 @@ pub enum Reason {
     PolicyOffline,
     /// The policy is being recreated.
     PolicyRecreated,
-    /// What the knob's row says of the errno, with the contents of files in the same folder for its placeholders.
+    /// What the knob's row says of the errno, with the contents of files in the same folder for its
+    /// placeholders.
     OfRow {
         /// The words, with placeholders.
         means: &'static str,
@@ -79,7 +81,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why `location`, which holds `subject`, answered `error`; `None` where nothing is known beyond the errno.
+/// Why `location`, which holds `subject`, answered `error`; `None` where nothing is known beyond
+/// the errno.
 pub fn reason(
     host: &dyn Host,
     location: &Location,
@@ -93,7 +96,8 @@ pub fn reason(
     let errno = error.errno;
     match errno {
         Errno::ROFS => return Some(Reason::ReadOnlyMachine),
-        // EPERM is lockdown or allow_writes=off (msr_write and filter_write in arch/x86/kernel/msr.c).
+        // EPERM is lockdown or allow_writes=off (msr_write and filter_write in
+        // arch/x86/kernel/msr.c).
         Errno::PERM | Errno::ACCES if matches!(location, Location::Msr { .. }) => {
             return Some(Reason::Registers);
         }
@@ -104,7 +108,8 @@ pub fn reason(
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let in_folder = |name: &str| host.read(&format!("{folder}/{name}")).unwrap_or_default();
     let of_policy = matches!(subject, Some(Subject::Knob(id)) if id.knob().scope == Scope::Policy);
-    // The kernel refuses every access to a policy without CPUs (cpufreq.c, policy_is_inactive), whatever the file.
+    // The kernel refuses every access to a policy without CPUs (cpufreq.c, policy_is_inactive),
+    // whatever the file.
     if of_policy && errno == Errno::BUSY && in_folder("affected_cpus").is_empty() {
         return Some(Reason::PolicyOffline);
     }
@@ -115,7 +120,8 @@ pub fn reason(
     }
     Some(match errno {
         Errno::PERM => Reason::NotPermitted,
-        // store() in cpufreq.c answers EBUSY while the policy has no CPU: also for a moment, while it is made again.
+        // store() in cpufreq.c answers EBUSY while the policy has no CPU: also for a moment, while
+        // it is made again.
         Errno::BUSY if of_policy => Reason::PolicyRecreated,
         Errno::NOENT | Errno::NODEV if !path.is_empty() => Reason::Gone,
         Errno::INVAL => Reason::NotAccepted,

@@ -1,9 +1,11 @@
 //! Restoring earlier values.
 //!
-//! Restoring works on locations, their first contents and what the journal says of how to write them. It compares, writes
-//! what differs in the order that the kernel needs ([`Step`]), waits for it to settle, and repeats until a whole round finds
-//! nothing to write. One round is enough for most machines; more are needed where putting one thing back disturbs another.
-//! Nothing here depends on how far the interrupted work had come, so it may itself be interrupted and started again.
+//! Restoring works on locations, their first contents and what the journal says of how to write
+//! them. It compares, writes what differs in the order that the kernel needs ([`Step`]), waits for
+//! it to settle, and repeats until a whole round finds nothing to write. One round is enough for
+//! most machines; more are needed where putting one thing back disturbs another. Nothing here
+//! depends on how far the interrupted work had come, so it may itself be interrupted and started
+//! again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +30,8 @@ use crate::{
     },
 };
 
-/// How many times everything is compared again before the differences that are left are called final.
+/// How many times everything is compared again before the differences that are left are called
+/// final.
 const ROUNDS: usize = 5;
 
 /// What restoring did.
@@ -38,8 +41,8 @@ pub struct Restoration {
     pub remembered: usize,
     /// The locations that were written, in order, each with what it holds again.
     pub written: Vec<Written>,
-    /// How many locations had been changed, where that is known. A limit may still have shown its old value when it was
-    /// restored, and is then not in `written`.
+    /// How many locations had been changed, where that is known. A limit may still have shown its
+    /// old value when it was restored, and is then not in `written`.
     #[serde(skip_serializing_if = "is_zero")]
     pub made: usize,
     /// What could not be brought back.
@@ -91,7 +94,8 @@ pub enum NotRestoredReason {
     CannotBeRead,
     /// It could not be read before something was changed that it depends on.
     WasNotRead,
-    /// Its CPUs were offline when the driver's mode was changed, which removed what had been set there.
+    /// Its CPUs were offline when the driver's mode was changed, which removed what had been set
+    /// there.
     WasLost,
 }
 
@@ -203,14 +207,15 @@ impl Goal {
         self.spelling().writable(&self.was)
     }
 
-    /// Whether the location has gone, and may have: one that appeared after the first change, or an interrupt. The policy of
-    /// a CPU that is offline has not gone: it keeps what was set.
+    /// Whether the location has gone, and may have: one that appeared after the first change, or an
+    /// interrupt. The policy of a CPU that is offline has not gone: it keeps what was set.
     fn has_gone(&self, found: &Content) -> bool {
         (self.late && found.is_out_of_reach() && !found.is_busy()) || self.spelling().may_be_gone(found)
     }
 
-    /// Whether the location is hidden while a CPU is offline: its policy refuses to be read, or its own files are away, as
-    /// energy_perf_bias is, whose value the kernel keeps (intel_epb_offline in arch/x86/kernel/cpu/intel_epb.c).
+    /// Whether the location is hidden while a CPU is offline: its policy refuses to be read, or its
+    /// own files are away, as energy_perf_bias is, whose value the kernel keeps (intel_epb_offline
+    /// in arch/x86/kernel/cpu/intel_epb.c).
     fn is_hidden(location: &Location, found: &Content) -> bool {
         let of_cpu = |path: &str| {
             let rest = path.strip_prefix("/sys/devices/system/cpu/cpu");
@@ -240,9 +245,11 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut refused_before = false;
     for number in 0..ROUNDS {
         let round = rounds.write(number == 0);
-        // A refusal may be one of the moment: the policy is being recreated, firmware is busy. Twice is an answer.
+        // A refusal may be one of the moment: the policy is being recreated, firmware is busy.
+        // Twice is an answer.
         if round == Round::Idle || (round == Round::Refused && refused_before) {
-            // A request may show its old value and change later: only the comparison waits for that.
+            // A request may show its old value and change later: only the comparison waits for
+            // that.
             let left = rounds.compare();
             if round == Round::Refused
                 || !left.iter().any(|(.., because)| *because == NotRestoredReason::Differs)
@@ -252,13 +259,15 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         }
         refused_before = round == Round::Refused;
     }
-    // Settings that depend on each other may never agree, if another program writes as well: the rounds are bounded.
+    // Settings that depend on each other may never agree, if another program writes as well: the
+    // rounds are bounded.
     let left = rounds.compare();
     rounds.finish(left)
 }
 
-/// Pauses between the looks of the last comparison, in milliseconds. An errno counts as the kernel's answer if every look
-/// finds it, and a request as settled if none finds another value: its worker has run by then.
+/// Pauses between the looks of the last comparison, in milliseconds. An errno counts as the
+/// kernel's answer if every look finds it, and a request as settled if none finds another value:
+/// its worker has run by then.
 const LOOKS: [u64; 4] = [0, 1, 4, 16];
 
 /// What a round came to.
@@ -303,8 +312,8 @@ impl<'a> Rounds<'a> {
                     new: new.as_str(),
                 })
                 .collect();
-            // Later steps depend on this one having taken effect. What came of it is seen by the next round, which reads
-            // everything again.
+            // Later steps depend on this one having taken effect. What came of it is seen by the
+            // next round, which reads everything again.
             settle(self.host, &expected);
         }
         match (wrote, attempted) {
@@ -314,8 +323,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Brings CPUs online again that flyball had brought online, if something was not seen to be as it was before they
-    /// went offline: a restore that was interrupted took them offline first. The round's last step takes them offline again.
+    /// Brings CPUs online again that flyball had brought online, if something was not seen to be as
+    /// it was before they went offline: a restore that was interrupted took them offline first. The
+    /// round's last step takes them offline again.
     fn bring_online_again(&self) -> bool {
         let is_hidden = |(location, goal): (&'a Location, &'a Goal)| {
             goal.writable().is_some()
@@ -364,16 +374,19 @@ impl<'a> Rounds<'a> {
         for (location, goal) in self.goals.0.iter().filter(|(_, goal)| goal.handling.step == step) {
             let Some(bytes) = goal.writable() else { continue };
             let found = now(self.host, location);
-            // A limit that was announced may have been written a moment ago and not have settled: the file still shows
-            // the old value, and would change after we have looked away. Written again, the request is the old one.
-            // Nor does a file that answers with the same errno as before show that a write of flyball's is undone.
+            // A limit that was announced may have been written a moment ago and not have settled:
+            // the file still shows the old value, and would change after we have looked away.
+            // Written again, the request is the old one. Nor does a file that answers with the same
+            // errno as before show that a write of flyball's is undone.
             let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
             let again = first || self.is_refused_unread(location, goal);
-            // What a command prints need not follow what another one wrote: a file of the next start, an instance elsewhere.
+            // What a command prints need not follow what another one wrote: a file of the next
+            // start, an instance elsewhere.
             let unproven = matches!(location, Location::Command(_)) && goal.first_old.is_some();
             let unsettled = again && (goal.is_pending() || unseen || unproven);
-            // Turbo that flyball switched on and off again, when base frequencies moved. They have moved back by now, and
-            // the driver looks only when the switch changes; the write below is the second half.
+            // Turbo that flyball switched on and off again, when base frequencies moved. They have
+            // moved back by now, and the driver looks only when the switch changes; the write below
+            // is the second half.
             let outdated = first
                 && goal.first_old.is_some()
                 && goal.was.trimmed() == "1"
@@ -388,7 +401,8 @@ impl<'a> Rounds<'a> {
                 todo.push((location, goal, bytes, found));
             }
         }
-        // A maximum that rises comes first and one that falls last: no limit crosses its counterpart on the way.
+        // A maximum that rises comes first and one that falls last: no limit crosses its
+        // counterpart on the way.
         todo.sort_by_cached_key(|(location, goal, bytes, found)| {
             let rank = goal.handling.bound.rank(found.trimmed(), &String::from_utf8_lossy(bytes));
             (rank, natural(location.path().unwrap_or_default()))
@@ -400,7 +414,8 @@ impl<'a> Rounds<'a> {
                 Ok(()) => {
                     self.refused.remove(location);
                     let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-                    // A limit that is written again although it reads the same is not news for the user.
+                    // A limit that is written again although it reads the same is not news for the
+                    // user.
                     if found.trimmed() != to {
                         self.wrote(location, &found, &to);
                     }
@@ -428,7 +443,8 @@ impl<'a> Rounds<'a> {
         });
     }
 
-    /// Compares everything once more: what is not as it was, or is not known to be, with what it holds.
+    /// Compares everything once more: what is not as it was, or is not known to be, with what it
+    /// holds.
     fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, NotRestoredReason)> {
         let mut open: Vec<(&Location, &Goal, Option<Content>, bool)> =
             self.goals.0.iter().map(|(location, goal)| (location, goal, None, true)).collect();
@@ -457,8 +473,8 @@ impl<'a> Rounds<'a> {
         left.map(|(location, goal, because, found)| (location, goal, found, because)).collect()
     }
 
-    /// Why a location that holds `found` does not count as restored; `None` where it does. `steady` where every look found
-    /// that.
+    /// Why a location that holds `found` does not count as restored; `None` where it does. `steady`
+    /// where every look found that.
     fn not_restored_reason(
         &self,
         location: &Location,
@@ -472,8 +488,8 @@ impl<'a> Rounds<'a> {
             None => {}
         }
         if let Content::Unreadable(_) = found {
-            // The kernel's answer is the same as before; the location does not exist any more, and need not; or it was
-            // compared before its CPU went offline.
+            // The kernel's answer is the same as before; the location does not exist any more, and
+            // need not; or it was compared before its CPU went offline.
             let restored = || self.outcome.written.iter().any(|written| written.location == *location);
             let is_same = goal.was == *found && (goal.first_old.is_none() || restored());
             let is_hidden = Goal::is_hidden(location, found);
@@ -488,14 +504,15 @@ impl<'a> Rounds<'a> {
         if matches!(goal.was, Content::Unreadable(_)) && goal.writable().is_none() {
             return Some(NotRestoredReason::WasNotRead);
         }
-        // What has no form that can be written (`<unsupported>`) shows when it is back that nothing was lost; until then it
-        // is only what another setting makes of it.
+        // What has no form that can be written (`<unsupported>`) shows when it is back that nothing
+        // was lost; until then it is only what another setting makes of it.
         let written = goal.first_old.is_some();
         if goal.writable().is_none() && !written {
             return None;
         }
         let error = self.refused.get(location);
-        // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only remembered them.
+        // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only
+        // remembered them.
         if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
             return None;
         }
@@ -519,9 +536,10 @@ impl<'a> Rounds<'a> {
         self.outcome
     }
 
-    /// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update in
-    /// drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back in guided mode leaves the
-    /// frequency capped at nominal. So on the way from passive to guided boost comes back before the mode.
+    /// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update
+    /// in drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back
+    /// in guided mode leaves the frequency capped at nominal. So on the way from passive to guided
+    /// boost comes back before the mode.
     fn boost_while_passive(&mut self) {
         let of_step = |step: Step| self.goals.0.iter().filter(move |(_, goal)| goal.handling.step == step);
         let to_guided = of_step(Step::DriverMode).any(|(mode, goal)| {
@@ -541,9 +559,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Under a `performance` governor the preference reads `performance`, and the one that another governor will restore
-    /// is hidden. It showed when the governor was changed: the first write to the preference found it. While the other
-    /// governor is still in force, it is restored there.
+    /// Under a `performance` governor the preference reads `performance`, and the one that another
+    /// governor will restore is hidden. It showed when the governor was changed: the first write to
+    /// the preference found it. While the other governor is still in force, it is restored there.
     fn hidden_preferences(&mut self) {
         for (location, goal) in &self.goals.0 {
             let (Spelling::Preference, Some(old), Some(path)) =
@@ -557,8 +575,8 @@ impl<'a> Rounds<'a> {
             let Some((governor, was)) = self.governor_of(path) else { continue };
             let (in_force, found) = (now(self.host, governor), now(self.host, location));
             // intel_pstate keeps the preference in cpudata->epp_powersave while performance governs
-            // (intel_pstate_hwp_set). Written before the governor comes back, the old value is what it will
-            // keep.
+            // (intel_pstate_hwp_set). Written before the governor comes back, the old value is what
+            // it will keep.
             if was != "performance" || in_force.trimmed() == "performance" || found == *old {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Reading back: did a write take effect, when, and as what.
 //!
-//! Frequency limits are requests that a kernel worker combines later (drivers/cpufreq/cpufreq.c, `handle_update`):
-//! read back at once, the old value may still be there. So reading back is patient, and only then says that a value
-//! was clamped.
+//! Frequency limits are requests that a kernel worker combines later (drivers/cpufreq/cpufreq.c,
+//! `handle_update`): read back at once, the old value may still be there. So reading back is
+//! patient, and only then says that a value was clamped.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use flyball_host::Host;
 
 use crate::{Content, Location, knob::spelling::Spelling};
 
-/// Pauses between two reads, in milliseconds; about a second in all. A worker needs far less than a millisecond on
-/// hardware, up to some tens in an emulator on a busy host.
+/// Pauses between two reads, in milliseconds; about a second in all. A worker needs far less than a
+/// millisecond on hardware, up to some tens in an emulator on a busy host.
 const PAUSES: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-/// After this many reads of one and the same value that is neither the old nor the wanted one, it is final: the
-/// kernel has acted, and clamped.
+/// After this many reads of one and the same value that is neither the old nor the wanted one, it
+/// is final: the kernel has acted, and clamped.
 const STEADY: u32 = 4;
 
 /// What was found at a location after a write.
@@ -39,7 +39,8 @@ pub struct Expected<'a> {
     pub new: &'a str,
 }
 
-/// Waits until every location holds what is expected, or has settled on something else. The answers are in order.
+/// Waits until every location holds what is expected, or has settled on something else. The answers
+/// are in order.
 pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
     let mut found: Vec<Option<Found>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
@@ -52,8 +53,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
         for index in open {
             let one = &expected[index];
             let now = Content::of(&one.location.read(host));
-            // A policy that is being recreated answers EBUSY for a moment. An errno never counts as a settled
-            // value.
+            // A policy that is being recreated answers EBUSY for a moment. An errno never counts as
+            // a settled value.
             let unreadable = matches!(now, Content::Unreadable(_));
             if !unreadable && one.spelling.agrees(one.new, now.trimmed()) {
                 found[index] = Some(Found::Held);
@@ -62,8 +63,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
             let (last, times) = &mut seen[index];
             *times = if *last == now { *times + 1 } else { 1 };
             *last = now;
-            // The old value may still be there because the worker has not run yet: that one is waited for
-            // until the end.
+            // The old value may still be there because the worker has not run yet: that one is
+            // waited for until the end.
             if *times >= STEADY && last != one.old && !unreadable {
                 found[index] = Some(Found::Other(last.clone()));
             }

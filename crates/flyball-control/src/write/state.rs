@@ -1,6 +1,7 @@
 //! Where flyball keeps what must survive its own death: one directory with a lock and a journal.
 //!
-//! For the running machine that is /run/flyball: on a tmpfs, so that it ends with the boot whose settings it is about.
+//! For the running machine that is /run/flyball: on a tmpfs, so that it ends with the boot whose
+//! settings it is about.
 
 use std::{
     fmt,
@@ -22,7 +23,8 @@ pub struct StateDir {
     patience: Option<Patience>,
 }
 
-/// How long to wait for a lock that another flyball has: the service has it for the milliseconds of a correction.
+/// How long to wait for a lock that another flyball has: the service has it for the milliseconds of
+/// a correction.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     pub time: Duration,
@@ -46,8 +48,9 @@ impl StateDir {
         StateDir { path: path.into(), home: None, patience: None }
     }
 
-    /// This directory, on a machine whose own is `home`: its lock is taken too, so that two flyballs with two directories do
-    /// not change one machine at once, each restoring over the other.
+    /// This directory, on a machine whose own is `home`: its lock is taken too, so that two
+    /// flyballs with two directories do not change one machine at once, each restoring over the
+    /// other.
     #[must_use]
     pub fn on_machine(self, home: impl Into<PathBuf>) -> StateDir {
         StateDir { home: Some(home.into()), ..self }
@@ -72,16 +75,18 @@ impl StateDir {
         self.path.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. A user who could write to it, or put another in its place, could
-    /// have root write anything anywhere, since a journal says which files get which contents back; so one that is not ours
-    /// alone is refused, and so is one below such a directory.
+    /// Creates the directory, readable by its owner alone. A user who could write to it, or put
+    /// another in its place, could have root write anything anywhere, since a journal says which
+    /// files get which contents back; so one that is not ours alone is refused, and so is one below
+    /// such a directory.
     ///
     /// # Errors
-    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a directory that another
-    /// user owns or may write to, here or on the way.
+    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a
+    /// directory that another user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
         let path = std::path::absolute(&self.path)?;
-        // Before anything is made: a directory below one that another user may write to is not made at all.
+        // Before anything is made: a directory below one that another user may write to is not made
+        // at all.
         check(&path)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         // Again: it may have been made by another program in between.
@@ -91,7 +96,8 @@ impl StateDir {
     /// Takes the lock, or says who has it.
     ///
     /// # Errors
-    /// [`LockError::Held`] with the holder; [`LockError::Io`] when the directory or the file cannot be made.
+    /// [`LockError::Held`] with the holder; [`LockError::Io`] when the directory or the file cannot
+    /// be made.
     pub fn lock(&self, command: &str) -> Result<Lock, LockError> {
         let begin = Instant::now();
         let mut has_said = false;
@@ -109,10 +115,12 @@ impl StateDir {
     }
 
     fn lock_at_once(&self, command: &str) -> Result<Lock, LockError> {
-        // Everyone takes the machine's own lock first, and waits for neither: no two can hold one each.
+        // Everyone takes the machine's own lock first, and waits for neither: no two can hold one
+        // each.
         let machine = match self.home.as_ref().map(|home| StateDir::new(home.clone()).lock(command)) {
             Some(Ok(lock)) => Some(lock),
-            // Without access to /run there is no lock to share, and as a rule no file of the machine that could be written.
+            // Without access to /run there is no lock to share, and as a rule no file of the
+            // machine that could be written.
             Some(Err(LockError::Io { error, .. }))
                 if matches!(
                     error.kind(),
@@ -135,7 +143,8 @@ impl StateDir {
         let mut file = regular(File::options().read(true).write(true).create(true), &path).map_err(fail)?;
         if !flyball_host::process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
-            // The holder may be writing its name just now; then the name is missing from the message, no more.
+            // The holder may be writing its name just now; then the name is missing from the
+            // message, no more.
             let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
             return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
         }
@@ -194,8 +203,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The machine is ours while this lives. The kernel gives it up when the last process that holds it dies, however it
-/// dies; a guardian holds it too.
+/// The machine is ours while this lives. The kernel gives it up when the last process that holds it
+/// dies, however it dies; a guardian holds it too.
 #[derive(Debug)]
 pub struct Lock {
     file: File,

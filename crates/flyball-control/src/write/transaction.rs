@@ -1,8 +1,9 @@
 //! The transaction around every change of a machine.
 //!
-//! A [`Transaction`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
-//! interrupt, a panic, being dropped), what it changed is restored, unless [`Transaction::keep`] keeps it. When
-//! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
+//! A [`Transaction`] has the machine's lock and one open transaction in its journal. Whatever
+//! happens to it (an error, an interrupt, a panic, being dropped), what it changed is restored,
+//! unless [`Transaction::keep`] keeps it. When the process is killed, the journal has what
+//! `flyball restore`, or the guardian, needs.
 
 mod others;
 
@@ -81,17 +82,20 @@ enum NotAnnounced {
     Unreadable(Location, HostError),
 }
 
-/// The error of a location that no row of the table knows: there would be no way to restore it in order.
+/// The error of a location that no row of the table knows: there would be no way to restore it in
+/// order.
 fn unknown_location(location: &Location) -> HostError {
     HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
 
 impl<'h> Transaction<'h> {
-    /// Takes the machine. `command` is what the user typed, for the lock and the journal. With `guardian`, that command
-    /// is started first: a process that restores as soon as this one dies (see [`super::guardian`]).
+    /// Takes the machine. `command` is what the user typed, for the lock and the journal. With
+    /// `guardian`, that command is started first: a process that restores as soon as this one dies
+    /// (see [`super::guardian`]).
     ///
     /// # Errors
-    /// The machine is held by another, an earlier transaction is open, or the state directory cannot be used.
+    /// The machine is held by another, an earlier transaction is open, or the state directory
+    /// cannot be used.
     pub fn begin(
         host: &'h dyn Host,
         state: &StateDir,
@@ -106,7 +110,8 @@ impl<'h> Transaction<'h> {
         let guardian = match guardian.map(|command| Guardian::start(command, &lock)).transpose() {
             Ok(guardian) => guardian,
             Err(error) => {
-                // Nothing was written yet: the transaction must not look like one that was interrupted.
+                // Nothing was written yet: the transaction must not look like one that was
+                // interrupted.
                 journal.restored(&[id])?;
                 return Err(TransactionError::Guardian(error));
             }
@@ -124,8 +129,8 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// Takes the machine for these holds, for a caller that has the lock. What an earlier one, which was killed, has set is kept:
-    /// the holds want it.
+    /// Takes the machine for these holds, for a caller that has the lock. What an earlier one,
+    /// which was killed, has set is kept: the holds want it.
     ///
     /// # Errors
     /// As [`Transaction::begin`].
@@ -143,8 +148,9 @@ impl<'h> Transaction<'h> {
         Ok(Transaction { host, guardian, journal, lock, id, open: true, earlier_boot, baseline, written })
     }
 
-    /// Restores what earlier transactions of holds have set and no hold sets any more: everything but `kept`. What depends on
-    /// what is kept (a preference under a governor that is still held) is left as the kernel has it.
+    /// Restores what earlier transactions of holds have set and no hold sets any more: everything
+    /// but `kept`. What depends on what is kept (a preference under a governor that is still held)
+    /// is left as the kernel has it.
     ///
     /// # Errors
     /// The journal cannot be written. What was restored by then is restored again by the next call.
@@ -186,8 +192,9 @@ impl<'h> Transaction<'h> {
         Ok(restoration)
     }
 
-    /// Remembers what is at these locations, which holds want, unless an earlier transaction of holds does: nothing may have to be
-    /// written now, and a release restores what was there before the hold all the same.
+    /// Remembers what is at these locations, which holds want, unless an earlier transaction of
+    /// holds does: nothing may have to be written now, and a release restores what was there before
+    /// the hold all the same.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -218,7 +225,8 @@ impl<'h> Transaction<'h> {
         self.journal.release(locations)
     }
 
-    /// Keeps what holds have set. `flyball hold release` and `flyball restore` restore the earlier values.
+    /// Keeps what holds have set. `flyball hold release` and `flyball restore` restore the earlier
+    /// values.
     ///
     /// # Errors
     /// The journal cannot be written; then what this transaction did has been restored.
@@ -238,8 +246,9 @@ impl<'h> Transaction<'h> {
         &self.lock
     }
 
-    /// Applies an intent to the machine as it is now, and says what became of every change. Where that fails, or
-    /// `interrupted` answers true between two groups of writes, everything since the transaction began is restored.
+    /// Applies an intent to the machine as it is now, and says what became of every change. Where
+    /// that fails, or `interrupted` answers true between two groups of writes, everything since the
+    /// transaction began is restored.
     ///
     /// # Errors
     /// See [`ApplyError`].
@@ -250,8 +259,8 @@ impl<'h> Transaction<'h> {
         let mut intent = intent.clone();
         loop {
             if !applied.made.is_empty() {
-                // A limit that these writes moved may still show its old value, until a kernel worker has run: this look
-                // decides whether everything holds.
+                // A limit that these writes moved may still show its old value, until a kernel
+                // worker has run: this look decides whether everything holds.
                 self.host.sleep(Duration::from_millis(5));
             }
             let fresh = Snapshot::for_intent(self.host, &intent)
@@ -259,7 +268,8 @@ impl<'h> Transaction<'h> {
                 .and_then(|snapshot| Ok((plan_and_choice(&snapshot, &intent)?, snapshot.into_contents())));
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
-                // Nothing was written yet: the plain error is the whole truth, without a word on restoring.
+                // Nothing was written yet: the plain error is the whole truth, without a word on
+                // restoring.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) => {
                     let not_held = applied.clamped().cloned().collect();
@@ -267,34 +277,38 @@ impl<'h> Transaction<'h> {
                     return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
-            // What was left out stays out, whatever the writes open up; what they close may still be left out.
+            // What was left out stays out, whatever the writes open up; what they close may still
+            // be left out.
             intent = chosen;
             applied.notes.extend(notes.into_iter().filter(|note| first || note.is_choice()));
             if first {
                 applied.not_needed = changes.iter().filter(|change| change.provisional).cloned().collect();
             }
             first = false;
-            // What was written once is not written again: the kernel clamped it, or spells it in its own way.
+            // What was written once is not written again: the kernel clamped it, or spells it in
+            // its own way.
             let (written, changes): (Vec<Change>, Vec<Change>) =
                 changes.into_iter().partition(|change| done.get(&change.location) == Some(&change.new));
             let Some(step) = changes.first().map(|change| change.step) else {
                 applied.compare(&written);
                 break;
             };
-            // Up to the governor each step changes what the later ones are judged by, so the rest is planned
-            // again. After it nothing does, and all remaining steps are written without another look at the
-            // machine.
+            // Up to the governor each step changes what the later ones are judged by, so the rest
+            // is planned again. After it nothing does, and all remaining steps are written without
+            // another look at the machine.
             let group: Vec<Change> = if step <= Step::Governor {
                 changes.into_iter().filter(|change| change.step == step).collect()
             } else {
                 changes
             };
-            // One flush of the journal per step, not per write: hundreds of policies would take seconds.
+            // One flush of the journal per step, not per write: hundreds of policies would take
+            // seconds.
             for batch in group.chunk_by(|a, b| a.step == b.step) {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.restore()) });
                 }
-                // `write` does not know of earlier rounds: the settings that did not hold there may be why this one failed.
+                // `write` does not know of earlier rounds: the settings that did not hold there may
+                // be why this one failed.
                 let made = self.write(batch, &mut known).map_err(|error| match error {
                     ApplyError::Refused { change, error, reason, restoration, .. } => {
                         let not_held = applied.clamped().cloned().collect();
@@ -316,8 +330,9 @@ impl<'h> Transaction<'h> {
 
     /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
     ///
-    /// `known` is what the snapshot of this round read, under the lock that is still held. It counts as the present content
-    /// until a write may have changed it: what the changes disturb is taken out of it, and read again when needed.
+    /// `known` is what the snapshot of this round read, under the lock that is still held. It
+    /// counts as the present content until a write may have changed it: what the changes disturb is
+    /// taken out of it, and read again when needed.
     fn write(
         &mut self,
         batch: &[Change],
@@ -363,8 +378,8 @@ impl<'h> Transaction<'h> {
         Ok(made.collect())
     }
 
-    /// Journals writes before they are made, with all that they may change. Returns what is at each location now, and
-    /// drops from `known` what may change.
+    /// Journals writes before they are made, with all that they may change. Returns what is at each
+    /// location now, and drops from `known` what may change.
     fn announce(
         &mut self,
         writes: &[Write<'_>],
@@ -381,7 +396,8 @@ impl<'h> Transaction<'h> {
             footprint.extend(footprints.found());
         }
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
-        // Only what this transaction has no memory of yet: a second memory might be of its own writes.
+        // Only what this transaction has no memory of yet: a second memory might be of its own
+        // writes.
         let was = self.remember(self.journal.unknown(&footprint), &written, known)?;
         let mut olds = Vec::with_capacity(writes.len());
         let mut announced = Vec::with_capacity(writes.len());
@@ -397,14 +413,16 @@ impl<'h> Transaction<'h> {
             olds.push(old);
         }
         self.journal.announce(was, announced).map_err(NotAnnounced::Journal)?;
-        // From here on only a read shows what these hold: the writes that follow may change each of them.
+        // From here on only a read shows what these hold: the writes that follow may change each of
+        // them.
         known.retain(|location, _| !footprint.contains_key(location));
         Ok(olds)
     }
 
-    /// What locations hold, for restoring them. What is written must be known, since a write over an unknown value could not
-    /// be undone; and a setting of Speed Select can always be read, so a call that failed is tried again. What is only
-    /// disturbed is remembered as unreadable where it stays so: its CPU is offline, or the attribute has no readable form.
+    /// What locations hold, for restoring them. What is written must be known, since a write over
+    /// an unknown value could not be undone; and a setting of Speed Select can always be read, so a
+    /// call that failed is tried again. What is only disturbed is remembered as unreadable where it
+    /// stays so: its CPU is offline, or the attribute has no readable form.
     fn remember(
         &self,
         unknown: Vec<(Location, Subject)>,
@@ -425,7 +443,8 @@ impl<'h> Transaction<'h> {
                 },
             }
         }
-        // All of them together, so that hundreds of offline CPUs cost a few pauses and not a few each.
+        // All of them together, so that hundreds of offline CPUs cost a few pauses and not a few
+        // each.
         for _ in 1..ATTEMPTS {
             if failed.is_empty() {
                 break;
@@ -474,8 +493,9 @@ impl<'h> Transaction<'h> {
         ApplyError::Journal { error, restoration: Box::new(self.restore()) }
     }
 
-    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move): journaled and restored
-    /// like every change, but a refusal does not undo anything. Returns the refused ones with their errors.
+    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move):
+    /// journaled and restored like every change, but a refusal does not undo anything. Returns the
+    /// refused ones with their errors.
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been restored.
@@ -509,8 +529,9 @@ impl<'h> Transaction<'h> {
         Ok(refused)
     }
 
-    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs, read back, and
-    /// restored with the rest when the transaction ends. Whatever the kernel answers is an answer.
+    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs,
+    /// read back, and restored with the rest when the transaction ends. Whatever the kernel answers
+    /// is an answer.
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been restored.
@@ -540,13 +561,14 @@ impl<'h> Transaction<'h> {
         Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
     }
 
-    /// Restores what was there when the transaction began, and keeps the machine: before the next arm of a
-    /// comparison. With a baseline, back to that.
+    /// Restores what was there when the transaction began, and keeps the machine: before the next
+    /// arm of a comparison. With a baseline, back to that.
     pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
             if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::of(location)) {
-                // The step depends on the content: a CPU that was online at the baseline is restored by going online.
+                // The step depends on the content: a CPU that was online at the baseline is
+                // restored by going online.
                 goal.handling = subject.handling(content.trimmed()).unwrap_or(goal.handling);
                 goal.was = content.clone();
             }
@@ -555,9 +577,10 @@ impl<'h> Transaction<'h> {
         Restoration { made, ..restore_goals(self.host, &goals) }
     }
 
-    /// What has been written until now stays until the transaction ends: [`Transaction::restore`], and whatever goes wrong in a
-    /// later [`Transaction::apply`], goes back to this moment only. The journal does not store it: [`Transaction::end`], a guardian and
-    /// `flyball restore` restore everything.
+    /// What has been written until now stays until the transaction ends: [`Transaction::restore`],
+    /// and whatever goes wrong in a later [`Transaction::apply`], goes back to this moment only.
+    /// The journal does not store it: [`Transaction::end`], a guardian and `flyball restore`
+    /// restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
         // Read now: what the kernel made of the writes counts, not what was written.
@@ -587,9 +610,9 @@ impl<'h> Transaction<'h> {
         self.baseline = None;
         let restoration = self.restore();
         self.open = false;
-        // What could not be restored stays in the journal, for `flyball restore` to try again, as settings that were kept: other
-        // commands can go on.
-        // If the note cannot be written, the next restore finds everything as it was and removes the entry.
+        // What could not be restored stays in the journal, for `flyball restore` to try again, as
+        // settings that were kept: other commands can go on. If the note cannot be written, the
+        // next restore finds everything as it was and removes the entry.
         let _ = if restoration.is_exact() {
             self.journal.restored(&[self.id])
         } else {

@@ -22,7 +22,8 @@ pub enum Scope {
     All,
     /// The last one only.
     Last,
-    /// The one that was left open, if one was: what a guardian undoes. It leaves committed settings alone.
+    /// The one that was left open, if one was: what a guardian undoes. It leaves committed settings
+    /// alone.
     Open,
     /// Those of holds.
     Holds,
@@ -65,8 +66,8 @@ pub fn restore(
     restore_locked(host, state, scope).map_err(TransactionError::Journal)
 }
 
-/// Forgets these transactions without putting anything back: for settings whose device or driver is gone for good, which
-/// would keep them from ever being undone as a whole.
+/// Forgets these transactions without putting anything back: for settings whose device or driver is
+/// gone for good, which would keep them from ever being undone as a whole.
 ///
 /// # Errors
 /// As [`restore`].
@@ -97,8 +98,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     let damaged = contents.damaged.len();
     let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
     let undone = scope.of(contents);
-    // One that announced no write was ended before it changed anything: what differs now is not its doing. A damaged line may
-    // have announced one.
+    // One that announced no write was ended before it changed anything: what differs now is not its
+    // doing. A damaged line may have announced one.
     let wrote = |entry: &&Entry| entry.has_goals() || contents.unusable() > 0;
     let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = damaged;
@@ -110,8 +111,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
             journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
         }
     } else {
-        // It was tried. What is left does not keep other commands from the machine: it can be restored later, together with
-        // what they change.
+        // It was tried. What is left does not keep other commands from the machine: it can be
+        // restored later, together with what they change.
         for entry in undone.iter().filter(|entry| entry.standing == TransactionState::Open) {
             journal.commit(entry.id)?;
         }

@@ -65,8 +65,8 @@ const TASTE: &[&str] = &["firmware.autonomous-c-state"];
 /// Checks that ask a device, not files: the program's own tests show them on simulated machines.
 const DEVICES: &[&str] = &["conflict.clos"];
 
-/// The whole table: each check has a machine on which it is ok, and one on which it finds something. A check without
-/// either is not a check.
+/// The whole table: each check has a machine on which it is ok, and one on which it finds
+/// something. A check without either is not a check.
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
     type Base = (&'static str, fn() -> Files);
@@ -101,14 +101,15 @@ fn good_machines_have_nothing_worse_than_a_note() {
     }
 }
 
-/// What a machine may lose without that hiding something: a process that ends, an entry that its neighbours replace.
+/// What a machine may lose without that hiding something: a process that ends, an entry that its
+/// neighbours replace.
 fn may_go(path: &str) -> bool {
     // A power domain without a file is one that the driver leaves out.
     path.starts_with("proc/1/") || path.starts_with("proc/77/") || path.contains("/plr/domain")
 }
 
-/// Files are taken away one by one and in random sets, registers line by line: no verdict may become ok by that, for ok
-/// says that somebody looked.
+/// Files are taken away one by one and in random sets, registers line by line: no verdict may
+/// become ok by that, for ok says that somebody looked.
 #[test]
 fn no_verdict_turns_to_ok_when_files_go_away() {
     // As for the property tests: PROPTEST_RNG_SEED and PROPTEST_CASES explore further.
@@ -147,7 +148,8 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
             let Some(after) = try_report(&damaged, true) else { continue };
             for finding in after.findings.iter().filter(|finding| finding.verdict == Verdict::Ok) {
                 compared += 1;
-                // A check that had nothing to say may have lost what made it so; it still looked at what it names.
+                // A check that had nothing to say may have lost what made it so; it still looked at
+                // what it names.
                 let Some(then) = before.get(finding.id) else { continue };
                 if *then != Verdict::Ok {
                     let lost: Vec<&String> =
@@ -194,7 +196,8 @@ fn nothing_is_ok_where_nothing_can_be_seen() {
         .filter(|finding| finding.verdict == Verdict::Ok)
         .map(|finding| finding.id)
         .collect();
-    // What is left in sight: the drivers' names, the processor's flags, and that all known CPUs are online.
+    // What is left in sight: the drivers' names, the processor's flags, and that all known CPUs are
+    // online.
     for id in &ok {
         assert!(
             matches!(

@@ -1,8 +1,9 @@
-//! A small kernel in memory: attribute files that are coupled the way cpufreq, amd-pstate and intel_pstate couple
-//! them, that can fail at any write and die at any moment.
+//! A small kernel in memory: attribute files that are coupled the way cpufreq, amd-pstate and
+//! intel_pstate couple them, that can fail at any write and die at any moment.
 //!
-//! It is not a simulation of a processor: it has just enough of the kernel's manners to make a careless apply or restore go
-//! wrong. Its rules come from the drivers' sources and from what real kernels answered in guests.
+//! It is not a simulation of a processor: it has just enough of the kernel's manners to make a
+//! careless apply or restore go wrong. Its rules come from the drivers' sources and from what real
+//! kernels answered in guests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +30,8 @@ pub enum Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Policy {
     cpus: Vec<usize>,
-    /// Whether it is there: a driver makes policies for CPUs that are online, and takes all of its policies along.
+    /// Whether it is there: a driver makes policies for CPUs that are online, and takes all of its
+    /// policies along.
     exists: bool,
     governor: String,
     epp: u8,
@@ -39,7 +41,8 @@ struct Policy {
     max: Option<u64>,
     boost: bool,
     speed: u64,
-    /// The limits as the last look of the kernel's worker left them, and how many reads it still takes it to look again.
+    /// The limits as the last look of the kernel's worker left them, and how many reads it still
+    /// takes it to look again.
     seen: (u64, u64),
     lag: u32,
 }
@@ -155,7 +158,8 @@ impl Kernel {
         Kernel { state: Mutex::new(state), events: Mutex::new(Events::default()), lag }
     }
 
-    /// Every file with its content, or the errno that reading it answers. Not counted, never faulty.
+    /// Every file with its content, or the errno that reading it answers. Not counted, never
+    /// faulty.
     pub fn dump(&self) -> BTreeMap<String, Result<String, i32>> {
         let mut state = self.state.lock().unwrap();
         for policy in &mut state.policies {
@@ -165,8 +169,8 @@ impl Kernel {
         paths.into_iter().map(|path| (path.clone(), state.read(&path).map_err(|errno| errno.0))).collect()
     }
 
-    /// All settings by name, also those of policies that cannot be read because their CPUs are offline: what the files
-    /// would show if these came online.
+    /// All settings by name, also those of policies that cannot be read because their CPUs are
+    /// offline: what the files would show if these came online.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let state = self.state.lock().unwrap();
         let mut all = BTreeMap::new();
@@ -215,7 +219,8 @@ impl Kernel {
         *self.events.lock().unwrap() = Events { faults, journal: Some(journal), ..Events::default() };
     }
 
-    /// Brings a dead machine's process back to life, without faults: puts the journal's image where it was.
+    /// Brings a dead machine's process back to life, without faults: puts the journal's image where
+    /// it was.
     pub fn revive(&self) -> bool {
         let mut events = self.events.lock().unwrap();
         let was_dead = events.dead;
@@ -230,7 +235,8 @@ impl Kernel {
         was_dead
     }
 
-    /// The numbers of the policies that the driver has not made, because their CPUs were never online under it.
+    /// The numbers of the policies that the driver has not made, because their CPUs were never
+    /// online under it.
     pub fn unmade_policies(&self) -> Vec<usize> {
         let state = self.state.lock().unwrap();
         state.policies.iter().filter(|policy| !policy.exists).map(|policy| policy.cpus[0]).collect()
@@ -342,7 +348,8 @@ impl Events {
     fn die(&mut self) {
         self.dead = true;
         let bytes = self.journal_bytes();
-        // What was appended since the last call may not have reached the disk: no write had followed it.
+        // What was appended since the last call may not have reached the disk: no write had
+        // followed it.
         let loose = bytes.len().saturating_sub(self.flushed);
         let kept = bytes.len() - self.faults.torn.min(loose);
         // The length is written after the lines.
@@ -423,8 +430,9 @@ impl State {
         self.share_tunables();
     }
 
-    /// A governor's shared tunables are there while a policy with CPUs has it: with the last CPU of a policy its governor exits
-    /// (cpufreq_exit_governor in __cpufreq_offline of drivers/cpufreq/cpufreq.c).
+    /// A governor's shared tunables are there while a policy with CPUs has it: with the last CPU of
+    /// a policy its governor exits (cpufreq_exit_governor in __cpufreq_offline of
+    /// drivers/cpufreq/cpufreq.c).
     fn share_tunables(&mut self) {
         let in_use = |index: &usize| self.policies[*index].exists && self.is_online(*index);
         let used: BTreeSet<String> = (0..self.policies.len())
@@ -446,7 +454,8 @@ impl State {
     fn effective(&self, index: usize) -> (u64, u64) {
         let policy = &self.policies[index];
         let hw = self.hw_max(index);
-        // In passive mode the percentages are requests on the policies' limits (update_qos_requests in intel_pstate.c).
+        // In passive mode the percentages are requests on the policies' limits (update_qos_requests
+        // in intel_pstate.c).
         let (low, high) = if self.driver == Driver::IntelPstate && !self.active() {
             (HW_TURBO * self.pct.0 / 100, HW_TURBO * self.pct.1 / 100)
         } else {

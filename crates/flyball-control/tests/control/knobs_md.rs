@@ -1,5 +1,5 @@
-//! docs/knobs.md is the table, printed. This test keeps it current; `FLYBALL_BLESS=1 cargo test -p flyball-control --test
-//! knobs_md` writes it anew.
+//! docs/knobs.md is the table, printed. This test keeps it current;
+//! `FLYBALL_BLESS=1 cargo test -p flyball-control --test knobs_md` writes it anew.
 
 use std::fmt::Write;
 

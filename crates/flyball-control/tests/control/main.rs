@@ -1,4 +1,5 @@
-//! Knobs, plans, transactions and the doctor, on machines that are made up, recorded or fail on purpose.
+//! Knobs, plans, transactions and the doctor, on machines that are made up, recorded or fail on
+//! purpose.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

@@ -1,9 +1,11 @@
-//! What flyball claims is true: random commands over a small kernel with CPUs that come and go, other programs that write,
-//! writes that are lost, errors of the moment at any call, kills at any call, and damaged journals.
+//! What flyball claims is true: random commands over a small kernel with CPUs that come and go,
+//! other programs that write, writes that are lost, errors of the moment at any call, kills at any
+//! call, and damaged journals.
 //!
-//! A claim is a restore, or a command that failed, which says that everything is as it was; and a `set` that says that all
-//! settings hold. Whatever happens, flyball may say that it does not know; it must not claim what is not so. Settings of
-//! policies whose CPUs are offline count: they show when the CPU is back.
+//! A claim is a restore, or a command that failed, which says that everything is as it was; and a
+//! `set` that says that all settings hold. Whatever happens, flyball may say that it does not know;
+//! it must not claim what is not so. Settings of policies whose CPUs are offline count: they show
+//! when the CPU is back.
 //!
 //! FLYBALL_MODEL_SCHEDULES sets the number of schedules, PROPTEST_RNG_SEED which ones.
 
@@ -149,8 +151,9 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     let (events, dies_at, torn) = (schedule.events.clone(), schedule.dies, schedule.torn);
     kernel.arm(Faults { die_at: dies_at, torn, events, ..Faults::default() }, journal.clone());
     let mut others = touched(&schedule.events);
-    // Known limit: a policy that another program brings into being while a setting of flyball's is in force (percentages, turbo)
-    // starts with that, and nothing shows what it would have started with.
+    // Known limit: a policy that another program brings into being while a setting of flyball's is
+    // in force (percentages, turbo) starts with that, and nothing shows what it would have started
+    // with.
     if schedule.events.iter().any(|(_, event)| matches!(event, Event::Online(_, true))) {
         for number in kernel.unmade_policies() {
             let kinds = ["governor", "epp", "speed", "limits", "boost"];

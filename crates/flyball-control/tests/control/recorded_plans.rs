@@ -1,5 +1,5 @@
-//! Plans for the recorded machines of this repository: what is saved from a machine changes nothing on it, and no wish
-//! makes the planner panic.
+//! Plans for the recorded machines of this repository: what is saved from a machine changes nothing
+//! on it, and no wish makes the planner panic.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Registers whose bits mean something else on other processors: where they are not known, nothing is read from them.
+//! Registers whose bits mean something else on other processors: where they are not known, nothing
+//! is read from them.
 
 use flyball_control::{At, Id, Place, Reading, Snapshot, Value, Why};
 use flyball_host::Host;

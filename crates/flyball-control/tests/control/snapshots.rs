@@ -49,7 +49,8 @@ fn frequency(place: &Place, name: &str, hundreds: u64) -> Option<Entry> {
 }
 
 impl Held {
-    /// A machine of one CPU per policy, from 0.8 to 4 GHz, of a driver that takes the kernel's governors.
+    /// A machine of one CPU per policy, from 0.8 to 4 GHz, of a driver that takes the kernel's
+    /// governors.
     fn snapshot(&self) -> Snapshot {
         let topology = Topology::of_policies(self.governors.len() as u32);
         let governors = Value::Words(GOVERNORS.map(str::to_owned).to_vec());
@@ -96,8 +97,8 @@ proptest! {
         prop_assert_eq!(verify(&snapshot, &intent).unwrap().holds(), others == 0);
     }
 
-    /// Limits are planned inside the hardware's and never crossed: a plan from the state after a plan is empty, and what is
-    /// refused is refused for its value or for its other side.
+    /// Limits are planned inside the hardware's and never crossed: a plan from the state after a
+    /// plan is empty, and what is refused is refused for its value or for its other side.
     #[test]
     fn limits_are_planned_once_or_refused(held in held(), low in 5u64..45, high in 5u64..45) {
         let intent = intent(&[format!("min-freq={low}00MHz"), format!("max-freq={high}00MHz")]);

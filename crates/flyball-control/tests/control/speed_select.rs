@@ -1,5 +1,5 @@
-//! Speed Select through the knobs: plans that know the rules, apply and restore on both interfaces, a failure at
-//! every point.
+//! Speed Select through the knobs: plans that know the rules, apply and restore on both interfaces,
+//! a failure at every point.
 
 use flyball_control::{
     Id, Intent, Snapshot,
@@ -13,7 +13,8 @@ use flyball_control::{
 use flyball_host::Errno;
 use flyball_sst_fake::FakeMachine;
 
-/// A folder in memory where there is such a place: the journal flushes to disk at every step, some thousand times here.
+/// A folder in memory where there is such a place: the journal flushes to disk at every step, some
+/// thousand times here.
 fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -275,8 +276,8 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert_eq!(fake.everything().0, before.0, "after a failure of call {at}");
         }
         for at in (0..calls).step_by(7) {
-            // From there on: a driver that went away. Nothing can be restored then, and it is not claimed; when the
-            // driver is back, the journal still knows.
+            // From there on: a driver that went away. Nothing can be restored then, and it is not
+            // claimed; when the driver is back, the journal still knows.
             fake.fail_calls(at..usize::MAX, errno);
             let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = transaction.apply(&wanted, &|| false);
@@ -355,7 +356,8 @@ fn a_change_that_was_cut_off_is_restored_by_the_next() {
     assert_eq!(fake.everything(), before);
 }
 
-/// A processor without classes of service: nothing can switch them on, and nothing says that they are off.
+/// A processor without classes of service: nothing can switch them on, and nothing says that they
+/// are off.
 #[test]
 fn core_power_is_refused_where_the_processor_lacks_it() {
     for tpmi in [false, true] {

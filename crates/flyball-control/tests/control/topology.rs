@@ -1,4 +1,5 @@
-//! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without CPUs.
+//! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without
+//! CPUs.
 
 use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan, verify::verify};
 use flyball_host::{Archive, CpuList};
@@ -95,7 +96,8 @@ fn what_only_dies_have_is_set_on_dies() {
     assert_eq!(plan.changes.len(), 10, "{:?}", plan.changes);
 }
 
-/// The present governor refuses the preference: it has drifted. A governor in the same request that refuses it is a mistake.
+/// The present governor refuses the preference: it has drifted. A governor in the same request that
+/// refuses it is a mistake.
 #[test]
 fn what_the_present_state_refuses_has_drifted() {
     let mut files = intel();

@@ -1,5 +1,6 @@
-//! Apply and restore as a transaction, over a small kernel that fails and dies: after `apply`, `plan` is empty; after
-//! `restore`, every file equals its first content, whatever failed and wherever the process was killed.
+//! Apply and restore as a transaction, over a small kernel that fails and dies: after `apply`,
+//! `plan` is empty; after `restore`, every file equals its first content, whatever failed and
+//! wherever the process was killed.
 
 use std::path::PathBuf;
 
@@ -182,8 +183,8 @@ fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
     transaction::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
 }
 
-/// Restores everything. A restore that calls itself exact is, and it does so unless a change of the driver's mode removed
-/// policies whose CPUs were offline.
+/// Restores everything. A restore that calls itself exact is, and it does so unless a change of the
+/// driver's mode removed policies whose CPUs were offline.
 fn all_back(kernel: &Kernel, state: &StateDir, first: &Dump) -> Result<(), TestCaseError> {
     let restored = transaction::restore(kernel, state, "restore", Scope::All).expect("the machine is free");
     if restored.restoration.is_exact() {
@@ -265,7 +266,8 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// Any one read fails for a moment: whatever comes of it, a restore that calls itself exact is exact.
+    /// Any one read fails for a moment: whatever comes of it, a restore that calls itself exact is
+    /// exact.
     #[test]
     fn a_failed_read_loses_nothing(scene in scenes(), at in 0usize..600, errno in prop_oneof![
         Just(Errno::BUSY), Just(Errno::IO), Just(Errno::AGAIN), Just(Errno::NOENT)
@@ -313,7 +315,8 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// `--last` goes back to before the last command; arms of a comparison start from one and the same state.
+    /// `--last` goes back to before the last command; arms of a comparison start from one and the
+    /// same state.
     #[test]
     fn steps_back_are_exact(scene in scenes()) {
         let (kernel, place) = (scene.kernel(), Place::new());
@@ -363,7 +366,8 @@ fn the_hidden_preference_comes_back() {
     assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
 }
 
-/// A guardian that sees flyball die after it has restored, or committed, leaves alone what earlier commands were to set.
+/// A guardian that sees flyball die after it has restored, or committed, leaves alone what earlier
+/// commands were to set.
 #[test]
 fn what_was_meant_to_stay_is_not_the_guardians() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -421,7 +425,8 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     assert_eq!(first, kernel.dump());
 }
 
-/// What another program changes back while flyball is still at work does not hold, and is not reported as applied.
+/// What another program changes back while flyball is still at work does not hold, and is not
+/// reported as applied.
 #[test]
 fn what_is_overridden_meanwhile_is_reported() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -443,8 +448,8 @@ fn what_is_overridden_meanwhile_is_reported() {
     assert!(transaction.end().is_exact());
 }
 
-/// A policy whose CPUs are offline goes with the driver, and what was set there cannot be read before: the plan says so, and
-/// restoring does not claim that everything is as it was.
+/// A policy whose CPUs are offline goes with the driver, and what was set there cannot be read
+/// before: the plan says so, and restoring does not claim that everything is as it was.
 #[test]
 fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -478,8 +483,8 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     assert!(all(&kernel, &place.state, Scope::All));
 }
 
-/// The tunables that all policies of a governor share go when the last CPU of the last of them goes offline, and come back with
-/// the defaults.
+/// The tunables that all policies of a governor share go when the last CPU of the last of them goes
+/// offline, and come back with the defaults.
 #[test]
 fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
     for driver in [Driver::AcpiCpufreq, Driver::IntelPstate, Driver::AmdPstate] {
@@ -500,7 +505,8 @@ fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
     }
 }
 
-/// A CPU that goes offline hides what was set there: it is named, kept for later, and does not keep other commands away.
+/// A CPU that goes offline hides what was set there: it is named, kept for later, and does not keep
+/// other commands away.
 #[test]
 fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -525,7 +531,8 @@ fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     assert_eq!(differences(&first, &now), "");
 }
 
-/// A write that the kernel accepts and drops is reported as that, also where the error is about what depends on it.
+/// A write that the kernel accepts and drops is reported as that, also where the error is about
+/// what depends on it.
 #[test]
 fn a_lost_write_is_reported_as_lost() {
     let writes_of = |words: &[&str]| {
@@ -561,7 +568,8 @@ fn a_lost_write_is_reported_as_lost() {
     }
 }
 
-/// A comparison in quiet: between arms the machine goes back to the baseline, at the end to what was.
+/// A comparison in quiet: between arms the machine goes back to the baseline, at the end to what
+/// was.
 #[test]
 fn with_a_baseline_restore_goes_there_and_end_goes_all_the_way() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);

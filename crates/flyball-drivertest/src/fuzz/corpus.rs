@@ -1,4 +1,5 @@
-//! The sequences that showed something new, in memory and as files: one step in a line, as `flyball guest test` shows them.
+//! The sequences that showed something new, in memory and as files: one step in a line, as
+//! `flyball guest test` shows them.
 
 use std::{
     fs, io,
@@ -18,8 +19,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads the corpus of a directory, which is made if it is not there. Files that are not sequences are passed over; their count is
-    /// returned.
+    /// Reads the corpus of a directory, which is made if it is not there. Files that are not
+    /// sequences are passed over; their count is returned.
     ///
     /// # Errors
     /// The directory cannot be made or read.

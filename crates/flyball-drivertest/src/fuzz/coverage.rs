@@ -1,8 +1,9 @@
-//! What a driver did in a sequence, as a set of numbers: how each step was answered, which attributes changed, which parts of which
-//! registers were written, in which state of the driver. A sequence with a number that was not seen before is worth keeping.
+//! What a driver did in a sequence, as a set of numbers: how each step was answered, which
+//! attributes changed, which parts of which registers were written, in which state of the driver. A
+//! sequence with a number that was not seen before is worth keeping.
 //!
-//! Numbers of CPUs and policies are left out, and frequencies are compared with the limits, so that the same thing on another CPU or
-//! at another frequency is not new.
+//! Numbers of CPUs and policies are left out, and frequencies are compared with the limits, so that
+//! the same thing on another CPU or at another frequency is not new.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -105,8 +106,8 @@ fn answers(after: &Observation) -> Vec<(String, &str)> {
     all
 }
 
-/// The driver's state before a step: its mode, switches, how many CPUs are offline, and of the step's policy the governor and whether the
-/// limits are open.
+/// The driver's state before a step: its mode, switches, how many CPUs are offline, and of the
+/// step's policy the governor and whether the limits are open.
 fn state(step: &Step, before: &Observation) -> Vec<String> {
     let get = |path: &str| before.get(path).unwrap_or("-").to_owned();
     let mut all: Vec<String> =

@@ -1,4 +1,5 @@
-//! A finding as a shell script: it needs root and a POSIX shell with the usual tools, nothing of flyball.
+//! A finding as a shell script: it needs root and a POSIX shell with the usual tools, nothing of
+//! flyball.
 
 use super::Finding;
 use crate::{
@@ -24,7 +25,8 @@ register() { # CPU NUMBER
 
 "#;
 
-/// The script. It makes the base state, does the steps, and prints what the finding is about before and after the last one.
+/// The script. It makes the base state, does the steps, and prints what the finding is about before
+/// and after the last one.
 pub fn script(finding: &Finding, mode: &Mode, release: &str) -> String {
     let mut text = String::from("#!/bin/sh\n");
     for line in finding.about.iter().chain(&finding.details).flat_map(|text| text.lines()) {

@@ -3,7 +3,8 @@ use std::sync::Mutex;
 use super::*;
 use crate::boots::{Ended, Job};
 
-/// A driver in words: it writes a byte per step, and one sequence of three writes leaves a limit in the base state.
+/// A driver in words: it writes a byte per step, and one sequence of three writes leaves a limit in
+/// the base state.
 struct Driver {
     boots: Mutex<usize>,
     faulty: bool,

@@ -1,4 +1,5 @@
-//! Calls of Speed Select's device: every call with arguments that are accepted and that are refused, scenarios, random calls.
+//! Calls of Speed Select's device: every call with arguments that are accepted and that are
+//! refused, scenarios, random calls.
 
 use rand::Rng as _;
 

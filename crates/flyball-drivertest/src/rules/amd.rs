@@ -122,7 +122,8 @@ pub fn request(seen: &Observation, cpu: u32, mailbox: bool) -> Option<Request> {
     Some(Request { max: byte(0), min: byte(8), desired: byte(16), preference: byte(24) })
 }
 
-/// Calls `check` for each policy of online CPUs with each CPU's request, while the driver is in the tested mode.
+/// Calls `check` for each policy of online CPUs with each CPU's request, while the driver is in the
+/// tested mode.
 fn each(case: &Case<'_>, check: impl Fn(u32, u32, Request) -> Option<String>) -> Vec<String> {
     if !case.is_home() {
         return Vec::new();
@@ -138,8 +139,9 @@ fn each(case: &Case<'_>, check: impl Fn(u32, u32, Request) -> Option<String>) ->
     out
 }
 
-/// The performance level of a frequency: kernels multiply by the highest level over the highest frequency (up to 6.12), or by
-/// the nominal ones, and round down or up; a level more or less is accepted.
+/// The performance level of a frequency: kernels multiply by the highest level over the highest
+/// frequency (up to 6.12), or by the nominal ones, and round down or up; a level more or less is
+/// accepted.
 fn level(case: &Case<'_>, policy: u32, khz: i64) -> Option<i64> {
     let perf = &case.mode.spec.core[0].perf;
     let top = case.after.policy_number(policy, "amd_pstate_max_freq")?;
@@ -204,7 +206,8 @@ fn minimum(case: &Case<'_>) -> Vec<String> {
         let expected = level(case, policy, khz)?.min(r.max);
         let performance = case.after.policy(policy, "scaling_governor") == Some("performance");
         let holds = if performance {
-            // The lower bound is the nominal level or the maximum, whichever is less; before 6.7 it was the maximum.
+            // The lower bound is the nominal level or the maximum, whichever is less; before 6.7 it
+            // was the maximum.
             let nominal = i64::from(case.mode.spec.core[0].perf.nominal).min(r.max);
             r.min >= expected - 1 && r.min >= nominal.min(expected.max(nominal)) && r.min <= r.max
         } else {
@@ -357,7 +360,8 @@ fn constants(case: &Case<'_>) -> Vec<String> {
                 out.push(format!("policy{policy}: {name} reads {now} instead of about {expected}"));
             }
         };
-        // The nominal frequency of the firmware is in whole MHz: half a per mille at the highest level.
+        // The nominal frequency of the firmware is in whole MHz: half a per mille at the highest
+        // level.
         near("amd_pstate_max_freq", i64::from(core.max_mhz) * 1000, 6000);
         near("amd_pstate_lowest_nonlinear_freq", i64::from(core.efficient_mhz) * 1000, 3000);
         if core.ranking.is_empty() {

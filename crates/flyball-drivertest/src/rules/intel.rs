@@ -94,7 +94,8 @@ fn levels(case: &Case<'_>) -> Levels {
     }
 }
 
-/// The minimum and maximum that hold for a policy, in ratios: those of the policy and, in percent of turbo, those of all.
+/// The minimum and maximum that hold for a policy, in ratios: those of the policy and, in percent
+/// of turbo, those of all.
 fn bounds(case: &Case<'_>, policy: u32) -> Option<(i64, i64)> {
     let levels = levels(case);
     let get = |name: &str| case.after.policy_number(policy, name);
@@ -108,7 +109,8 @@ fn bounds(case: &Case<'_>, policy: u32) -> Option<(i64, i64)> {
     Some((low.min(high).max(levels.lowest), high.max(levels.lowest)))
 }
 
-/// How far a ratio may be from [`bounds`]: the documentation leaves open how a limit between two ratios is rounded.
+/// How far a ratio may be from [`bounds`]: the documentation leaves open how a limit between two
+/// ratios is rounded.
 fn rounding(case: &Case<'_>, policy: u32) -> i64 {
     let limits = ["scaling_min_freq", "scaling_max_freq"].iter();
     let between =
@@ -139,7 +141,8 @@ fn request(case: &Case<'_>) -> Vec<String> {
         if case.after.policy(policy, "scaling_governor") == Some("performance") {
             low = high;
         }
-        // Boosted for a task that waits for I/O, the minimum may be above the limit for milliseconds.
+        // Boosted for a task that waits for I/O, the minimum may be above the limit for
+        // milliseconds.
         let boosts = case.after.get("intel_pstate/hwp_dynamic_boost") == Some("1");
         let near = |a: i64, b: i64| (a - b).abs() <= rounding(case, policy);
         let holds =
@@ -257,7 +260,8 @@ fn turbo(case: &Case<'_>) -> Vec<String> {
         });
     }
     each(case, "0x199", |_, value| {
-        // Bit 32 disengages turbo; what is above the base then has no effect (Intel's manual, IA32_PERF_CTL).
+        // Bit 32 disengages turbo; what is above the base then has no effect (Intel's manual,
+        // IA32_PERF_CTL).
         let disengaged = value >> 32 & 1 == 1;
         let ratio = (value >> 8 & 0xff) as i64;
         (ratio > base && !disengaged)

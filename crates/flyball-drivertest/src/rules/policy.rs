@@ -123,7 +123,8 @@ fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
 fn is_steady_in(mode: &Mode, seen: &Observation, cpu: u32) -> bool {
     let governor = seen.policies().into_iter().find(|policy| seen.cpus(*policy).contains(&cpu));
     let governor = governor.and_then(|policy| seen.policy(policy, "scaling_governor"));
-    // intel_pstate without HWP chooses by load itself, under its own powersave; sequences switch to active mode too.
+    // intel_pstate without HWP chooses by load itself, under its own powersave; sequences switch to
+    // active mode too.
     let is_active = seen.get("intel_pstate/status") == Some("active");
     let chooses_itself =
         mode.kind == Kind::IntelActiveNoHwp || mode.kind == Kind::IntelPassiveNoHwp && is_active;
@@ -154,7 +155,8 @@ fn requests<'a>(
         .collect()
 }
 
-/// With HWP on, the processor ignores PERF_CTL (Intel's manual, volume 3, Hardware-Controlled Performance States).
+/// With HWP on, the processor ignores PERF_CTL (Intel's manual, volume 3, Hardware-Controlled
+/// Performance States).
 fn has_no_effect(mode: &Mode, name: &str) -> bool {
     mode.is_hwp() && name == "0x199"
 }
@@ -214,7 +216,8 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
     for policy in case.after.policies() {
         let get = |name: &str| case.after.policy_number(policy, name);
         let (Some(low), Some(high)) = (get("cpuinfo_min_freq"), get("cpuinfo_max_freq")) else { continue };
-        // Without turbo the limit in effect is the base frequency, also where cpuinfo_max_freq stays (intel_pstate.rst, no_turbo).
+        // Without turbo the limit in effect is the base frequency, also where cpuinfo_max_freq
+        // stays (intel_pstate.rst, no_turbo).
         let base = i64::from(case.mode.spec.core[0].base_mhz) * 1000;
         let no_turbo = case.after.get("intel_pstate/no_turbo") == Some("1");
         let high = if no_turbo { high.min(base) } else { high };
@@ -223,8 +226,9 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
         let Some(asked) = case.asked.max.get(&policy) else { continue };
         let max = within(*asked);
         let mut maxima = vec![max, within(max.min(all_max))];
-        // Without HWP the turbo activation ratio makes the highest state without turbo the base ratio less one (intel_pstate.c,
-        // core_get_max_pstate), and a limit above it is taken as the highest frequency (intel_pstate_adjust_policy_max).
+        // Without HWP the turbo activation ratio makes the highest state without turbo the base
+        // ratio less one (intel_pstate.c, core_get_max_pstate), and a limit above it is taken as
+        // the highest frequency (intel_pstate_adjust_policy_max).
         let below_base = base - 100_000;
         if matches!(case.mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) && max > below_base {
             maxima.push(if no_turbo { below_base } else { high });
@@ -238,7 +242,8 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
             .iter()
             .flat_map(|max| [within(*asked), within((*asked).max(all_min))].map(|min| min.min(*max)))
             .collect();
-        // Since 6.13, 0 stands for the lowest frequency that saves energy (amd-pstate.c, amd_pstate_verify).
+        // Since 6.13, 0 stands for the lowest frequency that saves energy (amd-pstate.c,
+        // amd_pstate_verify).
         minima
             .extend(get("amd_pstate_lowest_nonlinear_freq").filter(|_| *asked == 0).map(|khz| khz.min(max)));
         if let Some(now) = get("scaling_min_freq").filter(|now| !minima.contains(now)) {
@@ -248,8 +253,9 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
     out
 }
 
-/// In passive mode the percentages of all CPUs are limits of each policy too, and read there (intel_pstate.c, update_qos_request); the
-/// documentation leaves open which of them scaling_max_freq shows.
+/// In passive mode the percentages of all CPUs are limits of each policy too, and read there
+/// (intel_pstate.c, update_qos_request); the documentation leaves open which of them
+/// scaling_max_freq shows.
 fn limits_of_all(case: &Case<'_>) -> (i64, i64) {
     // Not the mode's kind: sequences change the driver's mode.
     if case.after.get("intel_pstate/status") != Some("passive") {
@@ -276,7 +282,8 @@ fn governor_as_written(case: &Case<'_>) -> Vec<String> {
         let Some(list) = case.before.get(&list).filter(|list| !list.starts_with('!')) else { continue };
         let word = answer.value.trim();
         let listed = list.split_whitespace().any(|name| name.eq_ignore_ascii_case(word));
-        // Drivers with policies of their own take any text that begins with a name (cpufreq_parse_policy).
+        // Drivers with policies of their own take any text that begins with a name
+        // (cpufreq_parse_policy).
         let begins = list.split_whitespace().any(|name| word.to_ascii_lowercase().starts_with(name));
         if listed != answer.is_ok() && !(begins && answer.is_ok()) {
             out.push(format!(
@@ -306,7 +313,8 @@ fn switch_as_written(case: &Case<'_>) -> Vec<String> {
         let word = answer.value.trim();
         let mut reads = vec![answer.path.clone()];
         if answer.path == "cpufreq/boost" {
-            // A write that changes nothing leaves policies that differ as they are (store_boost since 6.17).
+            // A write that changes nothing leaves policies that differ as they are (store_boost
+            // since 6.17).
             if case.before.get("cpufreq/boost") != Some(word) {
                 reads.extend(
                     case.after.policies().iter().map(|policy| format!("cpufreq/policy{policy}/boost")),

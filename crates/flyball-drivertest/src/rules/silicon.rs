@@ -56,7 +56,8 @@ fn sure(case: &Case<'_>) -> i64 {
 
 fn maximum(case: &Case<'_>) -> Vec<String> {
     each(case, |policy, _, highest| {
-        // The threads of a core, and all cores of some processors, share a clock: the highest request counts.
+        // The threads of a core, and all cores of some processors, share a clock: the highest
+        // request counts.
         let own = case.after.policy_number(policy, "scaling_max_freq")?;
         let max = shared(case, policy, own, "scaling_max_freq");
         // acpi-cpufreq's highest state is the processor's licence to boost.

@@ -1,6 +1,8 @@
-//! The drivers of Speed Select: which calls they refuse, and what the others change. After each step all that can be set is read again.
+//! The drivers of Speed Select: which calls they refuse, and what the others change. After each
+//! step all that can be set is read again.
 //!
-//! What a step should lead to is computed from what was set before it (`expect`) and compared with what is set after it.
+//! What a step should lead to is computed from what was set before it (`expect`) and compared with
+//! what is set after it.
 
 mod expect;
 mod values;

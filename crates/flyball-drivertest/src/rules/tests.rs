@@ -134,8 +134,9 @@ fn bugs_of_the_past_break_rules() {
     assert!(found.contains(&"policy.limits-as-asked".to_owned()), "{found:?}");
 }
 
-/// Whether policy.limits-as-asked fails where scaling_max_freq of sst-guide's policy1 reads `now` after `asked` was written.
-/// `mode` is NAME, or NAME:STATUS where a sequence has changed the driver's status.
+/// Whether policy.limits-as-asked fails where scaling_max_freq of sst-guide's policy1 reads `now`
+/// after `asked` was written. `mode` is NAME, or NAME:STATUS where a sequence has changed the
+/// driver's status.
 fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
     let modes = Mode::all("sst-guide").unwrap();
     let own = if mode.contains("passive") { "passive" } else { "active" };

@@ -1,9 +1,10 @@
-//! The program that makes ioctls in a guest: a static ELF file for x86-64 of a few hundred bytes, so that a guest needs neither a compiler
-//! nor a library.
+//! The program that makes ioctls in a guest: a static ELF file for x86-64 of a few hundred bytes,
+//! so that a guest needs neither a compiler nor a library.
 //!
-//! `isst DEVICE NUMBER ARGUMENT [NUMBER ARGUMENT]...` opens DEVICE for reading and writing, makes each call, and prints a line for each:
-//! `i RETURNED ARGUMENT`, all in lower-case hexadecimal. NUMBER begins with `0x`; an ARGUMENT without bytes is `-`. The memory behind an
-//! argument is zeros up to 4096 bytes. It exits with the errno if the device cannot be opened.
+//! `isst DEVICE NUMBER ARGUMENT [NUMBER ARGUMENT]...` opens DEVICE for reading and writing, makes
+//! each call, and prints a line for each: `i RETURNED ARGUMENT`, all in lower-case hexadecimal.
+//! NUMBER begins with `0x`; an ARGUMENT without bytes is `-`. The memory behind an argument is
+//! zeros up to 4096 bytes. It exits with the errno if the device cannot be opened.
 
 /// Where the file is in memory; the argument is a page above it, what is printed a page above that.
 const BASE: u64 = 0x40_0000;

@@ -1,4 +1,5 @@
-//! What Speed Select has on a machine, and the calls that read all that can be set: they are made after each step.
+//! What Speed Select has on a machine, and the calls that read all that can be set: they are made
+//! after each step.
 
 use flyball_silicon::{
     MachineSpec, Silicon, msr,
@@ -7,7 +8,8 @@ use flyball_silicon::{
 
 use super::{by_nr, hex, nr};
 
-/// What turns a class or an association of the mailbox into a write (MBOX_CMD_WRITE_BIT in isst_if_common.h).
+/// What turns a class or an association of the mailbox into a write (MBOX_CMD_WRITE_BIT in
+/// isst_if_common.h).
 pub const WRITE: u32 = 1 << 8;
 
 /// A power domain with registers; of a mailbox, a package.
@@ -193,8 +195,9 @@ impl Shape {
         super::command(&calls.collect::<Vec<_>>())
     }
 
-    /// The calls that restore the base state: the lowest level, all features and core-power off, classes that limit nothing, all cores
-    /// in class 0, the turbo limits that the machine began with.
+    /// The calls that restore the base state: the lowest level, all features and core-power off,
+    /// classes that limit nothing, all cores in class 0, the turbo limits that the machine began
+    /// with.
     pub fn reset(&self) -> Vec<(u32, Vec<u8>)> {
         let mut all: Vec<(u32, Vec<u8>)> = Vec::new();
         let mut make = |nr: u32, argument: Vec<u8>| all.push((by_nr(nr).number, argument));
@@ -248,7 +251,8 @@ impl Shape {
     }
 }
 
-/// The argument of one mailbox command; `command` has the command in bits 15:8 and its part in bits 7:0.
+/// The argument of one mailbox command; `command` has the command in bits 15:8 and its part in bits
+/// 7:0.
 pub fn mailbox(cpu: u32, command: u32, parameter: u32, data: u32) -> Vec<u8> {
     by_nr(nr::MBOX_COMMAND).with_commands(
         &[],

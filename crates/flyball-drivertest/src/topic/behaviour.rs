@@ -1,6 +1,7 @@
-//! `behaviour`: what the same work takes under each governor and preference, in the closed loop: time, energy, frequency, heat. The
-//! same seeds on the baseline make pairs, so a difference is the kernel's; its interval is over the seeds. It reports, and
-//! fails only where a file of thresholds says so.
+//! `behaviour`: what the same work takes under each governor and preference, in the closed loop:
+//! time, energy, frequency, heat. The same seeds on the baseline make pairs, so a difference is the
+//! kernel's; its interval is over the seeds. It reports, and fails only where a file of thresholds
+//! says so.
 
 mod figures;
 mod loads;
@@ -26,7 +27,8 @@ use loads::{LOADS, WORK};
 
 pub struct Behaviour;
 
-/// Boots of each kernel: the fewest that give an interval of [`LEVEL`] (two in 64 orders of signs are more extreme).
+/// Boots of each kernel: the fewest that give an interval of [`LEVEL`] (two in 64 orders of signs
+/// are more extreme).
 const SEEDS: u64 = 6;
 /// Of an interval.
 const LEVEL: f64 = 0.95;
@@ -113,7 +115,8 @@ fn steps(mode: &Mode, settings: &[Setting]) -> (String, Vec<(u32, usize, usize)>
             text.push_str(&format!("{step}\n"));
         }
         for (load, row) in LOADS.iter().enumerate() {
-            // A pause: the load before leaves neither heat nor a governor's history that differ between kernels.
+            // A pause: the load before leaves neither heat nor a governor's history that differ
+            // between kernels.
             begin(&mut text);
             text.push_str("p 0.05\n");
             places.push((begin(&mut text), load, at));

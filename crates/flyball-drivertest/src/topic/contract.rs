@@ -1,4 +1,5 @@
-//! `contract`: generated sequences; after each step the rules of `rules` hold, and the kernel reports no fault of its own.
+//! `contract`: generated sequences; after each step the rules of `rules` hold, and the kernel
+//! reports no fault of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,8 @@ impl Topic for Contract {
         let mut new = failures(&sequences, &violations, messages);
         new.retain(|failure| !known.contains(&failure.id));
         if bench.shrinks {
-            // A guest that did not finish may not finish again: then the failure stays as it was found.
+            // A guest that did not finish may not finish again: then the failure stays as it was
+            // found.
             let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
         }
         let reproducer = |id: &str| {
@@ -100,7 +102,8 @@ impl Topic for Contract {
     }
 }
 
-/// What to shrink: of each rule the violation with the fewest steps before it, and each kind of message.
+/// What to shrink: of each rule the violation with the fewest steps before it, and each kind of
+/// message.
 fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Message]) -> Vec<Failure> {
     let mut first: BTreeMap<String, (usize, Option<usize>)> = BTreeMap::new();
     for violation in violations {
@@ -131,7 +134,8 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
     first.into_iter().map(failure).collect()
 }
 
-/// Names the fault that a report is about: its kind, and the call of Speed Select's device in which it came.
+/// Names the fault that a report is about: its kind, and the call of Speed Select's device in which
+/// it came.
 fn identity(message: &Message, sequences: &[Sequence]) -> String {
     let step = locate(sequences, message.step).and_then(|(index, step)| Some(&sequences[index].steps[step?]));
     match step {

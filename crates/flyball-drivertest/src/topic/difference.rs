@@ -1,6 +1,7 @@
-//! `difference`: the same sequences on the old and the new kernel. A difference counts if it shows at the same step in two boots of
-//! both kernels. All four have different seeds, so that timing does not make one. What has one cause is one test: values that differ from
-//! the base state on, what follows from an answer or from another attribute, levels that are rounded in another way.
+//! `difference`: the same sequences on the old and the new kernel. A difference counts if it shows
+//! at the same step in two boots of both kernels. All four have different seeds, so that timing
+//! does not make one. What has one cause is one test: values that differ from the base state on,
+//! what follows from an answer or from another attribute, levels that are rounded in another way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -244,7 +245,8 @@ struct Differing {
     subject: String,
     old: String,
     new: String,
-    /// It differs from the base state on, or the file is only one kernel's: nothing else follows from it.
+    /// It differs from the base state on, or the file is only one kernel's: nothing else follows
+    /// from it.
     is_constant: bool,
 }
 
@@ -257,7 +259,8 @@ const EVENT: &str = "!";
 /// What differs at one moment, by the path of an attribute, or by CPU and field of a request.
 type Open = BTreeMap<String, Differing>;
 
-/// What differs in the base state. Where the same pair of values is seen later, it has the same cause.
+/// What differs in the base state. Where the same pair of values is seen later, it has the same
+/// cause.
 struct Constants(BTreeMap<(String, String), BTreeSet<String>>);
 
 impl Constants {
@@ -277,7 +280,8 @@ impl Constants {
         Constants(pairs)
     }
 
-    /// The cause of this pair of values. A frequency may come from another attribute; other values are not that telling.
+    /// The cause of this pair of values. A frequency may come from another attribute; other values
+    /// are not that telling.
     fn cause(&self, subject: &str, old: &str, new: &str) -> Option<String> {
         let subjects = self.0.get(&(old.to_owned(), new.to_owned()))?;
         let is_frequency = |text: &str| text.len() >= 5 && text.parse::<u64>().is_ok();
@@ -293,7 +297,8 @@ impl Constants {
     }
 }
 
-/// What an attribute or a field of a request follows from: where one of these differs too, it is the cause.
+/// What an attribute or a field of a request follows from: where one of these differs too, it is
+/// the cause.
 fn sources(subject: &str) -> &'static [&'static str] {
     match subject {
         "boost" => &["cpufreq/boost"],
@@ -368,7 +373,8 @@ fn requests(a: &Observation, b: &Observation) -> Vec<(u32, String, String, Strin
     let mut all = Vec::new();
     for key in keys.into_iter().filter(|key| crate::rules::is_request(&key.1)) {
         let (cpu, name) = (key.0, key.1.as_str());
-        // With HWP the processor ignores PERF_CTL (Intel SDM 15.4.2), which the driver wrote before it switched HWP on.
+        // With HWP the processor ignores PERF_CTL (Intel SDM 15.4.2), which the driver wrote before
+        // it switched HWP on.
         let has_hwp = |o: &Observation| o.register(cpu, "0x770").is_some_and(|on| on & 1 == 1);
         if name == "0x199" && has_hwp(a) && has_hwp(b) {
             continue;
@@ -433,7 +439,8 @@ impl Moment<'_> {
         };
         for (path, old, new) in crate::rules::differences(self.a, self.b) {
             let name = plain(path);
-            // Governor userspace begins with the frequency of that moment, which goes by the load before it.
+            // Governor userspace begins with the frequency of that moment, which goes by the load
+            // before it.
             if name == "scaling_setspeed" && !doing.starts_with("scaling_setspeed") {
                 continue;
             }
@@ -507,7 +514,8 @@ impl Moment<'_> {
         all
     }
 
-    /// The order of writes to one CPU's registers, without repetitions, where the result is the same.
+    /// The order of writes to one CPU's registers, without repetitions, where the result is the
+    /// same.
     fn orders(&self, now: &mut Open, doing: &str, refused: Option<&str>) {
         let cpus: BTreeSet<u32> = self.a.writes.iter().chain(&self.b.writes).map(|write| write.cpu).collect();
         let same = |a: &Observation, b: &Observation, cpu: u32| {
@@ -539,7 +547,8 @@ impl Moment<'_> {
         }
     }
 
-    /// The cause of a pair of values that go by the base state: seen there, or written as `@NAME+N` of what differs there.
+    /// The cause of a pair of values that go by the base state: seen there, or written as `@NAME+N`
+    /// of what differs there.
     fn constant(&self, subject: &str, old: &str, new: &str) -> Option<String> {
         let referenced = || {
             let Some(Step::Write { value, .. }) = self.step else { return None };
@@ -568,7 +577,8 @@ impl Moment<'_> {
     }
 }
 
-/// Notes which CPUs ask by load. One without a policy keeps what it asked for last, so it stays what it was.
+/// Notes which CPUs ask by load. One without a policy keeps what it asked for last, so it stays
+/// what it was.
 fn follow_governors(by_load: &mut BTreeSet<u32>, a: &Observation, b: &Observation) {
     let cpus: BTreeSet<u32> = a.registers.keys().chain(b.registers.keys()).map(|(cpu, _)| *cpu).collect();
     for cpu in cpus {
@@ -642,7 +652,8 @@ fn exactly(step: &Step) -> String {
     }
 }
 
-/// A path without numbers of policies and CPUs: `scaling_max_freq`, `amd_pstate/status`, `cpu/online`.
+/// A path without numbers of policies and CPUs: `scaling_max_freq`, `amd_pstate/status`,
+/// `cpu/online`.
 fn plain(path: &str) -> String {
     let mut parts = path.split('/');
     match parts.next() {
@@ -728,7 +739,8 @@ mod tests {
         );
     }
 
-    /// One kernel takes the value: that the attribute and the request then differ is not a second cause.
+    /// One kernel takes the value: that the attribute and the request then differ is not a second
+    /// cause.
     #[test]
     fn effects_have_the_cause_of_the_answer() {
         let number = Step::write(PREFERENCE, "64");
@@ -803,7 +815,8 @@ mod tests {
         );
     }
 
-    /// A register that the last governor left by load is not a difference, with a policy or without one.
+    /// A register that the last governor left by load is not a difference, with a policy or without
+    /// one.
     #[test]
     fn what_went_by_load_is_not_compared() {
         let sequences = sequence(vec![

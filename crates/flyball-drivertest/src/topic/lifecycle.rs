@@ -1,6 +1,7 @@
-//! `lifecycle`: a machine goes through sleep, hotplug, changes of the driver's mode, reloaded modules, notifications and limits of
-//! its firmware. After each, attributes, requests and frequencies are those of a machine that did not go through it, and the
-//! kernel has reported no fault.
+//! `lifecycle`: a machine goes through sleep, hotplug, changes of the driver's mode, reloaded
+//! modules, notifications and limits of its firmware. After each, attributes, requests and
+//! frequencies are those of a machine that did not go through it, and the kernel has reported no
+//! fault.
 
 mod events;
 
@@ -152,7 +153,8 @@ fn plan(events: &[Event]) -> (Vec<Sequence>, Vec<Place>) {
     (sequences, places)
 }
 
-/// Takes a guest through all events; one that ends the guest is a failure, and another guest goes on after it.
+/// Takes a guest through all events; one that ends the guest is a failure, and another guest goes
+/// on after it.
 fn go_through(
     boots: &dyn Boots,
     mode: &Mode,
@@ -263,7 +265,8 @@ fn judge(
                     }
                     _ => Vec::new(),
                 };
-                // What an earlier event has spoilt is not this one's fault, and neither is that it is well again.
+                // What an earlier event has spoilt is not this one's fault, and neither is that it
+                // is well again.
                 let spoilt: BTreeSet<String> =
                     from_first(before).into_iter().map(|(subject, _)| subject).collect();
                 let mut found = differences(mode, last(reference), last(judged), "at the end");
@@ -293,7 +296,8 @@ fn last(run: &Run) -> &Observation {
     &run.observations[run.observations.len() - 1]
 }
 
-/// What differs between the state of a machine without the event and one with it: each difference's subject, and a line.
+/// What differs between the state of a machine without the event and one with it: each difference's
+/// subject, and a line.
 fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &str) -> Vec<(String, String)> {
     let show =
         |value: Option<&str>| value.map_or_else(|| "no such file".to_owned(), |value| format!("'{value}'"));

@@ -1,5 +1,6 @@
-//! `selftests`: the kernel's own tests. Of amd-pstate the unit tests (drivers/cpufreq/amd-pstate-ut.c), where the kernel has them built in
-//! or as a module; of cpufreq the scripts of tools/testing/selftests/cpufreq, where the kernel lies in its tree.
+//! `selftests`: the kernel's own tests. Of amd-pstate the unit tests
+//! (drivers/cpufreq/amd-pstate-ut.c), where the kernel has them built in or as a module; of cpufreq
+//! the scripts of tools/testing/selftests/cpufreq, where the kernel lies in its tree.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +20,8 @@ pub struct SelfTests;
 const PREFIX: &str = "amd_pstate_ut: ";
 /// Lines of a failed test that are shown.
 const LINES: usize = 5;
-/// What the scripts are run with: all that they can do but sleep, modules, and two that take hours here.
+/// What the scripts are run with: all that they can do but sleep, modules, and two that take hours
+/// here.
 const SCRIPTS: &[&str] = &["basic", "sptest1", "sptest2"];
 /// The shell of the scripts.
 const BASH: &str = "/bin/bash";
@@ -112,7 +114,8 @@ fn of_scripts(output: &str) -> Vec<Test> {
     tests
 }
 
-/// The tests of a log: `amd_pstate_ut: 4    amd_pstate_ut_check_freq    success!`, after what a failed one has to say.
+/// The tests of a log: `amd_pstate_ut: 4    amd_pstate_ut_check_freq    success!`, after what a
+/// failed one has to say.
 fn of_amd_pstate(log: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut said: Vec<String> = Vec::new();

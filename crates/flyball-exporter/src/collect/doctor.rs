@@ -1,5 +1,5 @@
-//! The doctor's answers. Another process runs the checks every ten minutes: they read much more than a scrape, and the memory that
-//! they take would stay with this one.
+//! The doctor's answers. Another process runs the checks every ten minutes: they read much more
+//! than a scrape, and the memory that they take would stay with this one.
 
 use std::collections::BTreeMap;
 

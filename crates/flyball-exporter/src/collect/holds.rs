@@ -1,4 +1,5 @@
-//! Holds and drift, from the file that the hold service keeps. The service compares and corrects; nothing is compared here.
+//! Holds and drift, from the file that the hold service keeps. The service compares and corrects;
+//! nothing is compared here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,7 +78,8 @@ impl Holds {
         let drifts = self.store.as_ref().map(|store| store.drifts.clone()).unwrap_or_default();
         let keys: BTreeSet<String> = drifts.iter().map(key).collect();
         for drift in &drifts {
-            // What was there at the start is counted too: the counter begins with the file, not with the exporter.
+            // What was there at the start is counted too: the counter begins with the file, not
+            // with the exporter.
             if is_first || !self.seen.contains(&key(drift)) {
                 self.count(drift);
             }
@@ -116,7 +118,8 @@ impl Holds {
         self.look(host);
         let Some(store) = &self.store else { return };
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        // 0 for what is held and in order, so that an alert can distinguish it from what is not held.
+        // 0 for what is held and in order, so that an alert can distinguish it from what is not
+        // held.
         for setting in store.holds.iter().flat_map(|hold| &hold.settings) {
             places.entry(setting.knob().to_string()).or_default();
         }

@@ -1,5 +1,6 @@
-//! node_exporter's own names, for machines without it: its collectors cpu, cpufreq and rapl. Its values, but for energy, where a
-//! counter that starts again goes on here. thermal_zone is left out: reading x86_pkg_temp wakes a CPU (x86_pkg_temp_thermal.c).
+//! node_exporter's own names, for machines without it: its collectors cpu, cpufreq and rapl. Its
+//! values, but for energy, where a counter that starts again goes on here. thermal_zone is left
+//! out: reading x86_pkg_temp wakes a CPU (x86_pkg_temp_thermal.c).
 
 use flyball_host::{
     CpuList, Host,
@@ -27,7 +28,8 @@ pub(super) struct Node {
     stat: KeptAttribute,
     policies: Vec<Policy>,
     isolated: CpuList,
-    /// Of each CPU: throttle counts of core and package when the exporter started. A CPU that sleeps is not throttled.
+    /// Of each CPU: throttle counts of core and package when the exporter started. A CPU that
+    /// sleeps is not throttled.
     throttles: Vec<[Option<u64>; 2]>,
     /// Zone of a package, and of its memory.
     zones: Vec<(Quantity, usize, String, String)>,
@@ -57,7 +59,8 @@ impl Node {
                 cpus,
                 max: file("cpuinfo_max_freq"),
                 min: file("cpuinfo_min_freq"),
-                // Older kernels wake the CPU to answer. The sampler reads it too where it has no better source.
+                // Older kernels wake the CPU to answer. The sampler reads it too where it has no
+                // better source.
                 current: (answers_at_once && !has_frequency).then(|| file("scaling_cur_freq")),
                 available: available.split_whitespace().map(str::to_owned).collect(),
                 values: [None; 3],
@@ -174,7 +177,8 @@ impl Node {
                 let Some(now) = places.get(last, Quantity::Governor, index) else { continue };
                 let now = layout.machine.governors.get(now as usize);
                 let cpu = digits.format(layout.cpus[index].number);
-                // A series for each governor that could be, as node_exporter has it: rules count on the zeros.
+                // A series for each governor that could be, as node_exporter has it: rules count on
+                // the zeros.
                 for governor in &policy.available {
                     let is_now = f64::from(u8::from(now == Some(governor)));
                     out.add(names::NODE_GOVERNOR, &[("cpu", cpu), ("governor", governor)], is_now);
@@ -189,7 +193,8 @@ impl Node {
         }
         let lines = || {
             let lines = self.buffer.split(|byte| *byte == b'\n').skip(1);
-            // The CPUs' lines come first and together (show_stat); what follows is long and not needed.
+            // The CPUs' lines come first and together (show_stat); what follows is long and not
+            // needed.
             lines.map_while(|line| std::str::from_utf8(line.strip_prefix(b"cpu")?).ok())
         };
         for (family, modes, skipped) in
@@ -199,7 +204,8 @@ impl Node {
                 let mut words = line.split(' ');
                 let Some(cpu) = words.next() else { continue };
                 for (mode, ticks) in modes.iter().zip(words.skip(skipped)) {
-                    // Hundredths of a second: USER_HZ is 100 on x86 whatever the kernel's own HZ is.
+                    // Hundredths of a second: USER_HZ is 100 on x86 whatever the kernel's own HZ
+                    // is.
                     if let Ok(ticks) = ticks.parse::<u64>() {
                         out.add(family, &[("cpu", cpu), ("mode", mode)], ticks as f64 / 100.0);
                     }
@@ -208,7 +214,8 @@ impl Node {
         }
     }
 
-    /// A throttle count: of the sample, if the CPU has run, otherwise as at the start. `which` is 0 for the core's.
+    /// A throttle count: of the sample, if the CPU has run, otherwise as at the start. `which` is 0
+    /// for the core's.
     fn throttle(&self, sampler: &Sampler<'_>, last: &Sample, index: usize, which: usize) -> Option<u64> {
         let quantity = [Quantity::CoreThrottles, Quantity::PackageThrottles][which];
         sampler.places().get(last, quantity, index).or(self.throttles[index][which])
@@ -217,7 +224,8 @@ impl Node {
     fn write_core_throttles(&self, out: &mut Exposition, sampler: &Sampler<'_>, last: &Sample) {
         let mut cores: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
         for (index, cpu) in sampler.layout().cpus.iter().enumerate() {
-            // Without the die, as node_exporter has it: cores of two dies with one number are one series.
+            // Without the die, as node_exporter has it: cores of two dies with one number are one
+            // series.
             if let (Some(package), Some(core), Some(count)) =
                 (cpu.package, cpu.core, self.throttle(sampler, last, index, 0))
             {
@@ -233,7 +241,8 @@ impl Node {
     }
 }
 
-/// The powercap zones of packages and memory: quantity, index of the package, index in the path, path.
+/// The powercap zones of packages and memory: quantity, index of the package, index in the path,
+/// path.
 fn zones(host: &dyn Host, layout: &Layout) -> Vec<(Quantity, usize, String, String)> {
     const CLASS: &str = "/sys/class/powercap";
     let name_of = |zone: &str| host.read(&format!("{CLASS}/{zone}/name")).unwrap_or_default();

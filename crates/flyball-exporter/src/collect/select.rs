@@ -1,4 +1,5 @@
-//! Intel Speed Select: levels, features and classes, once a minute, because each value is a call of the driver.
+//! Intel Speed Select: levels, features and classes, once a minute, because each value is a call of
+//! the driver.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Settings as counts of CPUs by value, and the lowest and highest of those that are numbers. What the sampler reads at each scrape is
-//! taken from its sample; the rest, thousands of files on a large machine, is read in turn.
+//! Settings as counts of CPUs by value, and the lowest and highest of those that are numbers. What
+//! the sampler reads at each scrape is taken from its sample; the rest, thousands of files on a
+//! large machine, is read in turn.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -62,12 +63,14 @@ impl Settings {
         let mut settings =
             Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
         let first = layout.cpus.iter().find(|cpu| cpu.package.is_some()).map_or(0, |cpu| cpu.number);
-        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all policies have it or none.
+        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all
+        // policies have it or none.
         let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
         let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
         let mut whole = |knob: &str, form: Form, path: &str| {
             let path = format!("{CPUS}/{path}");
-            // Looked for once: these come and go with the driver's mode, after which an exporter is best started again.
+            // Looked for once: these come and go with the driver's mode, after which an exporter is
+            // best started again.
             if host.exists(&path) {
                 settings.add(knob, form, None, layout.cpus.len() as u64, path);
             }
@@ -148,11 +151,13 @@ impl Settings {
         }
     }
 
-    /// Reads the files whose turn it is: all at first, then as many as the time since the last look asks for.
-    /// What a CPU would be interrupted for is read only if `may_interrupt` says so of its index.
+    /// Reads the files whose turn it is: all at first, then as many as the time since the last look
+    /// asks for. What a CPU would be interrupted for is read only if `may_interrupt` says so of its
+    /// index.
     pub(super) fn look(&mut self, host: &dyn Host, at: u64, may_interrupt: impl Fn(usize) -> bool) {
         let all = self.items.len();
-        // In proportion to the time, so that frequent scrapes read little each and rare ones are not minutes behind.
+        // In proportion to the time, so that frequent scrapes read little each and rare ones are
+        // not minutes behind.
         let count = match self.looked.replace(at) {
             None => all,
             Some(before) => {
@@ -239,7 +244,8 @@ impl Settings {
     }
 }
 
-/// How many CPUs have each value of a knob. Values are numbers here: words for thousands of files would cost more than reading them.
+/// How many CPUs have each value of a knob. Values are numbers here: words for thousands of files
+/// would cost more than reading them.
 struct Counts<'a> {
     knob: &'a str,
     form: Form,
@@ -266,7 +272,8 @@ fn widen<'a>(ranges: &mut Ranges<'a>, knob: &'a str, package: Option<usize>, is_
     (range.1, range.2) = (range.1.min(value), range.2.max(value));
 }
 
-/// The commonest values by name, the CPUs with others together: raw preferences alone have 256 values.
+/// The commonest values by name, the CPUs with others together: raw preferences alone have 256
+/// values.
 fn write_counts(
     out: &mut Exposition,
     knob: &str,
@@ -275,7 +282,8 @@ fn write_counts(
     most: usize,
 ) {
     if values.len() > most {
-        // Of equal counts the first by name: the sort is stable, so a series does not come and go between scrapes.
+        // Of equal counts the first by name: the sort is stable, so a series does not come and go
+        // between scrapes.
         values.sort_by_key(|(_, cpus)| std::cmp::Reverse(*cpus));
         let others = values.split_off(most.saturating_sub(1)).iter().map(|(_, cpus)| cpus).sum();
         values.push(("other".to_owned(), others));

@@ -23,7 +23,8 @@ pub(super) struct Groups {
     pub(super) packages: Vec<String>,
 }
 
-/// CPUs that are busier than that show what they are given; below it, waking up takes a share that is not small.
+/// CPUs that are busier than that show what they are given; below it, waking up takes a share that
+/// is not small.
 const BUSY: f64 = 0.5;
 
 impl Groups {
@@ -32,7 +33,8 @@ impl Groups {
         for (index, cpu) in layout.cpus.iter().enumerate() {
             // Not known of a CPU that was never online.
             let Some(package) = cpu.package.map(|package| package.to_string()) else { continue };
-            // Apart from each other, because the least of a mixed group would always be an E-core's.
+            // Apart from each other, because the least of a mixed group would always be an
+            // E-core's.
             let core_type = cpu.core_type.map_or_else(String::new, |core_type| core_type.to_string());
             match groups.iter_mut().find(|group| group.package == package && group.core_type == core_type) {
                 Some(group) => group.cpus.push(index),
@@ -64,7 +66,8 @@ impl Groups {
         for group in &self.of_types {
             let mut values: Vec<f64> =
                 group.cpus.iter().filter_map(|&index| value(&interval.cpus[index])).collect();
-            // A mean would hide one slow core among many; a histogram would cost ten series for each group.
+            // A mean would hide one slow core among many; a histogram would cost ten series for
+            // each group.
             values.sort_unstable_by(f64::total_cmp);
             let (Some(min), Some(max)) = (values.first(), values.last()) else { continue };
             for (stat, value) in [("min", *min), ("median", values[values.len() / 2]), ("max", *max)] {

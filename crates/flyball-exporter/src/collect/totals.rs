@@ -1,4 +1,5 @@
-//! Counters that the kernel has per CPU, or that it has not: throttling of packages, and how long a limit was seen.
+//! Counters that the kernel has per CPU, or that it has not: throttling of packages, and how long a
+//! limit was seen.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,9 @@ use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
 
-/// Limits as registers show them: the name, the register, and the bit (Intel SDM volume 4, MSR_CORE_PERF_LIMIT_REASONS of
-/// Skylake, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason may have several bits.
+/// Limits as registers show them: the name, the register, and the bit (Intel SDM volume 4,
+/// MSR_CORE_PERF_LIMIT_REASONS of Skylake, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason
+/// may have several bits.
 const REASONS: &[(&str, Quantity, u32)] = &[
     ("prochot", Quantity::LimitReasons, 0),
     ("prochot", Quantity::ThermStatus, 2),
@@ -29,7 +31,8 @@ const REASONS: &[(&str, Quantity, u32)] = &[
 pub(super) struct Totals {
     /// Of each CPU, in milliseconds: its core's throttling and its package's.
     throttled: Vec<[u64; 2]>,
-    /// Of each package: whether a reason was seen in the last sample, and for how long so far, seconds.
+    /// Of each package: whether a reason was seen in the last sample, and for how long so far,
+    /// seconds.
     reasons: Vec<BTreeMap<&'static str, (bool, f64)>>,
     /// The reasons that this machine's registers can show.
     known: Vec<&'static str>,
@@ -64,7 +67,8 @@ impl Totals {
                 .iter_mut()
                 .zip([Quantity::CoreThrottleTime, Quantity::PackageThrottleTime])
             {
-                // Of a CPU that never ran nothing was read: its first value is a beginning, not an increase.
+                // Of a CPU that never ran nothing was read: its first value is a beginning, not an
+                // increase.
                 if let (Some(before), Some(now)) =
                     (places.get(from, quantity, index), places.get(to, quantity, index))
                 {
@@ -72,7 +76,8 @@ impl Totals {
                     *sum += now.saturating_sub(before);
                 }
             }
-            // The bits stay in the sample until the CPU is asked again: only those of this interval count.
+            // The bits stay in the sample until the CPU is asked again: only those of this interval
+            // count.
             let at = |sample: &Sample| places.get(sample, Quantity::ReasonsAt, index);
             let Some(package) = package.filter(|_| at(to).is_some() && at(to) != at(from)) else {
                 continue;
@@ -108,7 +113,8 @@ impl Totals {
     }
 
     fn write_throttles(&self, out: &mut Exposition, layout: &Layout, groups: &Groups) {
-        // Both threads of a core take the interrupt, as all CPUs of a package do (therm_throt.c): the most of them is what happened.
+        // Both threads of a core take the interrupt, as all CPUs of a package do (therm_throt.c):
+        // the most of them is what happened.
         let mut cores: BTreeMap<(usize, Option<u32>, Option<u32>), u64> = BTreeMap::new();
         let mut packages = vec![0u64; groups.packages.len()];
         for (index, cpu) in layout.cpus.iter().enumerate() {

@@ -47,7 +47,8 @@ impl Connection {
         match &socket {
             Socket::Tcp(tcp) => {
                 tcp.set_nonblocking(true)?;
-                // Head and body are sent at once; nothing more comes that would be worth waiting for.
+                // Head and body are sent at once; nothing more comes that would be worth waiting
+                // for.
                 tcp.set_nodelay(true)?;
             }
             Socket::Unix(unix) => unix.set_nonblocking(true)?,
@@ -89,7 +90,8 @@ impl Connection {
             // Also of one that has sent nothing: Prometheus sends its head with the connection.
             Stage::Head => Some(HEAD_TIME),
             Stage::Answer => Some(ANSWER_TIME),
-            // Without end, so that nothing wakes up between scrapes; it gives its place when another client needs it.
+            // Without end, so that nothing wakes up between scrapes; it gives its place when
+            // another client needs it.
             Stage::Idle | Stage::Closed => None,
         }
     }
@@ -138,7 +140,8 @@ impl Connection {
                 None => self.socket.read(&mut buffer[..room]),
             };
             match result {
-                // The client has closed; one that only ended its own side and waits for an answer has none to wait for.
+                // The client has closed; one that only ended its own side and waits for an answer
+                // has none to wait for.
                 Ok(0) => {
                     self.stage = Stage::Closed;
                     return false;
@@ -198,7 +201,8 @@ impl Connection {
         }
     }
 
-    /// Reads what is still there before the socket is closed: the kernel would answer with a reset, which may overtake the answer.
+    /// Reads what is still there before the socket is closed: the kernel would answer with a reset,
+    /// which may overtake the answer.
     fn finish(&mut self) {
         let mut buffer = [0; 4096];
         // Bounded: a client that goes on sending is not waited for.

@@ -60,11 +60,13 @@ impl Address {
         match self {
             Address::Tcp(text) => {
                 let addresses: Vec<SocketAddr> = match text.strip_prefix(':') {
-                    // As Go reads it: all addresses, which the IPv6 socket takes both kinds of; without IPv6 the other.
+                    // As Go reads it: all addresses, which the IPv6 socket takes both kinds of;
+                    // without IPv6 the other.
                     Some(port) => return all(port),
                     None => text.to_socket_addrs()?.collect(),
                 };
-                // One, as Go's net.Listen: `localhost` is 127.0.0.1 or ::1, in the order of the system.
+                // One, as Go's net.Listen: `localhost` is 127.0.0.1 or ::1, in the order of the
+                // system.
                 let first = addresses.first().ok_or_else(|| io::Error::other("the name has no address"))?;
                 Ok(vec![tcp(*first)?])
             }
@@ -115,7 +117,8 @@ impl Listener {
     /// # Errors
     /// It is not a socket that is listened on.
     pub fn inherited(descriptor: OwnedFd) -> io::Result<Listener> {
-        // Asked of the socket itself: the order and kind of ListenStream= lines is the administrator's.
+        // Asked of the socket itself: the order and kind of ListenStream= lines is the
+        // administrator's.
         let is_unix = matches!(
             rustix::net::getsockname(&descriptor)?.address_family(),
             rustix::net::AddressFamily::UNIX
@@ -140,7 +143,8 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits, and by what it is known: the address without the port, which is another each time.
+    /// The next client, if one waits, and by what it is known: the address without the port, which
+    /// is another each time.
     pub(super) fn accept(&self) -> io::Result<Option<(Socket, String)>> {
         let accepted = match self {
             Listener::Tcp(listener) => {

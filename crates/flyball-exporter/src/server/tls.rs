@@ -1,4 +1,5 @@
-//! https by rustls: certificates from the files of the configuration, and a session per connection that does not block.
+//! https by rustls: certificates from the files of the configuration, and a session per connection
+//! that does not block.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -1,5 +1,5 @@
-//! In place of `tls.rs` in a build without the feature: nothing can be made, and a configuration with TLS in it is an error, never
-//! plain HTTP.
+//! In place of `tls.rs` in a build without the feature: nothing can be made, and a configuration
+//! with TLS in it is an error, never plain HTTP.
 
 use std::io;
 

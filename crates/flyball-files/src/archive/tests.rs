@@ -207,7 +207,8 @@ fn any_path() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever an archive holds: no file outside the target appears or changes, and no link of the target leads out.
+    /// Whatever an archive holds: no file outside the target appears or changes, and no link of the
+    /// target leads out.
     #[test]
     fn any_archive_stays_below_the_target(
         entries in prop::collection::vec((0..5u8, any_path(), any_path()), 1..16),

@@ -196,7 +196,8 @@ fn made() -> impl Strategy<Value = Made> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever lies in a tree: what is opened lies inside, and the kernel and the walk without it agree.
+    /// Whatever lies in a tree: what is opened lies inside, and the kernel and the walk without it
+    /// agree.
     #[test]
     fn any_tree_is_left_by_no_path(steps in prop::collection::vec(made(), 1..14), paths in prop::collection::vec(path(), 1..8)) {
         let root = tempfile::tempdir().unwrap();
@@ -204,7 +205,8 @@ proptest! {
         let top = root.path().join("a/b/c/a/b/c/in");
         fs::create_dir_all(&top).unwrap();
         for step in steps {
-            // The usual calls follow links; they stay below `root` all the same, which is deep enough.
+            // The usual calls follow links; they stay below `root` all the same, which is deep
+            // enough.
             match step {
                 Made::Folder(path) => drop(fs::create_dir_all(top.join(path))),
                 Made::File(path) => drop(fs::write(top.join(path), "x")),

@@ -1,5 +1,6 @@
-//! The instructions that the silicon answers: RDTSC, RDTSCP, RDMSR, WRMSR, CPUID, ports; and messages to its PCI functions.
-//! Each gives the address to go on at, or `None` where the instruction is left to QEMU.
+//! The instructions that the silicon answers: RDTSC, RDTSCP, RDMSR, WRMSR, CPUID, ports; and
+//! messages to its PCI functions. Each gives the address to go on at, or `None` where the
+//! instruction is left to QEMU.
 
 use std::sync::atomic::Ordering;
 
@@ -7,9 +8,10 @@ use super::{Handles, Plugin};
 use crate::{layout, punit, settings::Time, vfio_user::Connection};
 
 impl Plugin {
-    /// The address after an instruction. A block may have been translated at another address than the one it runs at
-    /// (the same page, mapped twice): the page is that of the instruction pointer, which QEMU has set to this block or
-    /// a later instruction of it; the offset in the page is that of the translation.
+    /// The address after an instruction. A block may have been translated at another address than
+    /// the one it runs at (the same page, mapped twice): the page is that of the instruction
+    /// pointer, which QEMU has set to this block or a later instruction of it; the offset in the
+    /// page is that of the translation.
     pub(super) fn after(&self, handles: &Handles, at: u64, length: u64) -> u64 {
         let ip = self.read(handles, handles.ip);
         ip.wrapping_add(at.wrapping_sub(ip) & 0xfff).wrapping_add(length)
@@ -46,12 +48,14 @@ impl Plugin {
         Some(self.after(handles, at, 2))
     }
 
-    /// The silicon gets the value, and then QEMU runs the instruction, which does nothing for a register that it does not
-    /// know. Of the silicon's it knows IA32_MISC_ENABLE only, and keeps its value.
+    /// The silicon gets the value, and then QEMU runs the instruction, which does nothing for a
+    /// register that it does not know. Of the silicon's it knows IA32_MISC_ENABLE only, and keeps
+    /// its value.
     ///
-    /// The instruction must not be skipped. `qemu_plugin_set_pc` leaves a block in its middle without restoring `cc_op`, by which
-    /// QEMU computes EFLAGS from the block's last arithmetic. In Linux that is the shift of the value into EDX, and bits of
-    /// the value were then taken for EFLAGS, the trap flag among them. The other instructions are skipped: there wrong flags are
+    /// The instruction must not be skipped. `qemu_plugin_set_pc` leaves a block in its middle
+    /// without restoring `cc_op`, by which QEMU computes EFLAGS from the block's last arithmetic.
+    /// In Linux that is the shift of the value into EDX, and bits of the value were then taken for
+    /// EFLAGS, the trap flag among them. The other instructions are skipped: there wrong flags are
     /// overwritten by the next arithmetic, unless an interrupt comes first; that has not been seen.
     pub(super) fn wrmsr(&self, cpu: usize) {
         let Some(handles) = self.handles(cpu) else { return };
@@ -74,8 +78,8 @@ impl Plugin {
         let handles = self.handles(cpu)?;
         let leaf = self.read(handles, handles.ax) as u32;
         let subleaf = self.read(handles, handles.cx) as u32;
-        // QEMU 11 ends with a failed assertion when leaf 1Fh, or a leaf that it does not know and takes for its
-        // highest, is asked with a large subleaf.
+        // QEMU 11 ends with a failed assertion when leaf 1Fh, or a leaf that it does not know and
+        // takes for its highest, is asked with a large subleaf.
         if (0x1f..0x8000_0000).contains(&leaf) && subleaf > 5 {
             self.write(handles, handles.cx, 5u32);
         }
@@ -109,10 +113,11 @@ impl Plugin {
         Some(self.after(handles, at, 1))
     }
 
-    /// A 16-bit write to a port: the one by which the machine is switched off ends the logs and the counts, because the
-    /// emulator takes its own time until it stops. QEMU gets it in any case.
+    /// A 16-bit write to a port: the one by which the machine is switched off ends the logs and the
+    /// counts, because the emulator takes its own time until it stops. QEMU gets it in any case.
     pub(super) fn out_word(&self, cpu: usize) -> Option<u64> {
-        /// PM1a control of q35 (ICH9's power management at 600h, which SeaBIOS sets), and its sleep enable bit.
+        /// PM1a control of q35 (ICH9's power management at 600h, which SeaBIOS sets), and its sleep
+        /// enable bit.
         const CONTROL: u64 = 0x604;
         const SLEEP_ENABLE: u64 = 1 << 13;
         let handles = self.handles(cpu)?;
@@ -126,8 +131,9 @@ impl Plugin {
         None
     }
 
-    /// A message of QEMU's to a PCI function. The CPU that has caused it waits, so that in the closed loop no time passes;
-    /// what it has executed in its slice the silicon learns at the slice's end, as with register writes.
+    /// A message of QEMU's to a PCI function. The CPU that has caused it waits, so that in the
+    /// closed loop no time passes; what it has executed in its slice the silicon learns at the
+    /// slice's end, as with register writes.
     pub(super) fn pci(
         &self,
         connection: &mut Connection,

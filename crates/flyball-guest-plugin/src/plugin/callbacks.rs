@@ -1,6 +1,7 @@
-//! The functions that QEMU calls. An instruction that the silicon answers ends in `qemu_plugin_set_pc`, which does not
-//! return: it jumps out of the callback's frame. So every such callback is a frame of plain values around a function that
-//! has returned by then, with all that it owned.
+//! The functions that QEMU calls. An instruction that the silicon answers ends in
+//! `qemu_plugin_set_pc`, which does not return: it jumps out of the callback's frame. So every such
+//! callback is a frame of plain values around a function that has returned by then, with all that
+//! it owned.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -15,8 +16,8 @@ macro_rules! answered {
             let ($cpu, $at) = ($cpu as usize, $at as u64);
             let next: Option<u64> = $answer;
             if let Some(next) = next {
-                // SAFETY: allowed in a callback that was registered with all registers. It does not return; the frame
-                // holds numbers and references to what lives for ever.
+                // SAFETY: allowed in a callback that was registered with all registers. It does not
+                // return; the frame holds numbers and references to what lives for ever.
                 unsafe { ($plugin.api.qemu_plugin_set_pc)(next) }
             }
         }
@@ -66,7 +67,8 @@ pub(super) extern "C" fn on_translation(block: *mut c_void, _: *mut c_void) {
 pub(super) extern "C" fn on_cpu(cpu: c_uint, _: *mut c_void) {
     if let Err(why) = Plugin::get().add_cpu(cpu as usize) {
         eprintln!("flyball: this QEMU cannot be used: {why}");
-        // A callback cannot refuse the CPU, and without its handles the guest would see QEMU's own registers.
+        // A callback cannot refuse the CPU, and without its handles the guest would see QEMU's own
+        // registers.
         std::process::exit(3);
     }
 }

@@ -1,5 +1,5 @@
-//! From the moment that QEMU loads the plug-in until its CPUs run: arguments, the silicon, the mailbox, the callbacks, and
-//! the handles of each CPU.
+//! From the moment that QEMU loads the plug-in until its CPUs run: arguments, the silicon, the
+//! mailbox, the callbacks, and the handles of each CPU.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 #![allow(clippy::cast_ptr_alignment, reason = "the emulator aligns its own structures")]
@@ -50,7 +50,8 @@ fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU
     if size == 0 || length < start + size as u64 {
         return Err(PluginError::Memory);
     }
-    // SAFETY: a new mapping of our own; the file is at least that long and is not made shorter while QEMU lives.
+    // SAFETY: a new mapping of our own; the file is at least that long and is not made shorter
+    // while QEMU lives.
     let address = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -64,8 +65,8 @@ fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU
     if address == libc::MAP_FAILED {
         return Err(error(std::io::Error::last_os_error()));
     }
-    // SAFETY: the mapping stays for ever, is aligned to a page, and its words are only used as atomics here; what the
-    // guest writes at the same time is a value like any other.
+    // SAFETY: the mapping stays for ever, is aligned to a page, and its words are only used as
+    // atomics here; what the guest writes at the same time is a value like any other.
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), size / 8) })
 }
 
@@ -82,18 +83,21 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     })?;
     let (spec, layout) = Reduction { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
     let cpus = layout.cpus() as usize;
-    // The handles of CPUs are found by index: a guest of another size would read those of the wrong CPU.
+    // The handles of CPUs are found by index: a guest of another size would read those of the wrong
+    // CPU.
     if usize::try_from(info.cpus[0]) != Ok(cpus) {
         return Err(PluginError::Cpus { machine: cpus, emulator: info.cpus[0] });
     }
-    // Of the first kind: hybrid machines are reduced to one thread a core, or have threads on none or all.
+    // Of the first kind: hybrid machines are reduced to one thread a core, or have threads on none
+    // or all.
     let share = (spec.core[0].smt_share * 1024.0) as u64;
     let places = if settings.sockets.is_some() { punit::places(&spec) } else { Vec::new() };
     let silicon = Silicon::new(spec, settings.seed).map_err(MachineError::Spec)?;
     let functions: Vec<_> =
         places.into_iter().map(|place| (place, punit::Function::new(place, &silicon))).collect();
     let chip = chip(silicon, &settings)?;
-    // SAFETY: called during installation, as the interface requires; the entry of a CPU is one counter.
+    // SAFETY: called during installation, as the interface requires; the entry of a CPU is one
+    // counter.
     let (score, time_control) = unsafe {
         let score = (api.qemu_plugin_scoreboard_new)(8) as usize;
         let closed = settings.time == Time::Closed;
@@ -127,7 +131,8 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
         })?;
     }
     let none = std::ptr::null_mut();
-    // SAFETY: the callbacks live as long as the process, and take what the interface's version 7 gives them.
+    // SAFETY: the callbacks live as long as the process, and take what the interface's version 7
+    // gives them.
     unsafe {
         (plugin.api.qemu_plugin_register_vcpu_init_cb)(id, on_cpu, none);
         (plugin.api.qemu_plugin_register_vcpu_tb_trans_cb)(id, on_translation, none);
@@ -210,8 +215,8 @@ impl Plugin {
             counter: std::ptr::null_mut(),
             cpu: std::ptr::null_mut(),
         };
-        // SAFETY: QEMU's array of descriptions, each of the size that glib says; names are C strings that live as long
-        // as the CPU.
+        // SAFETY: QEMU's array of descriptions, each of the size that glib says; names are C
+        // strings that live as long as the CPU.
         unsafe {
             let registers = (self.api.qemu_plugin_get_registers)();
             let size = (self.api.g_array_get_element_size)(registers) as usize;
@@ -249,8 +254,8 @@ impl Plugin {
                 }
             };
             // SAFETY: QEMU's own functions with this CPU's index. With one thread QEMU assumes one
-            // CPU, and writes the index of the CPU that translates a block into its callbacks as a constant; blocks
-            // made for CPUs in parallel look the index up.
+            // CPU, and writes the index of the CPU that translates a block into its callbacks as a
+            // constant; blocks made for CPUs in parallel look the index up.
             unsafe {
                 found.cpu = (clock.qemu_get_cpu)(cpu as c_int);
                 if found.cpu.is_null() {

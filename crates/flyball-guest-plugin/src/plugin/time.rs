@@ -1,5 +1,5 @@
-//! Whose turn it is and what time it is: the scheduler's questions and answers in QEMU's terms (closed loop), and who
-//! has been running since when (open loop).
+//! Whose turn it is and what time it is: the scheduler's questions and answers in QEMU's terms
+//! (closed loop), and who has been running since when (open loop).
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -24,7 +24,8 @@ thread_local! {
     static SEES_SLICES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How far QEMU's main thread sees the clock behind, so that it never runs one of the guest's timers itself.
+/// How far QEMU's main thread sees the clock behind, so that it never runs one of the guest's
+/// timers itself.
 // As long as the longest slice: a timer of the guest is then always seen first by the CPUs' thread.
 const LAG: i64 = 1_000_000;
 /// The most idle time that is skipped at once, ns.
@@ -66,8 +67,8 @@ impl Plugin {
         }
     }
 
-    /// Guest time for a CPU and what it has executed that the silicon does not know of, ns. In the open loop the
-    /// silicon is brought up to date first if that is some time ago.
+    /// Guest time for a CPU and what it has executed that the silicon does not know of, ns. In the
+    /// open loop the silicon is brought up to date first if that is some time ago.
     pub(super) fn now(&self, state: &mut State, cpu: usize, least_ns: u64) -> (u64, u64) {
         match self.settings.time {
             Time::Closed => {
@@ -87,8 +88,8 @@ impl Plugin {
         }
     }
 
-    /// The closed loop's question: see [`Scheduler::limit_reached`]. `Some`: the block at `at` is not to be executed now; it
-    /// is where to go on later.
+    /// The closed loop's question: see [`Scheduler::limit_reached`]. `Some`: the block at `at` is
+    /// not to be executed now; it is where to go on later.
     pub(super) fn limit(&self, cpu: usize, at: u64) -> Option<u64> {
         SEES_SLICES.set(true);
         let next = {
@@ -120,16 +121,17 @@ impl Plugin {
                 self.set_counter(cpu, LIMIT);
                 // SAFETY: the handle is the one that QEMU gave to this plug-in.
                 unsafe { (self.api.qemu_plugin_update_ns)(self.time_control as *const c_void, ns as i64) }
-                // The clock moves when this CPU has left its loop, as requested; until then nothing runs.
+                // The clock moves when this CPU has left its loop, as requested; until then nothing
+                // runs.
                 return self.handles(cpu).map(|handles| self.after(handles, at, 0));
             }
         }
         None
     }
 
-    /// The question at a block that begins with a repeated string instruction. Such an instruction is left and entered
-    /// again when the host interrupts, so a CPU in its slice is not asked here, wherever its counter is: after the
-    /// instruction it will be.
+    /// The question at a block that begins with a repeated string instruction. Such an instruction
+    /// is left and entered again when the host interrupts, so a CPU in its slice is not asked here,
+    /// wherever its counter is: after the instruction it will be.
     pub(super) fn limit_in_string(&self, cpu: usize, at: u64) -> Option<u64> {
         let goes_on = self.state().scheduler.current() == Some(cpu);
         if goes_on { None } else { self.limit(cpu, at) }
@@ -184,7 +186,8 @@ impl Plugin {
         state.chip.end();
         eprintln!("flyball: every CPU is halted and no timer is set: the guest is dead");
         eprintln!("flyball: {}", self.counts(&state));
-        // SAFETY: ends the process at once, without QEMU's own exit paths, which wait for its other threads.
+        // SAFETY: ends the process at once, without QEMU's own exit paths, which wait for its other
+        // threads.
         unsafe { libc::_exit(3) }
     }
 

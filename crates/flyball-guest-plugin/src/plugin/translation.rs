@@ -1,5 +1,5 @@
-//! Which instructions of the guest's code the plug-in handles: they are recognised by their bytes when QEMU translates them, and
-//! get the callbacks and counts that they need.
+//! Which instructions of the guest's code the plug-in handles: they are recognised by their bytes
+//! when QEMU translates them, and get the callbacks and counts that they need.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -17,8 +17,8 @@ impl Plugin {
     pub(super) fn translate(&self, block: *mut c_void) {
         let closed = self.settings.time == Time::Closed;
         let field = Field { score: self.score as *mut c_void, offset: 0 };
-        // SAFETY: the block and its instructions are valid during this callback, and the functions are called with
-        // what they document.
+        // SAFETY: the block and its instructions are valid during this callback, and the functions
+        // are called with what they document.
         unsafe {
             let count = (self.api.qemu_plugin_tb_n_insns)(block);
             let mut strings = 0;
@@ -55,8 +55,9 @@ impl Plugin {
                         );
                         on(callbacks::on_pause, NO_REGISTERS);
                     }
-                    // A repeated string instruction is entered again whenever something has made the CPU leave its
-                    // loop, which depends on the host: it counts by its memory accesses.
+                    // A repeated string instruction is entered again whenever something has made
+                    // the CPU leave its loop, which depends on the host: it counts by its memory
+                    // accesses.
                     Kind::RepeatedString if closed => {
                         strings += 1;
                         begins_with_string |= index == 0;
@@ -76,8 +77,8 @@ impl Plugin {
                     block,
                     ADD,
                     field,
-                    // Counted once per block, before it runs: an inline addition costs far less than a callback per
-                    // instruction.
+                    // Counted once per block, before it runs: an inline addition costs far less
+                    // than a callback per instruction.
                     (count - strings) as u64,
                 );
                 (self.api.qemu_plugin_register_vcpu_tb_exec_cond_cb)(
@@ -126,8 +127,9 @@ fn kind(bytes: &[u8]) -> Kind {
         [0xee] => Kind::Out,
         [0x66, 0xef] => Kind::OutWord,
         [0xf3, 0x90] => Kind::Pause,
-        // mov %reg,disp32(%reg) with the kernel's fixed mapping of the APIC as displacement (FIX_APIC_BASE,
-        // 0xffffffffff5fXXXX). Where another kernel has it elsewhere, wake-ups across CPUs come a slice late.
+        // mov %reg,disp32(%reg) with the kernel's fixed mapping of the APIC as displacement
+        // (FIX_APIC_BASE, 0xffffffffff5fXXXX). Where another kernel has it elsewhere, wake-ups
+        // across CPUs come a slice late.
         [0x89, modrm, _, _, 0x5f, 0xff] | [0x40..=0x4f, 0x89, modrm, _, _, 0x5f, 0xff] if modrm >> 6 == 2 => {
             Kind::Apic
         }

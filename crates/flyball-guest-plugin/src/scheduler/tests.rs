@@ -27,8 +27,8 @@ fn fixed(khz: &[u64]) -> Fixed {
     Fixed { khz: khz.to_vec(), now: 0, busy: vec![0; khz.len()] }
 }
 
-/// An emulator without a guest: every CPU executes blocks of `block` instructions in a circle, as QEMU's one
-/// thread does.
+/// An emulator without a guest: every CPU executes blocks of `block` instructions in a circle, as
+/// QEMU's one thread does.
 struct Emulator {
     scheduler: Scheduler,
     machine: Fixed,

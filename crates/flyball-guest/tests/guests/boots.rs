@@ -1,8 +1,8 @@
 //! Real kernels, booted: what drivers bind to, what they answer, and how a guest's end is told.
 //!
-//! Kernels and the emulator come from the cache that `flyball guest fetch` fills. What is not there is skipped, and
-//! how much was is said. By default the newest kernel is booted; `FLYBALL_GUEST_TESTS=all` boots
-//! all of them.
+//! Kernels and the emulator come from the cache that `flyball guest fetch` fills. What is not there
+//! is skipped, and how much was is said. By default the newest kernel is booted;
+//! `FLYBALL_GUEST_TESTS=all` boots all of them.
 
 use std::{fs, time::Duration};
 
@@ -63,7 +63,8 @@ fn drivers_bind() {
     }
 }
 
-/// Links under the names of flyball's own logs, as an earlier guest could have left them, and what a guest can leave now.
+/// Links under the names of flyball's own logs, as an earlier guest could have left them, and what
+/// a guest can leave now.
 #[test]
 fn what_a_guest_leaves_redirects_nothing() {
     use std::os::unix::fs::symlink;

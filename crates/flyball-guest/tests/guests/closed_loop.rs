@@ -1,8 +1,8 @@
-//! The closed loop: what a real driver's decisions do to guest time, frequency, energy and heat, against flyball-silicon
-//! computed here, without a guest, from the same registers.
+//! The closed loop: what a real driver's decisions do to guest time, frequency, energy and heat,
+//! against flyball-silicon computed here, without a guest, from the same registers.
 //!
-//! One boot a machine and many checks. Kernels and the emulator come from the cache that `flyball guest fetch` fills;
-//! what is not there is skipped, and how much was is said.
+//! One boot a machine and many checks. Kernels and the emulator come from the cache that
+//! `flyball guest fetch` fills; what is not there is skipped, and how much was is said.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -11,8 +11,8 @@ use flyball_guest::{fixed_loop, guest::Request, initramfs::JobFile, machine::Dri
 use flyball_guest_plugin::machine::Reduction;
 use flyball_silicon::{Activity, MachineSpec, Silicon, msr};
 
-/// Functions of the guest's script. `timed NAME` runs the fixed loop on CPU 0, and prints how long it took, in ns of the
-/// guest's clock, and the frequency that the kernel then reports.
+/// Functions of the guest's script. `timed NAME` runs the fixed loop on CPU 0, and prints how long
+/// it took, in ns of the guest's clock, and the frequency that the kernel then reports.
 const SCRIPT: &str = "P=/sys/devices/system/cpu/cpufreq
 now() { { read -r x; read -r x; read -r x x n x; } < /proc/timer_list; }
 all() { for p in $P/policy*; do echo $2 > $p/$1; done; }
@@ -35,7 +35,8 @@ fn request(machine: &str, kernel: &str, dir: &Path, script: &str) -> Request {
     request
 }
 
-/// What the silicon does when CPU 0 is busy for a while and these registers were written on every CPU, kHz.
+/// What the silicon does when CPU 0 is busy for a while and these registers were written on every
+/// CPU, kHz.
 fn model(toml: &str, cpus: u32, writes: &[(u32, u64)]) -> f64 {
     let (spec, _) = Reduction { toml: toml.to_owned(), cpus, interface: None }.make().unwrap();
     let mut silicon = Silicon::new(spec, 0).unwrap();
@@ -62,8 +63,9 @@ struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    /// Time times frequency is the cycles of the loop and of the ticks in that time. The loop's are the same at every
-    /// frequency, the ticks' grow with the time: two runs give both, and all others must agree.
+    /// Time times frequency is the cycles of the loop and of the ticks in that time. The loop's are
+    /// the same at every frequency, the ticks' grow with the time: two runs give both, and all
+    /// others must agree.
     fn new(ended: &'a Ended, fast: &str, slow: &str) -> Times<'a> {
         let time = |name: &str| number(ended, name);
         let cycles = |name: &str| time(name) * number(ended, &format!("{name}.khz")) / 1e6;
@@ -82,8 +84,8 @@ impl<'a> Times<'a> {
         self.near(name, khz, 0.01, 0.01);
     }
 
-    /// The same where the firmware chooses by load: it has to see the load first, and may go to and fro between two
-    /// frequencies, of which the kernel shows the last.
+    /// The same where the firmware chooses by load: it has to see the load first, and may go to and
+    /// fro between two frequencies, of which the kernel shows the last.
     fn chosen(&self, name: &str, khz: f64) {
         self.near(name, khz, 0.04, 0.15);
     }
@@ -147,12 +149,14 @@ for e in performance balance_performance balance_power power; do all energy_perf
         assert!((times.khz(khz) - wanted).abs() < 54_000.0, "{khz}: {}", times.khz(khz));
     }
     times.check("performance", asked(166, 166, 166, 0));
-    // The governors do not go below the lowest non-linear level, 39; the driver makes 1100.3 MHz of it and rounds that up.
+    // The governors do not go below the lowest non-linear level, 39; the driver makes 1100.3 MHz of
+    // it and rounds that up.
     times.check("powersave", asked(40, 40, 40, 0));
     times.check("nominal", asked(117, 117, 117, 0));
     times.check("limited", asked(71, 71, 71, 0));
     times.check("floor", asked(level(3_000_000.0), level(3_000_000.0), level(3_000_000.0), 0));
-    // A governor has to see the load first: a tenth of a second's first part is slow, how long depends on when it begins.
+    // A governor has to see the load first: a tenth of a second's first part is slow, how long
+    // depends on when it begins.
     for (governor, least) in [("ondemand", 3_500_000.0), ("schedutil", 3_500_000.0)] {
         let khz = times.khz(governor);
         assert!((least..4_680_000.0).contains(&khz), "a busy CPU under {governor}: {khz}");
@@ -170,9 +174,11 @@ for e in performance balance_performance balance_power power; do all energy_perf
     energy(&first, &dir.path().join("first"));
 }
 
-/// Energy that powercap counts between two register writes is the model's power over the time between them.
+/// Energy that powercap counts between two register writes is the model's power over the time
+/// between them.
 fn energy(ended: &Ended, out: &Path) {
-    // The two times at which all CPUs' requests are changed for the measurement, s: 2.5 GHz is level 89.
+    // The two times at which all CPUs' requests are changed for the measurement, s: 2.5 GHz is
+    // level 89.
     let log = fs::read_to_string(out.join("registers.log")).unwrap();
     let writes: Vec<(f64, u64)> = log
         .lines()
@@ -224,7 +230,8 @@ timed hot; timed hotter
 for h in /sys/class/hwmon/hwmon*; do [ \"$(cat $h/name)\" = coretemp ] && echo celsius=$(cat $h/temp1_input); done
 wait";
     let dir = tempfile::tempdir().unwrap();
-    // The machine with a cooler that is too small and quick to warm up: one busy CPU is no matter, four are.
+    // The machine with a cooler that is too small and quick to warm up: one busy CPU is no matter,
+    // four are.
     let toml = MachineSpec::builtin_text("sst-guide").unwrap();
     let toml = toml
         .replace("sink_k_per_w = 0.16", "sink_k_per_w = 0.85")

@@ -1,4 +1,5 @@
-//! What the tests of guests share: a turn at the emulator, a run, and the values that a guest's command printed.
+//! What the tests of guests share: a turn at the emulator, a run, and the values that a guest's
+//! command printed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,9 @@
-//! Real guests that write random values to every register there is and flood the PCI functions that the plug-in serves: the
-//! host's side lives on and the guest's end is told. (`flyball-guest-plugin/tests/hostile.rs` does the same without a guest.)
+//! Real guests that write random values to every register there is and flood the PCI functions that
+//! the plug-in serves: the host's side lives on and the guest's end is told.
+//! (`flyball-guest-plugin/tests/hostile.rs` does the same without a guest.)
 //!
-//! By default one machine is attacked; `FLYBALL_GUEST_TESTS=all` attacks all, and with registers that a kernel does not
-//! survive too.
+//! By default one machine is attacked; `FLYBALL_GUEST_TESTS=all` attacks all, and with registers
+//! that a kernel does not survive too.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -72,7 +73,8 @@ fn a_hostile_guest_harms_itself_alone() {
             for word in ["panicked", "Assertion", "SIGSEGV", "core dumped"] {
                 assert!(!ended.end.emulator.contains(word), "{what}");
             }
-            // With random values in its registers, a kernel may die when its first process ends; that harms itself alone, too.
+            // With random values in its registers, a kernel may die when its first process ends;
+            // that harms itself alone, too.
             let last = ended.end.last_words(30);
             assert!(all || ended.end.exit_code() == 0 || last.contains("Kernel panic"), "{what}\n{last}");
         }

@@ -1,9 +1,11 @@
-//! Writes to cpufreq attributes, in the order in which a real kernel's answers to them were recorded: the same kernel and
-//! driver in a guest must answer each with the same error or success, and words must read back the same.
+//! Writes to cpufreq attributes, in the order in which a real kernel's answers to them were
+//! recorded: the same kernel and driver in a guest must answer each with the same error or success,
+//! and words must read back the same.
 //!
-//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results` or `../shared/lab/results`); without
-//! them, and for kernels that are not in the cache, nothing is compared, and how much was not is said. By default one
-//! recording is replayed; `FLYBALL_GUEST_TESTS=all` replays all.
+//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results` or
+//! `../shared/lab/results`); without them, and for kernels that are not in the cache, nothing is
+//! compared, and how much was not is said. By default one recording is replayed;
+//! `FLYBALL_GUEST_TESTS=all` replays all.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -12,7 +14,8 @@ use flyball_guest::{Interface, guest::Request, initramfs::JobFile, machine::Driv
 use flyball_silicon::MachineSpec;
 use flyball_testing::{shared, skip};
 
-/// Recording, kernel, machine, driver, interface. `FLYBALL_RECORDINGS=intel,acpi-cpufreq-6.12` chooses by how names begin.
+/// Recording, kernel, machine, driver, interface. `FLYBALL_RECORDINGS=intel,acpi-cpufreq-6.12`
+/// chooses by how names begin.
 const RECORDINGS: &[(&str, &str, &str, &str, Option<Interface>)] = &[
     ("amd-cppc-7.2", "7.2", "ryzen-5750g", "amd-pstate=active", None),
     ("amd-cppc-6.12", "6.12", "ryzen-5750g", "amd-pstate=active", None),
@@ -76,7 +79,8 @@ fn comparable(write: &Write) -> bool {
         && !write.path.ends_with("_pct")
 }
 
-/// Differences that have a reason: recording, end of the path, what is answered here, and the reason.
+/// Differences that have a reason: recording, end of the path, what is answered here, and the
+/// reason.
 const EXPLAINED: &[(&str, &str, &str, &str)] = &[(
     "amd-pstate-6.12",
     "boost",
@@ -162,7 +166,8 @@ fn real_drivers_answer_as_recorded() {
         assert!(writes.len() > 30, "{name}: {} writes", writes.len());
         let mut request = Request::new(machine, kernel, &["sh ./writes"]);
         if name.contains("prefcore") {
-            // Cores that differ, as those that were recorded did: where all are alike the kernel has no preferred ones.
+            // Cores that differ, as those that were recorded did: where all are alike the kernel
+            // has no preferred ones.
             let toml = MachineSpec::builtin_text(machine).unwrap();
             let ranked =
                 toml.replace("\nperf = {", "\nranking = [166, 161, 156, 151, 146, 141, 136, 131]\nperf = {");

@@ -27,11 +27,13 @@ pub struct Facts {
     pub temperature: Option<i32>,
     /// How often a limit was reached since boot, over all packages.
     pub limits: BTreeMap<Limit, u64>,
-    /// The conditions that are met according to the service, which alone sees how long something lasts: by their texts.
+    /// The conditions that are met according to the service, which alone sees how long something
+    /// lasts: by their texts.
     pub lasting: BTreeSet<String>,
 }
 
-/// Where the unified hierarchy of control groups is: by itself, or next to those of version 1 (systemd's hybrid mode).
+/// Where the unified hierarchy of control groups is: by itself, or next to those of version 1
+/// (systemd's hybrid mode).
 const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 impl Facts {
@@ -71,7 +73,8 @@ impl Facts {
 /// The processes of these programs.
 fn running(host: &dyn Host, programs: &BTreeSet<&PathBuf>) -> BTreeMap<PathBuf, BTreeSet<u32>> {
     let mut running: BTreeMap<PathBuf, BTreeSet<u32>> = BTreeMap::new();
-    // After an event about programs or at start, not now and then: fanotify reports starts, a pidfd the end.
+    // After an event about programs or at start, not now and then: fanotify reports starts, a pidfd
+    // the end.
     let processes = host.list("/proc").unwrap_or_default();
     for pid in processes.iter().filter_map(|name| name.parse::<u32>().ok()) {
         // Kernel threads have no program, and a process may end at any time.
@@ -83,15 +86,18 @@ fn running(host: &dyn Host, programs: &BTreeSet<&PathBuf>) -> BTreeMap<PathBuf, 
     running
 }
 
-/// The places that a group may have on this machine, whether it exists or not: nothing where there is no unified hierarchy.
+/// The places that a group may have on this machine, whether it exists or not: nothing where there
+/// is no unified hierarchy.
 pub(crate) fn groups(host: &dyn Host, paths: &[String]) -> Vec<String> {
     let hierarchy = HIERARCHIES.iter().find(|root| host.exists(&format!("{root}/cgroup.procs")));
-    // Without it (version 1 only) there is no cgroup.events: such a condition is never met, and nothing is watched for it.
+    // Without it (version 1 only) there is no cgroup.events: such a condition is never met, and
+    // nothing is watched for it.
     let place = |root: &&str| paths.iter().map(|path| format!("{root}/{path}")).collect();
     hierarchy.map(place).unwrap_or_default()
 }
 
-/// Whether a process is in the group or below it (`populated` in Documentation/admin-guide/cgroup-v2.rst).
+/// Whether a process is in the group or below it (`populated` in
+/// Documentation/admin-guide/cgroup-v2.rst).
 fn is_populated(host: &dyn Host, group: &str) -> bool {
     let events = host.read(&format!("{group}/cgroup.events")).unwrap_or_default();
     events.lines().any(|line| line == "populated 1")
@@ -113,7 +119,8 @@ fn power(host: &dyn Host) -> Option<Power> {
             continue;
         }
         match read("type").as_str() {
-            // USB-C chargers are USB supplies (power_supply_type_text in drivers/power/supply/power_supply_sysfs.c).
+            // USB-C chargers are USB supplies (power_supply_type_text in
+            // drivers/power/supply/power_supply_sysfs.c).
             "Mains" | "USB" => {
                 has_mains = true;
                 if read("online") == "1" {
@@ -149,8 +156,9 @@ fn temperature(host: &dyn Host) -> Option<i32> {
     hottest
 }
 
-/// How often packages ran into a limit: the sum over all CPUs, of which those of a package show the same count
-/// (therm_throt_device_add in drivers/thermal/intel/therm_throt.c). Only whether it rises matters.
+/// How often packages ran into a limit: the sum over all CPUs, of which those of a package show the
+/// same count (therm_throt_device_add in drivers/thermal/intel/therm_throt.c). Only whether it
+/// rises matters.
 fn times_limited(host: &dyn Host, limit: Limit) -> u64 {
     const CPUS: &str = "/sys/devices/system/cpu";
     let file = match limit {

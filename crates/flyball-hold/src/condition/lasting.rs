@@ -1,4 +1,5 @@
-//! Conditions that must be met, or not met any more, for a time before they count: kept by the service, which alone sees time pass.
+//! Conditions that must be met, or not met any more, for a time before they count: kept by the
+//! service, which alone sees time pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +34,8 @@ impl Lasting {
         self.pressed.insert(pressure.to_owned(), now);
     }
 
-    /// Judges the conditions by what is there now: the texts of those that count. Others are forgotten.
+    /// Judges the conditions by what is there now: the texts of those that count. Others are
+    /// forgotten.
     pub(crate) fn judge<'c>(
         &mut self,
         conditions: impl Iterator<Item = &'c Condition>,
@@ -73,7 +75,8 @@ impl Lasting {
         });
         let is_limited = condition.limit.is_none_or(|limit| {
             let rose = self.limits.get(&limit).and_then(|(_, rose)| rose.as_ref());
-            // Until the look after the next one: a limit that is reached now and then is not one that has gone.
+            // Until the look after the next one: a limit that is reached now and then is not one
+            // that has gone.
             rose.is_some_and(|at| is_recent(at, condition.sampled().unwrap_or_default() * 2))
         });
         is_pressed && is_limited && condition.unmet_now(facts).is_none()

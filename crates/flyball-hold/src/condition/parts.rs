@@ -78,7 +78,8 @@ impl Window {
 
     /// How long until it begins or ends.
     pub(super) fn next_edge(self, now: LocalTime) -> Duration {
-        // From 1 to a whole day: at an edge the next one is meant, since a wait of nothing would be repeated for a minute.
+        // From 1 to a whole day: at an edge the next one is meant, since a wait of nothing would be
+        // repeated for a minute.
         let until = |minute: u32| (minute + DAY - now.minutes - 1) % DAY + 1;
         let minutes = until(self.from).min(until(self.to));
         Duration::from_secs(u64::from(minutes * 60).saturating_sub(u64::from(now.seconds)))
@@ -125,8 +126,9 @@ impl Pressure {
         format!("{} {} {window}", self.who, window * u64::from(self.percent) / 100)
     }
 
-    /// How long after a report the pressure counts as there: the kernel reports once per window (update_triggers in
-    /// kernel/sched/psi.c), and looks for it every 2 s for a program without CAP_SYS_RESOURCE (PSI_FREQ).
+    /// How long after a report the pressure counts as there: the kernel reports once per window
+    /// (update_triggers in kernel/sched/psi.c), and looks for it every 2 s for a program without
+    /// CAP_SYS_RESOURCE (PSI_FREQ).
     pub(super) fn lasts(&self) -> Duration {
         self.window + Duration::from_secs(3)
     }
@@ -144,7 +146,8 @@ impl FromStr for Pressure {
             let who = one_of(who, &["some", "full"])?;
             let percent = percent.strip_suffix('%')?.parse::<u32>().ok().filter(|n| (1..=100).contains(n))?;
             let window = time(window)?;
-            // psi_trigger_create: at most WINDOW_MAX_US, and multiples of 2 s only, without CAP_SYS_RESOURCE.
+            // psi_trigger_create: at most WINDOW_MAX_US, and multiples of 2 s only, without
+            // CAP_SYS_RESOURCE.
             let is_taken = window.as_millis() % 2000 == 0 && (2..=10).contains(&window.as_secs());
             is_taken.then_some(Pressure { resource, who, percent, window })
         };

@@ -61,8 +61,9 @@ pub(super) struct Seen {
     looks: u32,
 }
 
-/// Regular comparisons of which one plans from the whole machine again. The others read the places only, a fifth of the files: on
-/// 512 CPUs the ranges of all policies are most of a plan, and change with events that are reported.
+/// Regular comparisons of which one plans from the whole machine again. The others read the places
+/// only, a fifth of the files: on 512 CPUs the ranges of all policies are most of a plan, and
+/// change with events that are reported.
 const LOOKS: u32 = 10;
 
 impl Service<'_> {
@@ -71,7 +72,8 @@ impl Service<'_> {
         let is_blind = self.store.service.as_ref().is_some_and(|service| !service.blind.is_empty());
         let Some(seen) = &mut self.seen else { return false };
         seen.looks += 1;
-        // Without the kernel's reports a write between the comparison and the reading of contents would go unnoticed.
+        // Without the kernel's reports a write between the comparison and the reading of contents
+        // would go unnoticed.
         !is_blind
             && seen.looks < LOOKS
             && seen
@@ -89,12 +91,14 @@ impl Service<'_> {
             self.writes.clear();
             return;
         }
-        // Before the drifts are judged: a place that is back must count as a new drift when it changes again.
+        // Before the drifts are judged: a place that is back must count as a new drift when it
+        // changes again.
         let had = self.store.left.len();
         self.forget_overwritten();
         let (changes, known) = match self.compare() {
             Ok(compared) => compared,
-            // A policy that is being made, a driver that is away: it is tried again soon, and nothing was written.
+            // A policy that is being made, a driver that is away: it is tried again soon, and
+            // nothing was written.
             Err(error) => return self.conclude(&Err(BringError::Plan(error)), moment),
         };
         self.forget_left(&known);
@@ -107,7 +111,8 @@ impl Service<'_> {
             if self.store.failure.is_some() {
                 self.conclude(&Ok(Brought::default()), moment);
             }
-            // Only then the file has changed: a save in each verify would wake everything that watches the directory.
+            // Only then the file has changed: a save in each verify would wake everything that
+            // watches the directory.
             if (self.store.left.len() != had || !settled.is_empty())
                 && let Ok(_lock) = self.lock()
             {
@@ -121,7 +126,8 @@ impl Service<'_> {
             self.seen = Some(Seen { contents: known.into_keys().map(content).collect(), looks: 0 });
             return;
         }
-        // Before the lock: a command that has it is what changed the settings, perhaps; when it ends, they are compared again.
+        // Before the lock: a command that has it is what changed the settings, perhaps; when it
+        // ends, they are compared again.
         let lock = match self.lock() {
             Ok(lock) => lock,
             Err(error) => return self.wait(&error),
@@ -181,8 +187,9 @@ impl Service<'_> {
         Ok((changes.into_iter().map(Drifted::from).collect(), known))
     }
 
-    /// A write of another program in the middle of a correction reads back like a value that the kernel has clamped; its report comes
-    /// after that. So what counts as clamped is tried again when another program writes it, as often as any other drift.
+    /// A write of another program in the middle of a correction reads back like a value that the
+    /// kernel has clamped; its report comes after that. So what counts as clamped is tried again
+    /// when another program writes it, as often as any other drift.
     fn forget_overwritten(&mut self) {
         let writers = self.writers();
         if writers.is_empty() {
@@ -203,7 +210,8 @@ impl Service<'_> {
     fn forget_left(&mut self, known: &HashMap<Location, Target>) {
         self.store.left.retain(|left| {
             let target = known.get(&left.location);
-            // A yielded place belongs to the other writer even if its value happens to be ours, and a clamped one never shows ours.
+            // A yielded place belongs to the other writer even if its value happens to be ours, and
+            // a clamped one never shows ours.
             let is_back = target.is_some_and(|target| target.now.as_deref() == Some(&target.value));
             !(is_back && matches!(left.because, LeftBecause::Reported | LeftBecause::Contended))
         });
@@ -218,7 +226,8 @@ impl Service<'_> {
         let mut again = Vec::new();
         self.store.left.retain(|left| {
             let target = known.get(&left.location).filter(|target| target.now != left.found);
-            // What is reported is compared with the value that was reported, so each further change is reported once.
+            // What is reported is compared with the value that was reported, so each further change
+            // is reported once.
             let reported = target.filter(|_| left.because == LeftBecause::Reported);
             again.extend(reported.cloned());
             reported.is_none()
@@ -273,7 +282,8 @@ impl Service<'_> {
                 action,
                 took_us: None,
             };
-            // With its place: whether the correction has failed there is known after the transaction.
+            // With its place: whether the correction has failed there is known after the
+            // transaction.
             found.drifts.push((change.location, drift));
         }
         found
@@ -296,13 +306,15 @@ impl Service<'_> {
         if let Some(by) = real.and_then(|path| writers.get(&path)) {
             return Cause::Written(by.clone());
         }
-        // Another knob that was written: a governor, the driver's mode, a CPU. The last one, since it was nearest in time.
+        // Another knob that was written: a governor, the driver's mode, a CPU. The last one, since
+        // it was nearest in time.
         let other =
             self.writes.iter().rev().find(|(path, _)| Subject::of(&Location::file(path.as_str())).is_some());
         if let Some((path, by)) = other {
             return Cause::After { path: path.clone(), by: by.clone() };
         }
-        // A write that was seen explains more than sleep or a device at the same time, so these come after it.
+        // A write that was seen explains more than sleep or a device at the same time, so these
+        // come after it.
         if batch.resumed {
             return Cause::Resume;
         }

@@ -1,5 +1,6 @@
-//! Values that read back otherwise than they were written. The kernel may clamp them, or a driver may be in the middle of a change of
-//! mode that makes all policies new, which no report says the end of. So each is tried again a few times before it counts as clamped.
+//! Values that read back otherwise than they were written. The kernel may clamp them, or a driver
+//! may be in the middle of a change of mode that makes all policies new, which no report says the
+//! end of. So each is tried again a few times before it counts as clamped.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +9,8 @@ use flyball_control::Location;
 use super::{Moment, Service};
 use crate::{Action, Brought, Drift};
 
-/// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds for each.
+/// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds
+/// for each.
 const PAUSES: [u64; 4] = [100, 300, 1000, 3000];
 
 /// The places, with how often each was tried and the drift that led to it.
@@ -31,8 +33,8 @@ impl Unsettled {
 }
 
 impl Service<'_> {
-    /// Looks at what a correction did not bring about: it is tried again, and after the last pause it is left. Drifts of what is tried again are taken out of
-    /// `drifts` until then.
+    /// Looks at what a correction did not bring about: it is tried again, and after the last pause
+    /// it is left. Drifts of what is tried again are taken out of `drifts` until then.
     pub(super) fn settle(&mut self, brought: &Brought, drifts: &mut Vec<(Location, Drift)>, moment: Moment) {
         let mut before = std::mem::take(&mut self.unsettled).0;
         let mut next = None;

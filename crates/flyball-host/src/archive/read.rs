@@ -16,8 +16,8 @@ use crate::{
     recorded::MAX_FILE,
 };
 
-/// How much of an archive is unpacked: six times the files of a machine of 512 CPUs, which has 61,500, and time for it on a
-/// slow machine.
+/// How much of an archive is unpacked: six times the files of a machine of 512 CPUs, which has
+/// 61,500, and time for it on a slow machine.
 const LIMITS: Limits =
     Limits { entries: 400_000, file: MAX_FILE, total: 512 << 20, time: Duration::from_secs(60) };
 /// Bytes of facts as text. The largest machine in the repository takes 160 kB.
@@ -102,7 +102,8 @@ impl Archive {
                 return Ok(());
             }
             Kind::Link(target) => Node::Link(text(&target).unwrap_or_default()),
-            // flyball record writes none of these: a device or a hard link in an archive is not from it.
+            // flyball record writes none of these: a device or a hard link in an archive is not
+            // from it.
             Kind::HardLink(_) | Kind::Other => {
                 let what = "it holds something that is neither file, folder nor link at";
                 return Err(Stop::Content(format!("{what} {path}")));

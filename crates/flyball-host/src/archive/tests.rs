@@ -145,7 +145,8 @@ fn links_in_a_circle_end() {
     assert_eq!(machine.read("/sys/out").unwrap(), "1");
 }
 
-/// The bombs that a review made: a few hundred bytes that took all memory, or seconds for each read.
+/// The bombs that a review made: a few hundred bytes that took all memory, or seconds for each
+/// read.
 #[test]
 fn small_archives_do_not_grow() {
     let long = |path: &str, target: &str| {

@@ -1,5 +1,5 @@
-//! Facts out of their text. It may come from anywhere: sizes are bounded before memory is taken, and paths that climb
-//! are refused.
+//! Facts out of their text. It may come from anywhere: sizes are bounded before memory is taken,
+//! and paths that climb are refused.
 
 use std::path::Path;
 
@@ -70,7 +70,8 @@ impl Reader<'_> {
                     "/" => Section::Files(String::new()),
                     _ => {
                         let name = if name.starts_with('"') {
-                            // Quoted like a value, with the same escapes. `plain` refuses braces: a section is one folder.
+                            // Quoted like a value, with the same escapes. `plain` refuses braces: a
+                            // section is one folder.
                             Template::parse(name)?.plain()
                         } else {
                             Some(name.into())

@@ -1,4 +1,5 @@
-//! Values that stand for one value per number: text, the number itself, a list with one item per number.
+//! Values that stand for one value per number: text, the number itself, a list with one item per
+//! number.
 
 /// One piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,8 +194,8 @@ impl Rest<'_> {
                         if item.is_empty() {
                             return Ok(Part::Number(0));
                         }
-                        // A sign alone in the braces is an offset from the path's number: `{+1}`. In a list it is a
-                        // value.
+                        // A sign alone in the braces is an offset from the path's number: `{+1}`.
+                        // In a list it is a value.
                         if let [b'+' | b'-', ..] = item[..] {
                             let offset = std::str::from_utf8(&item).ok().and_then(|text| text.parse().ok());
                             return offset
@@ -216,7 +217,8 @@ impl Rest<'_> {
     }
 }
 
-/// Writes a value, in quotes if it cannot stand bare. `template` says whether braces in `parts` are meant as such.
+/// Writes a value, in quotes if it cannot stand bare. `template` says whether braces in `parts` are
+/// meant as such.
 pub(super) fn print(template: &Template) -> String {
     let mut bare = !template.unfinished;
     for part in &template.parts {

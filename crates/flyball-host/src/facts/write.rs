@@ -1,4 +1,5 @@
-//! Facts into their text: paths that differ in one number are folded, in whichever form of their values is shortest.
+//! Facts into their text: paths that differ in one number are folded, in whichever form of their
+//! values is shortest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,15 +14,18 @@ use crate::{CpuList, Errno, recorded::natural_key};
 
 /// The highest number that is folded: the highest that a [`CpuList`] holds.
 const HIGHEST: u32 = 65_535;
-/// What another line costs a reader, in characters: a list may be that much longer than lines by value.
+/// What another line costs a reader, in characters: a list may be that much longer than lines by
+/// value.
 const LINE: usize = 24;
 
-/// What comes before a path's number and after it (nothing for a path without a number), and the kind of its fact.
+/// What comes before a path's number and after it (nothing for a path without a number), and the
+/// kind of its fact.
 type Pattern<'a> = (&'a str, Option<&'a str>, u8);
 /// A path, its number, what is there.
 type Member<'a> = (&'a str, u32, &'a Fact);
 
-/// Where a folder comes among the sections: its parts in their natural order, which has `cpu2` before `cpu10`.
+/// Where a folder comes among the sections: its parts in their natural order, which has `cpu2`
+/// before `cpu10`.
 type Place = Vec<(String, usize, String)>;
 /// A path, which orders the lines of a section, and its line.
 type Line = (String, String);
@@ -101,7 +105,8 @@ fn number(path: &str) -> Option<(usize, usize)> {
     for part in path.split('/') {
         let digits = part.len() - part.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         let (stem, text) = part.split_at(part.len() - digits);
-        // `cpu01` and numbers above the bound must not become ranges: they would read back as other paths.
+        // `cpu01` and numbers above the bound must not become ranges: they would read back as other
+        // paths.
         let plain = text == "0" || !text.is_empty() && !text.starts_with('0');
         if plain
             && stem.ends_with(|c: char| c.is_ascii_lowercase())
@@ -221,7 +226,8 @@ fn write_group(before: &str, after: &str, facts: &[Member], sections: &mut Secti
     }
 }
 
-/// A value that is a line, as a template without numbers. A file's value ends with a newline, or says that it does not.
+/// A value that is a line, as a template without numbers. A file's value ends with a newline, or
+/// says that it does not.
 fn literal(bytes: &[u8], file: bool) -> Template {
     let (text, unfinished) = match bytes.strip_suffix(b"\n") {
         Some(text) if file => (text, false),
@@ -274,7 +280,8 @@ fn template(number: u32, bytes: &[u8], file: bool, view: View) -> Template {
     Template { parts, ..whole }
 }
 
-/// The values of numbers as few lines: one for each value that differs, or one with a list, whichever is shorter.
+/// The values of numbers as few lines: one for each value that differs, or one with a list,
+/// whichever is shorter.
 fn fold(values: &BTreeMap<u32, Vec<u8>>, file: bool, views: &[View]) -> Vec<(CpuList, Template)> {
     let all: CpuList = {
         let mut all = CpuList::new();
@@ -315,7 +322,8 @@ fn listed(values: &BTreeMap<u32, Vec<u8>>, file: bool) -> Option<Template> {
             _ => items.push((text.to_vec(), 1)),
         }
     }
-    // One item that is not repeated reads as an offset or as the number; lines by value do it better.
+    // One item that is not repeated reads as an offset or as the number; lines by value do it
+    // better.
     (values.len() > 1).then(|| Template { parts: vec![Part::List(items)], unfinished: false })
 }
 
@@ -335,8 +343,9 @@ fn block_line(line: &[u8]) -> String {
     }
 }
 
-/// A file of sections that end with an empty line and are the same except for some values, one for each CPU, as
-/// /proc/cpuinfo is. `text` is without its final newline. `None` where it is no such file.
+/// A file of sections that end with an empty line and are the same except for some values, one for
+/// each CPU, as /proc/cpuinfo is. `text` is without its final newline. `None` where it is no such
+/// file.
 fn repeated(text: &[u8], shown: &str, operator: &str) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
     let sections: Vec<Vec<&str>> = text.split("\n\n").map(|section| section.split('\n').collect()).collect();

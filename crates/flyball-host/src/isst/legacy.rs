@@ -1,8 +1,9 @@
 //! The calls of API 1: CPU numbers of the power unit, mailbox commands, MMIO registers, MSRs.
 //!
-//! These calls carry up to 64 commands. The driver runs them in order, stops at the first that fails and answers
-//! how many it did; the error itself is lost unless it was the first command's. One command a call is therefore
-//! sent here, so that every failure keeps its errno; only the CPU numbers, which are many and harmless, go in rows.
+//! These calls carry up to 64 commands. The driver runs them in order, stops at the first that
+//! fails and answers how many it did; the error itself is lost unless it was the first command's.
+//! One command a call is therefore sent here, so that every failure keeps its errno; only the CPU
+//! numbers, which are many and harmless, go in rows.
 
 use super::{bad_argument, number, wire};
 use crate::{
@@ -44,8 +45,8 @@ impl PunitCpu {
     /// What the driver keeps for a CPU whose MSR could not be read.
     pub const UNKNOWN: PunitCpu = PunitCpu(u32::MAX);
 
-    /// Power domain and core within it. On TPMI parts bits 15:11 and 10:3 (MSR 0x54: module); before, MSR 0x53's
-    /// bits 13:9 and 8:1.
+    /// Power domain and core within it. On TPMI parts bits 15:11 and 10:3 (MSR 0x54: module);
+    /// before, MSR 0x53's bits 13:9 and 8:1.
     pub fn split(self, tpmi: bool) -> (u8, u16) {
         if tpmi {
             ((self.0 >> 11 & 0x1f) as u8, (self.0 >> 3 & 0xff) as u16)
@@ -55,8 +56,8 @@ impl PunitCpu {
     }
 }
 
-/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not know, and
-/// [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
+/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not
+/// know, and [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
 ///
 /// # Errors
 /// The errno of the call where the driver answers none at all.
@@ -72,11 +73,13 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             wire::put(&mut argument, 4 + 8 * index, &cpu.to_le_bytes());
         }
         let done = match host.isst(number::GET_PHY_ID, &mut argument) {
-            // The number of CPUs answered: after them one was refused, or a signal arrived (isst_if_exec_multi_cmd).
+            // The number of CPUs answered: after them one was refused, or a signal arrived
+            // (isst_if_exec_multi_cmd).
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
             // The first of the row was refused: then the call itself fails, instead of counting.
             Err(error) if error.errno == Errno::INVAL => 0,
-            // Before the first one: nothing was asked yet. Bounded, should a host answer nothing else.
+            // Before the first one: nothing was asked yet. Bounded, should a host answer nothing
+            // else.
             Err(error) if error.errno == Errno::INTR && interruptions < 16 => {
                 interruptions += 1;
                 continue;
@@ -126,10 +129,12 @@ impl Mailbox {
     /// Sends the command; the answer is the response's data word.
     ///
     /// # Errors
-    /// `ENOTTY` without a mailbox driver, `ENXIO` where the firmware refuses, `EBUSY` where it does not answer,
-    /// `EINVAL` for a CPU without a mailbox or a command outside the driver's list (which is not sent).
+    /// `ENOTTY` without a mailbox driver, `ENXIO` where the firmware refuses, `EBUSY` where it does
+    /// not answer, `EINVAL` for a CPU without a mailbox or a command outside the driver's list
+    /// (which is not sent).
     pub fn send(&self, host: &dyn Host) -> Result<u32, HostError> {
-        // The PCI driver masks the parameter to 14 bits without an error: a longer one would be another command.
+        // The PCI driver masks the parameter to 14 bits without an error: a longer one would be
+        // another command.
         if !mailbox_allows(self.command, self.sub_command) || self.parameter > 0x3fff {
             return Err(bad_argument(format_args!(
                 "mailbox command {:02x}/{:02x} with parameter {:#x}",

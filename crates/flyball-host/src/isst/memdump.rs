@@ -1,7 +1,9 @@
-//! The text of debugfs' `tpmi-BDF/tpmi-id-NN/mem_dump`: registers of a TPMI feature, instance by instance.
+//! The text of debugfs' `tpmi-BDF/tpmi-id-NN/mem_dump`: registers of a TPMI feature, instance by
+//! instance.
 //!
-//! An instance is a power domain. Each begins with `TPMI Instance:0 offset:0x90007000`; then come lines of up to
-//! eight 32-bit words in hexadecimal after their byte offset (tpmi_mem_dump_show in drivers/platform/x86/intel/tpmi.c, in newer kernels vsec_tpmi.c).
+//! An instance is a power domain. Each begins with `TPMI Instance:0 offset:0x90007000`; then come
+//! lines of up to eight 32-bit words in hexadecimal after their byte offset (tpmi_mem_dump_show in
+//! drivers/platform/x86/intel/tpmi.c, in newer kernels vsec_tpmi.c).
 
 use std::fmt::Write as _;
 
@@ -21,12 +23,12 @@ pub struct Instance {
 #[error("line {0} is none of a register dump")]
 pub struct BadLine(pub usize);
 
-/// The longest dump of one instance that is taken for one: a TPMI feature has 64 KiB at most (16-bit size in
-/// words of its directory entry).
+/// The longest dump of one instance that is taken for one: a TPMI feature has 64 KiB at most
+/// (16-bit size in words of its directory entry).
 const MAX_WORDS: usize = 1 << 16;
 
-/// Reads a dump. What follows a line that was cut off in the middle of a word is lost without an error; a line
-/// that cannot be a dump's is one.
+/// Reads a dump. What follows a line that was cut off in the middle of a word is lost without an
+/// error; a line that cannot be a dump's is one.
 ///
 /// # Errors
 /// The first line that is none of a dump.

@@ -1,8 +1,8 @@
 //! The TPMI register block of Speed Select: one power domain's, as isst_tpmi_core.c lays it out.
 //!
-//! [`Block::decode`] moves every field that is understood into a value of its own and keeps the rest aside, so
-//! that [`Block::encode`] gives the same registers back, reserved bits included. Both walk the same description
-//! ([`Block::visit`]), so that they cannot disagree.
+//! [`Block::decode`] moves every field that is understood into a value of its own and keeps the
+//! rest aside, so that [`Block::encode`] gives the same registers back, reserved bits included.
+//! Both walk the same description ([`Block::visit`]), so that they cannot disagree.
 //!
 //! Frequencies are ratios of 100 MHz, powers eighths of a watt, as the registers have them.
 
@@ -193,7 +193,8 @@ impl CorePower {
         visitor.field(at + 1, 0, 2, &mut self.control);
         visitor.field(at + 2, 0, 2, &mut self.status);
         for (index, clos) in self.clos.iter_mut().enumerate() {
-            // SST_CLOS_CONFIG_PRIO, _MIN and _MAX; the first class is at SST_CLOS_CONFIG_0_OFFSET, 24 bytes.
+            // SST_CLOS_CONFIG_PRIO, _MIN and _MAX; the first class is at SST_CLOS_CONFIG_0_OFFSET,
+            // 24 bytes.
             visitor.field(at + 3 + index, 4, 4, &mut clos.priority);
             visitor.field(at + 3 + index, 8, 8, &mut clos.min);
             visitor.field(at + 3 + index, 16, 8, &mut clos.max);
@@ -237,7 +238,8 @@ impl TurboFreq {
         }
     }
 
-    /// High-priority cores of each bucket, as the kernel counts them: modules where the revision has them.
+    /// High-priority cores of each bucket, as the kernel counts them: modules where the revision
+    /// has them.
     pub fn high_priority_cores(&self) -> [u64; 8] {
         let mut counts = self.bucket_cores;
         if self.revision >= 2 && self.modules.iter().any(|&count| count != 0) {
@@ -249,7 +251,8 @@ impl TurboFreq {
 
 impl Level {
     fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize, features: [u64; 3], revision: u64) {
-        // The header says once for all levels where in a level SST-PP, SST-BF and SST-TF begin (struct feature_offset).
+        // The header says once for all levels where in a level SST-PP, SST-BF and SST-TF begin
+        // (struct feature_offset).
         let own = at + features[0] as usize;
         for (index, base) in self.base.iter_mut().enumerate() {
             visitor.field(own, 8 * index as u32, 8, base);
@@ -308,7 +311,8 @@ impl PerfProfile {
         self.levels.resize(LEVELS, None);
         for (index, level) in self.levels.iter_mut().enumerate() {
             if self.enabled >> index & 1 != 0 {
-                // All offsets are in registers of eight bytes; the kernel multiplies them (isst_tpmi_core.c: SST_REG_SIZE).
+                // All offsets are in registers of eight bytes; the kernel multiplies them
+                // (isst_tpmi_core.c: SST_REG_SIZE).
                 let start = at + self.level_offsets[index] as usize;
                 level.get_or_insert_default().visit(visitor, start, self.feature_offsets, self.revision);
             }
@@ -336,7 +340,8 @@ impl Block {
         let [core_power, perf_profile] = &mut self.offsets;
         visitor.field(0, 16, 8, core_power);
         visitor.field(0, 24, 8, perf_profile);
-        // cap_mask of sst_header: bit 0 is core-power, bit 1 perf-profile. Without its bit a part has no registers.
+        // cap_mask of sst_header: bit 0 is core-power, bit 1 perf-profile. Without its bit a part
+        // has no registers.
         if self.capability & 1 != 0 {
             self.core_power.get_or_insert_default().visit(visitor, self.offsets[0] as usize);
         }
@@ -345,8 +350,8 @@ impl Block {
         }
     }
 
-    /// Reads a domain's registers; `None` for a domain that has none, or whose interface is of a major version
-    /// that is not known.
+    /// Reads a domain's registers; `None` for a domain that has none, or whose interface is of a
+    /// major version that is not known.
     pub fn decode(registers: &[u64]) -> Option<Block> {
         let header = *registers.first()?;
         // sst_main() accepts major version 0 only; another one may have another layout.

@@ -123,7 +123,8 @@ fn platform_is_read_from_its_offsets() {
 
 #[test]
 fn a_refused_cpu_does_not_hide_those_after_it() {
-    // As isst_if_common.c: stops at the first bad CPU, answers the number done, or the errno if none was.
+    // As isst_if_common.c: stops at the first bad CPU, answers the number done, or the errno if
+    // none was.
     let host = Calls::new(|_, argument| {
         let count = argument[0] as usize;
         for index in 0..count {
@@ -341,8 +342,8 @@ fn recorded_blocks_decode_to_sane_levels_and_encode_to_the_same() {
                 continue;
             };
             assert_eq!(block.encode(), registers, "{path}");
-            // A decoder that understood nothing would give the same back. What is carried along are levels that are
-            // not enabled, ids of parts and bits that no header names.
+            // A decoder that understood nothing would give the same back. What is carried along are
+            // levels that are not enabled, ids of parts and bits that no header names.
             let set = |registers: &[u64]| registers.iter().map(|register| register.count_ones()).sum::<u32>();
             let (all, carried) = (set(&registers), set(&block.rest));
             assert!(carried * 2 <= all, "{path}: {carried} of {all} bits are not understood");

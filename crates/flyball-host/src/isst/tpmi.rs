@@ -1,13 +1,15 @@
 //! The calls of API 2 and 3: a package and a power domain are asked, not a CPU.
 //!
-//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Few arguments are checked
-//! (6.12.117 compares a level with the highest one, and a class's frequencies and priority with their fields; the first 6.12
-//! did not), and bits spill into the neighbouring fields; so every value is checked here. Two arguments make kernels fault,
-//! and cannot be expressed with these types:
+//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Few
+//! arguments are checked (6.12.117 compares a level with the highest one, and a class's frequencies
+//! and priority with their fields; the first 6.12 did not), and bits spill into the neighbouring
+//! fields; so every value is checked here. Two arguments make kernels fault, and cannot be
+//! expressed with these types:
 //!
-//! * a level above the highest in the core-mask calls (the first 6.12): a [`Level`] is only had from [`PerfLevels::level`];
-//! * an association call for a domain without registers (7.2): a [`Domain`] is only had from [`domains`], which
-//!   asks for the mask of usable ones.
+//! * a level above the highest in the core-mask calls (the first 6.12): a [`Level`] is only had
+//!   from [`PerfLevels::level`];
+//! * an association call for a domain without registers (7.2): a [`Domain`] is only had from
+//!   [`domains`], which asks for the mask of usable ones.
 
 use super::{bad_argument, number, wire};
 use crate::{Errno, Host, HostError, Op};
@@ -40,7 +42,8 @@ impl Domain {
     }
 }
 
-/// The usable power domains of a package, in ascending order; none for a package that does not exist.
+/// The usable power domains of a package, in ascending order; none for a package that does not
+/// exist.
 ///
 /// # Errors
 /// The errno of the call; `ENOTTY`, the answer for a package without registers, is not one.
@@ -88,7 +91,8 @@ pub struct CorePower {
 impl CorePower {
     /// Reads the state.
     pub fn read(host: &dyn Host, domain: Domain) -> Result<CorePower, HostError> {
-        // struct isst_core_power: get_set, socket_id, power_domain_id, enable, supported, priority_type.
+        // struct isst_core_power: get_set, socket_id, power_domain_id, enable, supported,
+        // priority_type.
         let mut argument = [0, domain.package, domain.id, 0, 0, 0];
         call(host, number::CORE_POWER_STATE, domain, "core-power state", &mut argument)?;
         Ok(CorePower {
@@ -121,7 +125,8 @@ pub struct Clos {
 
 /// Refuses a class that does not exist.
 fn check_clos(clos: u8) -> Result<(), HostError> {
-    // The driver answers ENOTTY to everything (isst_if_common.c), so what is wrong with an argument is said here.
+    // The driver answers ENOTTY to everything (isst_if_common.c), so what is wrong with an argument
+    // is said here.
     if clos < CLOSES { Ok(()) } else { Err(bad_argument(format_args!("class of service {clos}"))) }
 }
 
@@ -145,8 +150,8 @@ impl Clos {
     /// Writes class `clos`. The registers hold whole hundreds of MHz; the driver cuts the rest off.
     ///
     /// # Errors
-    /// `EINVAL` for a class above 3, a frequency above 25.5 GHz or a priority above 15 (not sent); the errno of
-    /// the call.
+    /// `EINVAL` for a class above 3, a frequency above 25.5 GHz or a priority above 15 (not sent);
+    /// the errno of the call.
     pub fn write(&self, host: &dyn Host, domain: Domain, clos: u8) -> Result<(), HostError> {
         check_clos(clos)?;
         if self.min_mhz / 100 > 0xff || self.max_mhz / 100 > 0xff || self.priority > 15 {
@@ -271,10 +276,12 @@ impl PerfLevels {
     }
 }
 
-/// Asks for another level. The driver waits for it (up to 20 ms) and switches SST-BF and SST-TF off.
+/// Asks for another level. The driver waits for it (up to 20 ms) and switches SST-BF and SST-TF
+/// off.
 ///
 /// # Errors
-/// `ENOTTY` where it refuses: already the level, locked, HWP off, not root, or firmware did not follow.
+/// `ENOTTY` where it refuses: already the level, locked, HWP off, not root, or firmware did not
+/// follow.
 pub fn set_level(host: &dyn Host, domain: Domain, level: Level) -> Result<(), HostError> {
     let mut argument = [domain.package, domain.id, level.0];
     call(host, number::PERF_SET_LEVEL, domain, "performance level", &mut argument)
@@ -294,7 +301,8 @@ pub fn set_features(
     call(host, number::PERF_SET_FEATURE, domain, "base-freq and turbo-freq", &mut argument)
 }
 
-/// What a level offers (isst_perf_level_data_info, 154 bytes). Frequencies in MHz; 0 is "not given".
+/// What a level offers (isst_perf_level_data_info, 154 bytes). Frequencies in MHz; 0 is "not
+/// given".
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LevelData {
     /// The base frequency as a ratio of 100 MHz.
@@ -331,7 +339,8 @@ impl LevelData {
         argument[2] = level.0;
         call(host, number::GET_PERF_LEVEL_INFO, domain, "level's numbers", &mut argument)?;
         let at = |offset: usize| wire::u16_at(&argument, offset);
-        // The driver states how many are filled; the arrays of the structure end at these bounds whatever it says.
+        // The driver states how many are filled; the arrays of the structure end at these bounds
+        // whatever it says.
         let buckets = usize::from(at(38)).min(BUCKETS);
         let levels = usize::from(at(40)).min(TRL_LEVELS);
         let mut data = LevelData {
@@ -356,8 +365,9 @@ impl LevelData {
     }
 }
 
-/// The second mesh's frequencies of a level: highest, base, lowest in MHz (isst_perf_level_fabric_info, 54 bytes;
-/// revision 2 of the block, kernels from 7.x on). `None` where there is no such call or block.
+/// The second mesh's frequencies of a level: highest, base, lowest in MHz
+/// (isst_perf_level_fabric_info, 54 bytes; revision 2 of the block, kernels from 7.x on). `None`
+/// where there is no such call or block.
 ///
 /// # Errors
 /// The errno of the call, but for `ENOTTY`.
@@ -366,7 +376,8 @@ pub fn second_fabric(host: &dyn Host, domain: Domain, level: Level) -> Result<Op
     argument[0] = domain.package;
     argument[1] = domain.id;
     wire::put(&mut argument, 2, &u16::from(level.0).to_le_bytes());
-    // The answer is three arrays of eight from byte 6 on, by mesh; the second mesh is the second of each.
+    // The answer is three arrays of eight from byte 6 on, by mesh; the second mesh is the second of
+    // each.
     match call(host, number::GET_PERF_LEVEL_FABRIC_INFO, domain, "mesh frequencies", &mut argument) {
         Ok(()) => {
             Ok(Some([wire::u16_at(&argument, 8), wire::u16_at(&argument, 24), wire::u16_at(&argument, 40)]))

@@ -1,11 +1,11 @@
-//! What a recording leaves out of the text that it keeps: names of hosts and users, addresses, and every kernel parameter
-//! that is not known to matter.
+//! What a recording leaves out of the text that it keeps: names of hosts and users, addresses, and
+//! every kernel parameter that is not known to matter.
 
 use crate::Host;
 
-/// Kernel parameters that are recorded with their value. Of all others only the name is: values hold addresses of networks,
-/// passwords and names of disks (ip=, systemd.set_credential=, cryptdevice=, root=). One that ends in `.` stands for all
-/// parameters of that module.
+/// Kernel parameters that are recorded with their value. Of all others only the name is: values
+/// hold addresses of networks, passwords and names of disks (ip=, systemd.set_credential=,
+/// cryptdevice=, root=). One that ends in `.` stands for all parameters of that module.
 pub const PARAMETERS: &[&str] = &[
     "acpi_cpufreq.",
     "amd_prefcore",
@@ -57,7 +57,8 @@ pub const PARAMETERS: &[&str] = &[
 /// Stands for what was left out of a command line.
 const REMOVED: &str = "REMOVED";
 
-/// The part of the kernel's command line that matters. What follows `--` is for the init program and is left out.
+/// The part of the kernel's command line that matters. What follows `--` is for the init program
+/// and is left out.
 pub(super) fn parameters(line: &str) -> String {
     let mut kept = Vec::new();
     for word in words(line) {
@@ -68,7 +69,8 @@ pub(super) fn parameters(line: &str) -> String {
             Some((name, value)) => (name, Some(value)),
             None => (word, None),
         };
-        // The kernel takes dashes and underscores in names for the same (kernel/params.c, parameqn).
+        // The kernel takes dashes and underscores in names for the same (kernel/params.c,
+        // parameqn).
         let plain = name.replace('-', "_");
         let is_known = PARAMETERS.iter().any(|known| match known.strip_suffix('.') {
             Some(module) => plain.strip_prefix(module).is_some_and(|rest| rest.starts_with('.')),
@@ -84,7 +86,8 @@ pub(super) fn parameters(line: &str) -> String {
     kept.join(" ") + end
 }
 
-/// The words of a command line; blanks between double quotes do not separate (lib/cmdline.c, next_arg).
+/// The words of a command line; blanks between double quotes do not separate (lib/cmdline.c,
+/// next_arg).
 fn words(line: &str) -> Vec<&str> {
     let mut quoted = false;
     line.split(|c: char| {
@@ -95,8 +98,8 @@ fn words(line: &str) -> Vec<&str> {
     .collect()
 }
 
-/// /proc/modules without the addresses at which modules are loaded, which root sees: they would undo the kernel's
-/// randomisation of its addresses (kernel/module/procfs.c, m_show).
+/// /proc/modules without the addresses at which modules are loaded, which root sees: they would
+/// undo the kernel's randomisation of its addresses (kernel/module/procfs.c, m_show).
 pub(super) fn without_addresses(modules: &str) -> String {
     let hide = |word: &str| if word.starts_with("0x") { "0x0".to_owned() } else { word.to_owned() };
     let line = |line: &str| line.split(' ').map(hide).collect::<Vec<_>>().join(" ") + "\n";
@@ -133,7 +136,8 @@ impl Redactor {
         }
         // Shorter names are parts of too many other words to be replaced.
         names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
-        // The longest first: a shorter name may be part of a longer one, the rest of which would stay.
+        // The longest first: a shorter name may be part of a longer one, the rest of which would
+        // stay.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         names.dedup();
         Redactor { names }

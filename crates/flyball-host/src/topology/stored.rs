@@ -1,8 +1,9 @@
-//! The file in which intel-speed-select stores the positions of CPUs, because sysfs has none of CPUs that are offline.
+//! The file in which intel-speed-select stores the positions of CPUs, because sysfs has none of
+//! CPUs that are offline.
 //!
-//! By CPU it holds four signed 16-bit numbers: CPU, core, package and die; -1 for unknown (`store_cpu_topology` in
-//! tools/power/x86/intel-speed-select/isst-config.c). flyball shares the file, so that either program finds the CPUs
-//! that the other took offline.
+//! By CPU it holds four signed 16-bit numbers: CPU, core, package and die; -1 for unknown
+//! (`store_cpu_topology` in tools/power/x86/intel-speed-select/isst-config.c). flyball shares the
+//! file, so that either program finds the CPUs that the other took offline.
 
 use std::path::PathBuf;
 
@@ -48,7 +49,8 @@ impl TopologyFile {
         for cpu in 0..count {
             let id = |name: &str| {
                 let text = host.read(&format!("{CPUS}/cpu{cpu}/topology/{name}")).ok();
-                // The tool's structure has short integers: a larger id is stored as unknown, not cut.
+                // The tool's structure has short integers: a larger id is stored as unknown, not
+                // cut.
                 text.and_then(|text| text.trim().parse::<i16>().ok()).filter(|&id| id >= 0).unwrap_or(-1)
             };
             for value in [cpu as i16, id("core_id"), id("physical_package_id"), id("die_id")] {

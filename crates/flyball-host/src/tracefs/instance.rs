@@ -17,7 +17,8 @@ pub struct InstanceOptions {
     pub buffer_kib: u64,
     /// Sub-buffer size, KiB, where the kernel (6.8 and later) can change it.
     pub page_kib: Option<u32>,
-    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; otherwise the kernel's own.
+    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; otherwise the kernel's
+    /// own.
     pub wished_page_kib: Option<u32>,
     /// The trace clock; the kernel's default if not given.
     pub clock: Option<String>,
@@ -40,8 +41,9 @@ impl Instance {
     /// Makes an instance that records nothing yet.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without root; `EINVAL` for a clock, `ENOENT` for an event that the kernel does not have;
-    /// `ENOMEM` for a buffer that does not fit. After a failure nothing is left behind.
+    /// `EACCES`/`EPERM` without root; `EINVAL` for a clock, `ENOENT` for an event that the kernel
+    /// does not have; `ENOMEM` for a buffer that does not fit. After a failure nothing is left
+    /// behind.
     pub fn create(tracefs: &Tracefs, options: &InstanceOptions) -> Result<Instance, HostError> {
         let pid = std::process::id();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -57,13 +59,13 @@ impl Instance {
     fn set_up(&self, options: &InstanceOptions) -> Result<(), HostError> {
         // A new instance has tracing on; nothing may be recorded before all is set.
         self.write("tracing_on", "0")?;
-        // A new clock empties the buffers, because times before and after cannot be compared (tracing_set_clock(),
-        // kernel/trace/trace.c), so it comes first.
+        // A new clock empties the buffers, because times before and after cannot be compared
+        // (tracing_set_clock(), kernel/trace/trace.c), so it comes first.
         if let Some(clock) = &options.clock {
             self.write("trace_clock", clock)?;
         }
-        // Before the size: sub-buffers of another order are allocated again, and the size is counted in them
-        // (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
+        // Before the size: sub-buffers of another order are allocated again, and the size is
+        // counted in them (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
         } else if let Some(kib) = options.wished_page_kib {
@@ -107,8 +109,8 @@ impl Instance {
         self.write("tracing_on", "0")
     }
 
-    /// The file through which a program puts its own records into the buffer of the CPU that it runs on. The first four
-    /// bytes of each write become the record's id.
+    /// The file through which a program puts its own records into the buffer of the CPU that it
+    /// runs on. The first four bytes of each write become the record's id.
     pub fn raw_marker(&self) -> Result<std::fs::File, HostError> {
         self.tracefs.files().open_to_write(&format!("{}/trace_marker_raw", self.path))
     }

@@ -24,11 +24,12 @@ fn failed(op: Op, path: &Path, error: &std::io::Error) -> HostError {
 }
 
 impl LiveFiles {
-    /// The mounted tracefs; where none is mounted, a mount that is not attached to any directory and goes away with
-    /// this value.
+    /// The mounted tracefs; where none is mounted, a mount that is not attached to any directory
+    /// and goes away with this value.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without the right to see it or under lockdown, `ENODEV` in a kernel without tracing.
+    /// `EACCES`/`EPERM` without the right to see it or under lockdown, `ENODEV` in a kernel without
+    /// tracing.
     pub fn open() -> Result<LiveFiles, HostError> {
         let mut refused = None;
         for root in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -42,7 +43,8 @@ impl LiveFiles {
                 Err(_) => {}
             }
         }
-        // Mounted, and not for us: a mount of our own would be refused as well, with a less clear message.
+        // Mounted, and not for us: a mount of our own would be refused as well, with a less clear
+        // message.
         if let Some(refused) = refused {
             return Err(refused);
         }
@@ -53,7 +55,8 @@ impl LiveFiles {
             .map_err(fail)?;
         // A detached mount has no path but through its descriptor.
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-        // Under lockdown tracefs can be mounted and is empty (fs/tracefs/inode.c, `tracefs_create_file`).
+        // Under lockdown tracefs can be mounted and is empty (fs/tracefs/inode.c,
+        // `tracefs_create_file`).
         if !root.join("trace_clock").exists() {
             return Err(HostError::new(Op::Read, "tracefs, which is empty", Errno::PERM));
         }
@@ -69,7 +72,8 @@ impl TraceFiles for LiveFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
         use std::io::Read;
         let path = self.root.join(path);
-        // In large pieces: `events/header_page` answers its first read(2) only, whatever its length.
+        // In large pieces: `events/header_page` answers its first read(2) only, whatever its
+        // length.
         let read = || {
             let mut file = fs::File::open(&path)?;
             let mut bytes = Vec::new();
@@ -89,7 +93,8 @@ impl TraceFiles for LiveFiles {
     fn write(&self, path: &str, value: &str) -> Result<(), HostError> {
         use std::io::Write;
         let path = self.root.join(path);
-        // Without O_TRUNC, which would switch all events off (ftrace_event_set_open in kernel/trace/trace_events.c).
+        // Without O_TRUNC, which would switch all events off (ftrace_event_set_open in
+        // kernel/trace/trace_events.c).
         let open = fs::OpenOptions::new().write(true).open(&path);
         open.and_then(|mut file| file.write_all(value.as_bytes()))
             .map_err(|error| failed(Op::Write, &path, &error))

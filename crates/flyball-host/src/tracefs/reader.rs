@@ -1,8 +1,9 @@
 //! Reading pages out of a CPU's ring buffer (trace_pipe_raw).
 //!
-//! read(2) is used, not splice(2) or a mapping: it works on every kernel, leaves the page in the cache of the CPU that
-//! counts its records next, and with sub-buffers of 16 KiB (280 records per system call) it costs half of what splice(2)
-//! does, which makes and frees a page of the page cache for every page of the buffer.
+//! read(2) is used, not splice(2) or a mapping: it works on every kernel, leaves the page in the
+//! cache of the CPU that counts its records next, and with sub-buffers of 16 KiB (280 records per
+//! system call) it costs half of what splice(2) does, which makes and frees a page of the page
+//! cache for every page of the buffer.
 
 use std::{
     fs::File,
@@ -21,8 +22,8 @@ use crate::{Errno, HostError, Op};
 
 /// The pages of one CPU's buffer. Reading consumes them.
 pub trait Pages: Send + std::fmt::Debug {
-    /// Reads the next page into `page`, which must have its size; what has been written so far, if it is not full.
-    /// `false` if the buffer is empty.
+    /// Reads the next page into `page`, which must have its size; what has been written so far, if
+    /// it is not full. `false` if the buffer is empty.
     fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError>;
 
     /// Whether the buffer is as full as the instance's readers want it.
@@ -92,8 +93,8 @@ impl Pages for LivePages {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                // A CPU that has been offline since the instance was made has no buffer before it comes online
-                // (ring_buffer_alloc_read_page() in kernel/trace/ring_buffer.c).
+                // A CPU that has been offline since the instance was made has no buffer before it
+                // comes online (ring_buffer_alloc_read_page() in kernel/trace/ring_buffer.c).
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
                     return Ok(false);
                 }
@@ -120,8 +121,9 @@ impl Pages for LivePages {
     }
 }
 
-/// Sleeps until one of the buffers is as full as the instance's readers want it, or `time` has passed, or a signal
-/// arrives. Puts the places in `readers` of those that are full enough into `ready`.
+/// Sleeps until one of the buffers is as full as the instance's readers want it, or `time` has
+/// passed, or a signal arrives. Puts the places in `readers` of those that are full enough into
+/// `ready`.
 pub fn wait_for_pages(
     readers: &[PageReader],
     time: Duration,
@@ -145,7 +147,8 @@ pub fn wait_for_pages(
         let answers: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
         let answered = watched.iter().zip(&answers);
         ready.extend(answered.filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|((at, _), _)| *at));
-        // A CPU without a buffer, because it is offline, answers at once: the others are waited for without it.
+        // A CPU without a buffer, because it is offline, answers at once: the others are waited for
+        // without it.
         let before = watched.len();
         let mut answers = answers.iter();
         watched.retain(|_| answers.next().is_some_and(PollFlags::is_empty));

@@ -1,4 +1,5 @@
-//! Clocks: since boot, asleep, of the wall; and the kernel's report that the wall clock was set or the machine woke up.
+//! Clocks: since boot, asleep, of the wall; and the kernel's report that the wall clock was set or
+//! the machine woke up.
 
 #![allow(unsafe_code, reason = "localtime_r(3)")]
 
@@ -50,8 +51,9 @@ pub fn local_time() -> LocalTime {
     LocalTime { minutes: (time.tm_hour * 60 + time.tm_min) as u32, seconds: time.tm_sec as u32 }
 }
 
-/// A timer that never fires and ends when the wall clock is set. The kernel ends it at resume too (timerfd_resume, called by
-/// timekeeping_resume in kernel/time/timekeeping.c, since 5.15): waking up is noticed without logind and without polling.
+/// A timer that never fires and ends when the wall clock is set. The kernel ends it at resume too
+/// (timerfd_resume, called by timekeeping_resume in kernel/time/timekeeping.c, since 5.15): waking
+/// up is noticed without logind and without polling.
 #[derive(Debug)]
 pub(super) struct WallClock(OwnedFd);
 
@@ -68,7 +70,8 @@ impl WallClock {
         let time = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         match timerfd_settime(&self.0, flags, &time) {
-            // It was set between the report and now: the timer is armed all the same (do_timerfd_settime).
+            // It was set between the report and now: the timer is armed all the same
+            // (do_timerfd_settime).
             Ok(_) | Err(rustix::io::Errno::CANCELED) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

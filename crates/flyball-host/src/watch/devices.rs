@@ -40,7 +40,8 @@ impl Devices {
     }
 
     pub(super) fn take(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        // UEVENT_BUFFER_SIZE in include/linux/kobject.h is 2048, and the first string stands before it.
+        // UEVENT_BUFFER_SIZE in include/linux/kobject.h is 2048, and the first string stands before
+        // it.
         let mut buffer = [0; 8192];
         loop {
             let (length, sender) = match recvfrom(&self.0, &mut buffer, RecvFlags::empty()) {

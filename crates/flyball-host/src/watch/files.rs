@@ -17,7 +17,8 @@ pub(super) struct Files(OwnedFd);
 impl Files {
     pub(super) fn of(directory: &Path) -> io::Result<Files> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        // A lock is given up by closing its file, which was opened for writing; everything else is renamed into place.
+        // A lock is given up by closing its file, which was opened for writing; everything else is
+        // renamed into place.
         add_watch(&inotify, directory, WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE)?;
         Ok(Files(inotify))
     }

@@ -1,5 +1,6 @@
-//! Control groups that get processes and lose them: inotify(7) on cgroup.events (Documentation/admin-guide/cgroup-v2.rst), and on the
-//! directory in which a group is going to be made.
+//! Control groups that get processes and lose them: inotify(7) on cgroup.events
+//! (Documentation/admin-guide/cgroup-v2.rst), and on the directory in which a group is going to be
+//! made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,8 @@ use super::Event;
 #[derive(Debug)]
 pub(super) struct Groups {
     inotify: OwnedFd,
-    /// What is watched, with the number of its watch and of its inode: a group that is made again is another one.
+    /// What is watched, with the number of its watch and of its inode: a group that is made again
+    /// is another one.
     watched: BTreeMap<PathBuf, (i32, u64)>,
 }
 
@@ -32,9 +34,10 @@ impl Groups {
         for group in groups {
             let events = group.join("cgroup.events");
             let text = std::fs::read_to_string(&events);
-            // kernfs_notify reports a change of the file to who watches it, and its removal to no one: a group without
-            // processes may be removed and made again, so the directory above is watched too. Not while it has some: every
-            // other service that starts would be reported.
+            // kernfs_notify reports a change of the file to who watches it, and its removal to no
+            // one: a group without processes may be removed and made again, so the directory above
+            // is watched too. Not while it has some: every other service that starts would be
+            // reported.
             if !text.as_ref().is_ok_and(|text| text.contains("populated 1")) {
                 let above = group.ancestors().skip(1).find(|above| above.is_dir());
                 wanted.extend(above.map(|above| (above.to_owned(), WatchFlags::CREATE)));
@@ -78,8 +81,8 @@ impl Groups {
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
             match reader.next() {
-                // Which one it is does not matter: all are read again, and they are few. A full queue loses nothing either. What
-                // is not watched any more is ignored.
+                // Which one it is does not matter: all are read again, and they are few. A full
+                // queue loses nothing either. What is not watched any more is ignored.
                 Ok(event)
                     if event.events().contains(ReadFlags::IGNORED) || events.contains(&Event::Group) => {}
                 Ok(_) => events.push(Event::Group),

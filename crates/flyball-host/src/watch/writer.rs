@@ -41,7 +41,8 @@ impl fmt::Display for Writer {
     }
 }
 
-/// The unit in a text of /proc/PID/cgroup: the innermost service or scope of the unified hierarchy (`0::PATH`), or of systemd's own.
+/// The unit in a text of /proc/PID/cgroup: the innermost service or scope of the unified hierarchy
+/// (`0::PATH`), or of systemd's own.
 fn unit_of(text: &str) -> Option<String> {
     let line = |start: &str| text.lines().find_map(|line| line.split_once(start).map(|(_, path)| path));
     let path = line("0::").filter(|path| *path != "/").or_else(|| line(":name=systemd:"))?;

@@ -23,8 +23,8 @@ pub(super) struct Writes {
     buffer: Vec<u8>,
 }
 
-/// sizeof(struct fanotify_event_metadata) in include/uapi/linux/fanotify.h: event_len u32, vers u8, reserved u8, metadata_len u16,
-/// mask u64, fd s32, pid s32.
+/// sizeof(struct fanotify_event_metadata) in include/uapi/linux/fanotify.h: event_len u32, vers u8,
+/// reserved u8, metadata_len u16, mask u64, fd s32, pid s32.
 const HEADER: usize = 24;
 
 fn last(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -52,9 +52,11 @@ impl Writes {
         last(unsafe { libc::fanotify_mark(group, flags, mask, libc::AT_FDCWD, path.as_ptr()) }).map(drop)
     }
 
-    /// A mark of the file system, not of the mount: a container that has it mounted elsewhere is seen too.
+    /// A mark of the file system, not of the mount: a container that has it mounted elsewhere is
+    /// seen too.
     pub(super) fn mark_file_system(&mut self, path: &Path) -> io::Result<()> {
-        // FAN_MODIFY is sent for a write that was accepted (vfs_write in fs/read_write.c); a refused one changes nothing.
+        // FAN_MODIFY is sent for a write that was accepted (vfs_write in fs/read_write.c); a
+        // refused one changes nothing.
         self.mark(libc::FAN_MARK_FILESYSTEM, libc::FAN_MODIFY, path)
     }
 
@@ -69,7 +71,8 @@ impl Writes {
             let count = match rustix::io::read(&self.group, &mut self.buffer) {
                 Ok(0) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
                 Ok(count) => count,
-                // A file that cannot be opened again, as one that may only be written: which it is, is not known.
+                // A file that cannot be opened again, as one that may only be written: which it is,
+                // is not known.
                 Err(_) => {
                     events.push(Event::Lost);
                     return Ok(());
@@ -82,7 +85,8 @@ impl Writes {
                     events.push(Event::Lost);
                     continue;
                 }
-                // SAFETY: the kernel opened the descriptor for this event and gave it to this process, once.
+                // SAFETY: the kernel opened the descriptor for this event and gave it to this
+                // process, once.
                 let file = (event.file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(event.file) });
                 if event.pid == me {
                     continue;
@@ -91,7 +95,8 @@ impl Writes {
                 if event.mask & libc::FAN_OPEN_EXEC != 0 {
                     events.push(Event::Started { program: path, pid: event.pid });
                 } else if let Some(path) = below(&self.root, &path).filter(|path| (self.concerns)(path)) {
-                    // Only now: the process is looked up in /proc, and most writes to sysfs have nothing to do with processors.
+                    // Only now: the process is looked up in /proc, and most writes to sysfs have
+                    // nothing to do with processors.
                     events.push(Event::Written { path, by: Writer::of(event.pid) });
                 }
             }
@@ -120,11 +125,13 @@ fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
         file: i32::from_ne_bytes(head[16..20].try_into().ok()?),
         pid: u32::from_ne_bytes(head[20..24].try_into().ok()?),
     };
-    // event_len includes records that later kernels may add, and is never less than the head; a shorter one would go on for ever.
+    // event_len includes records that later kernels may add, and is never less than the head; a
+    // shorter one would go on for ever.
     Some((raw, bytes.get(length.max(HEADER)..)?))
 }
 
-/// The masks and processes of the events in a buffer of the kernel's, without the files that they are about.
+/// The masks and processes of the events in a buffer of the kernel's, without the files that they
+/// are about.
 pub fn reported(bytes: &[u8]) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     let mut rest = bytes;

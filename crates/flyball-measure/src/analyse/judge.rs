@@ -34,7 +34,8 @@ fn log_pairs(base: &Summary, other: &Summary) -> Vec<(f64, f64)> {
             (positive && logs.0.is_finite() && logs.1.is_finite()).then_some((key, logs))
         })
         .collect();
-    // Rounds of a resumed comparison are not in the order of blocks, and the bootstrap depends on the order.
+    // Rounds of a resumed comparison are not in the order of blocks, and the bootstrap depends on
+    // the order.
     pairs.sort_by_key(|(key, _)| *key);
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
@@ -84,7 +85,8 @@ fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64) {
 /// Compares every arm with the first in one quantity.
 pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantity) -> Vec<Comparison> {
     let level = manifest.schedule.confidence;
-    // The same level for interval and test, so that an interval that excludes 0 and a verdict agree before correction.
+    // The same level for interval and test, so that an interval that excludes 0 and a verdict agree
+    // before correction.
     let alpha = 1.0 - level;
     let until = matches!(manifest.schedule.length, Length::Until { .. });
     let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
@@ -100,7 +102,8 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
         .filter_map(|(index, other)| compare_two(base, other, *index, level, others.len(), until))
         .collect();
     let corrected = stats::holm(&found.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
-    // Only comparisons that can be made count as questions: an arm without energy readings costs the others nothing.
+    // Only comparisons that can be made count as questions: an arm without energy readings costs
+    // the others nothing.
     let questions = found.len();
     let better = quantity.metric(&manifest.workload.metric).better;
     for (comparison, p) in found.iter_mut().zip(corrected) {
@@ -109,7 +112,8 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
             // It had no fixed number of pairs: as many as were needed, or as many as were allowed.
             0.0
         } else if comparison.paired {
-            // All ratios on one side: 2 / 2^n. Ties of zero make it larger; then the verdict is only less definite.
+            // All ratios on one side: 2 / 2^n. Ties of zero make it larger; then the verdict is
+            // only less definite.
             2.0_f64.powi(1 - comparison.pairs as i32)
         } else {
             let sizes =
@@ -154,7 +158,8 @@ fn compare_two(
     let delta = stats::cliffs_delta(&values(base), &values(other))?;
     let ratios = log_ratios(base, other);
     let percent = |interval: Interval| interval.map(f64::exp_m1);
-    // Logarithms: ratios multiply, and 2 % faster and 2 % slower become symmetric, as the signed-rank test assumes.
+    // Logarithms: ratios multiply, and 2 % faster and 2 % slower become symmetric, as the
+    // signed-rank test assumes.
     let (change, interval, p, pairs, paired, spread) = if ratios.is_empty() {
         let (a, b) = (logs(base), logs(other));
         // The deviation of a difference of two independent rounds.
@@ -186,7 +191,8 @@ fn compare_two(
             stats::standard_deviation(&ratios),
         )
     };
-    // Equal ratios in all blocks (a simulated machine without variation): power is not defined without spread.
+    // Equal ratios in all blocks (a simulated machine without variation): power is not defined
+    // without spread.
     let spread = spread.filter(|spread| *spread > 0.0);
     Some(Comparison {
         quantity: base.quantity,
@@ -202,7 +208,8 @@ fn compare_two(
         verdict: Verdict::NoDifferenceShown,
         steadiness: (base.quantity == Quantity::Performance).then(|| steadiness(base, other)).flatten(),
         shows: spread.and_then(|spread| stats::mean_shift_shown(pairs, spread, alpha, 0.9)).map(f64::exp_m1),
-        // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed difference costs another run.
+        // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
+        // difference costs another run.
         rounds_for_one_percent: spread.map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),
     })
 }

@@ -72,8 +72,9 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
     })
 }
 
-/// That a warm-up round took several times as long as those that count: a build, a download or a cache that the first run
-/// leaves behind is then not what was measured. Page caches alone rarely make a run three times as long.
+/// That a warm-up round took several times as long as those that count: a build, a download or a
+/// cache that the first run leaves behind is then not what was measured. Page caches alone rarely
+/// make a run three times as long.
 pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<String> {
     const TIMES: f64 = 3.0;
     // Models always do the same work, and with --prepare the user has thought of it.
@@ -114,8 +115,8 @@ fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
     })
 }
 
-/// That frequencies were sampled, not counted: an idle CPU's file says what was last asked for, and weighs as much as a
-/// busy one's.
+/// That frequencies were sampled, not counted: an idle CPU's file says what was last asked for, and
+/// weighs as much as a busy one's.
 fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     report.arms.iter().find_map(|arm| arm.summary(Quantity::Frequency))?;
     // Registers are preferred: where a boot has them, its frequencies were counted.
@@ -237,7 +238,8 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
                 crate::numbers::p_value(drift.p),
             ));
         }
-        // Energy and work per joule follow the performance of the same round: one note for the round is enough.
+        // Energy and work per joule follow the performance of the same round: one note for the
+        // round is enough.
         if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {
             let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
             notes.push(format!(
@@ -257,7 +259,8 @@ fn boot_notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     let in_boot = |boot: usize| -> Vec<&str> {
         report.arms.iter().filter(|arm| arm.boots.contains(&boot)).map(|arm| arm.name.as_str()).collect()
     };
-    // A boot in which the command was stopped before its first round has no arms, and makes no difference.
+    // A boot in which the command was stopped before its first round has no arms, and makes no
+    // difference.
     let used: Vec<usize> = (0..manifest.boots.len()).filter(|boot| !in_boot(*boot).is_empty()).collect();
     if used.len() < 2 {
         return Vec::new();

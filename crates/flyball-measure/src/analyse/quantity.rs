@@ -124,8 +124,8 @@ impl Quantity {
             }
             Quantity::Energy => joules(Domain::Package),
             Quantity::PerWatt => {
-                // Where only the platform is metered, that is the energy to count; in no round the one here and the
-                // other there.
+                // Where only the platform is metered, that is the energy to count; in no round the
+                // one here and the other there.
                 let packages = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
                 let domain = if packages.into_iter().any(|source| source.domain == Domain::Package) {
                     Domain::Package
@@ -133,7 +133,8 @@ impl Quantity {
                     Domain::Platform
                 };
                 let energy = joules(domain)?;
-                // Of tbench the time limit less one second, as the kernel's selftest computes it (tbench.sh).
+                // Of tbench the time limit less one second, as the kernel's selftest computes it
+                // (tbench.sh).
                 let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);
                 manifest.workload.metric.value_per_watt(outcome.value?, seconds, energy)
             }

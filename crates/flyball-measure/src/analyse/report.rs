@@ -20,7 +20,8 @@ pub struct Point {
 /// A trend inside an arm that is too strong to be chance.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Drift {
-    /// The change from the first round to the last along the median slope, as a fraction of the median.
+    /// The change from the first round to the last along the median slope, as a fraction of the
+    /// median.
     pub change: f64,
     /// The probability of such a trend in rounds without one.
     pub p: f64,
@@ -33,7 +34,8 @@ pub struct Summary {
     /// Its name, unit and direction.
     pub metric: Metric,
     pub median: f64,
-    /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the level asked for.
+    /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the
+    /// level asked for.
     pub interval: Option<Interval>,
     pub mean: f64,
     pub deviation: Option<f64>,
@@ -41,7 +43,8 @@ pub struct Summary {
     pub points: Vec<Point>,
     /// A trend, if there is one.
     pub drift: Option<Drift>,
-    /// Blocks whose value is far from the others (more than five scaled median deviations). They count.
+    /// Blocks whose value is far from the others (more than five scaled median deviations). They
+    /// count.
     pub outliers: Vec<usize>,
 }
 
@@ -121,8 +124,8 @@ pub enum Verdict {
     TooFewRounds,
 }
 
-/// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe),
-/// by ranks and pair by pair.
+/// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's
+/// median (Brown and Forsythe), by ranks and pair by pair.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Steadiness {
     /// Standard deviations as fractions of the means: the base's, then the arm's.

@@ -26,8 +26,8 @@ pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbanc
     watch::grade(conditions, own, &watch::Limits::default()).1
 }
 
-/// Why a round by itself is not one to rely on: it was throttled or, on a machine that was made quiet, disturbed. That an
-/// arm may bring this about itself is the caller's to judge.
+/// Why a round by itself is not one to rely on: it was throttled or, on a machine that was made
+/// quiet, disturbed. That an arm may bring this about itself is the caller's to judge.
 pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
     if let Some(count) = round.readings.throttled.filter(|count| *count > 0) {
         return Some(format!("throttled ({count} events)"));
@@ -43,13 +43,14 @@ pub(super) struct Sifted<'a> {
     grades: Option<Grades>,
 }
 
-/// Splits an arm's rounds into those that count and those that do not: by how they went and under what conditions,
-/// never by their values.
+/// Splits an arm's rounds into those that count and those that do not: by how they went and under
+/// what conditions, never by their values.
 pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
     let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
     // The kernel's counts; a round in which nothing counted is not hot.
     let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
-    // An arm that throttles more often than not does so because of its settings: that is its performance.
+    // An arm that throttles more often than not does so because of its settings: that is its
+    // performance.
     let throttles_always = hot * 2 > own.len();
     let disturbed: Vec<Vec<Disturbance>> = own.iter().map(|round| disturbances(round, manifest)).collect();
     let bad = |found: &Disturbance| found.grade == Grade::Bad;
@@ -73,8 +74,8 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
             }
         }
         let disturbance = disturbed.iter().find(|found| {
-            // Without `--quiet` disturbances are only shown: leaving rounds out was not asked for. Heat has its own rule below,
-            // from the same counter.
+            // Without `--quiet` disturbances are only shown: leaving rounds out was not asked for.
+            // Heat has its own rule below, from the same counter.
             manifest.quiet.is_some() && bad(found) && found.source != Source::Heat && !usual(found.source)
         });
         let why = if let Some(failure) = &round.outcome.failure {
@@ -150,9 +151,11 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     let schedule = &manifest.schedule;
     for summary in &mut report.summaries {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-        // Quantities are fewer than 256: each arm and quantity has draws of its own, the same in every report.
+        // Quantities are fewer than 256: each arm and quantity has draws of its own, the same in
+        // every report.
         let seed = schedule.seed ^ ((arm as u64) << 8) ^ summary.quantity as u64;
-        // Even from the least to the greatest of n rounds the median lies with a probability of 1 - 2^(1-n) only.
+        // Even from the least to the greatest of n rounds the median lies with a probability of 1 -
+        // 2^(1-n) only.
         summary.interval = (values.len() >= stats::pairs_needed(1.0 - schedule.confidence, 1))
             .then(|| {
                 stats::bootstrap(
@@ -166,9 +169,11 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
             .flatten();
         // A trend over boots would be a difference between boots.
         let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
-        // 1 %: with ten arms and three quantities a level of 5 % would show a drift in most reports by chance.
+        // 1 %: with ten arms and three quantities a level of 5 % would show a drift in most reports
+        // by chance.
         summary.drift = stats::trend(&values).filter(|trend| one_boot && trend.p < 0.01).map(|trend| Drift {
-            // Slope per round times the steps between first and last: the movement over the whole comparison.
+            // Slope per round times the steps between first and last: the movement over the whole
+            // comparison.
             change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
             p: trend.p,
         });

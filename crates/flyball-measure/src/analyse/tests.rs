@@ -44,8 +44,8 @@ impl Noise {
     }
 }
 
-/// A realistic machine: it drifts over the run, noise is skewed to the slow side, and now and then another program
-/// disturbs a round. `slowdown` is what arm b costs, `noise` the spread of a round.
+/// A realistic machine: it drifts over the run, noise is skewed to the slow side, and now and then
+/// another program disturbs a round. `slowdown` is what arm b costs, `noise` the spread of a round.
 fn comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize) -> Report {
     disturbed_comparison(seed, slowdown, noise, blocks, 0.03)
 }
@@ -75,7 +75,8 @@ fn disturbed_comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize, dis
 
 #[test]
 fn a_setting_does_not_differ_from_itself() {
-    // 200 comparisons of a setting with itself, with drift and disturbances, at three levels of noise.
+    // 200 comparisons of a setting with itself, with drift and disturbances, at three levels of
+    // noise.
     for (noise, base) in [(0.002, 0), (0.01, 1000), (0.05, 2000)] {
         let called = (0..200)
             .filter(|seed| {
@@ -88,7 +89,8 @@ fn a_setting_does_not_differ_from_itself() {
     }
 }
 
-/// Rounds of two arms that share drift and disturbances, whose own noise differs by a factor; `skewed` makes it lognormal.
+/// Rounds of two arms that share drift and disturbances, whose own noise differs by a factor;
+/// `skewed` makes it lognormal.
 fn unsteady(seed: u64, factor: f64, blocks: usize, skewed: bool) -> Steadiness {
     let mut random = Noise::new(seed);
     let mut manifest = manifest(&["a", "b"]);
@@ -126,7 +128,8 @@ fn a_less_steady_arm_is_found_and_seldom_invented() {
 
 #[test]
 fn a_planted_slowdown_is_found() {
-    // 2 % on a quiet workload (0.5 % from round to round), and on one that is disturbed now and then.
+    // 2 % on a quiet workload (0.5 % from round to round), and on one that is disturbed now and
+    // then.
     for (disturbance, base) in [(0.0, 5000), (0.03, 6000)] {
         let found = (0..200)
             .filter(|seed| {
@@ -362,7 +365,8 @@ fn nothing_measured_makes_no_claim() {
     assert_ne!(text_of(&report), "");
 }
 
-/// Rounds 1, 4 and 7 of the second arm run next to a neighbour that takes most of the CPU, and look fast.
+/// Rounds 1, 4 and 7 of the second arm run next to a neighbour that takes most of the CPU, and look
+/// fast.
 #[test]
 fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
     let mut manifest = manifest(&["now", "same"]);

@@ -1,4 +1,5 @@
-//! Loads that run while the workload of a round runs: what keeps other CPUs busy in a published experiment.
+//! Loads that run while the workload of a round runs: what keeps other CPUs busy in a published
+//! experiment.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use flyball_host::{Host, Process};
 use super::MeasureError;
 use crate::workload::{Command, Workload as _, WorkloadError};
 
-/// Time between the start of the loads and that of the workload, in which tasks spread over their CPUs and frequencies follow.
+/// Time between the start of the loads and that of the workload, in which tasks spread over their
+/// CPUs and frequencies follow.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Loads that run. They end with this value, whatever ends the round.
@@ -45,7 +47,8 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         for (_, process) in self.0.drain(..) {
-            // By force: a load has nothing to save, and the next round waits. It cannot outlive this process either.
+            // By force: a load has nothing to save, and the next round waits. It cannot outlive
+            // this process either.
             let _ = process.stop(Duration::ZERO);
         }
     }

@@ -1,4 +1,5 @@
-//! Scheduling without time passing: a fake machine with its own clock, a fake workload, and settings that remember.
+//! Scheduling without time passing: a fake machine with its own clock, a fake workload, and
+//! settings that remember.
 
 use std::sync::{
     Mutex,

@@ -86,7 +86,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Reduces a run directory. A machine without a host's name in its manifest is named after the directory it lies in.
+    /// Reduces a run directory. A machine without a host's name in its manifest is named after the
+    /// directory it lies in.
     ///
     /// # Errors
     /// Why it cannot take part.

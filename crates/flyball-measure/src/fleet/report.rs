@@ -116,7 +116,8 @@ pub struct Lasting {
 /// The fleet divided by a fact.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct FactEffect {
-    /// Several, if they divide the fleet in the same way: then the data cannot say which of them matters.
+    /// Several, if they divide the fleet in the same way: then the data cannot say which of them
+    /// matters.
     pub facts: Vec<Fact>,
     pub p: f64,
     /// Corrected for the number of facts.

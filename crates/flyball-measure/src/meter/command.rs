@@ -1,8 +1,10 @@
-//! Power of the whole machine from a command of the user's: `ipmitool`, a Redfish query, a metering power strip.
+//! Power of the whole machine from a command of the user's: `ipmitool`, a Redfish query, a metering
+//! power strip.
 //!
-//! A thread runs the command once a second, from before the first round to after the last, and keeps what it printed with
-//! the time. A round takes the readings that fall into it. Power is only taken for a round that was covered:
-//! at least two readings in it, and no gap longer than [`LONGEST_GAP`].
+//! A thread runs the command once a second, from before the first round to after the last, and
+//! keeps what it printed with the time. A round takes the readings that fall into it. Power is only
+//! taken for a round that was covered: at least two readings in it, and no gap longer than
+//! [`LONGEST_GAP`].
 
 use std::{
     collections::VecDeque,
@@ -19,11 +21,12 @@ use flyball_host::CpuList;
 use super::{Domain, EnergySource, Series, energy::POWER_COMMAND};
 use crate::workload::{Command, Outcome, Stop, Workload, WorkloadError, preset::Reader};
 
-/// From the start of one run of the command to the next. Management controllers measure about once a second.
+/// From the start of one run of the command to the next. Management controllers measure about once
+/// a second.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The longest time between two readings, and between the last reading and a round's end: over more than that the trapezoid
-/// of two readings is a guess. A Redfish query takes up to some seconds.
+/// The longest time between two readings, and between the last reading and a round's end: over more
+/// than that the trapezoid of two readings is a guess. A Redfish query takes up to some seconds.
 const LONGEST_GAP: Duration = Duration::from_secs(10);
 
 /// Readings that are kept; more than a day's.
@@ -162,7 +165,8 @@ impl Seen {
     }
 }
 
-/// The readings between `began` and `ended`, in seconds since `began`, and the ones that hold at both ends.
+/// The readings between `began` and `ended`, in seconds since `began`, and the ones that hold at
+/// both ends.
 fn covered(readings: &VecDeque<(Instant, u64)>, began: Instant, ended: Instant) -> Series {
     let inside: Vec<(Instant, u64)> =
         readings.iter().copied().filter(|(at, _)| (began..=ended).contains(at)).collect();
@@ -205,8 +209,8 @@ fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, String> {
     }
 }
 
-/// The first number before `W`, `watt` or `watts`, as `ipmitool dcmi power reading` and `ipmitool sdr` print it; without such a one
-/// the only number. In microwatts.
+/// The first number before `W`, `watt` or `watts`, as `ipmitool dcmi power reading` and
+/// `ipmitool sdr` print it; without such a one the only number. In microwatts.
 fn watts(text: &str) -> Result<u64, String> {
     let words: Vec<&str> =
         text.split([' ', '\t', '\n', '\r', '|', ':', ',']).filter(|word| !word.is_empty()).collect();
@@ -268,7 +272,8 @@ mod tests {
         let micro: Vec<u64> = whole.iter().map(|(_, value)| value / 1_000_000).collect();
         assert_eq!(micro, [10, 20, 30, 30]);
         assert_eq!((whole[0].0, whole[3].0), (0.0, 2.0));
-        // One reading says nothing of a round; nor do two with a long gap, at either end or between.
+        // One reading says nothing of a round; nor do two with a long gap, at either end or
+        // between.
         assert!(series(&[-0.5, 0.5], 1.0).is_empty());
         assert!(series(&[-0.5], 1.0).is_empty());
         assert!(series(&[1.0, 2.0, 13.0], 14.0).is_empty());

@@ -28,8 +28,8 @@ impl Domain {
         }
     }
 
-    /// More watts than one meter of it can have seen: several times the design power of the largest that there are (packages
-    /// of 1 kW, machines of 6 kW).
+    /// More watts than one meter of it can have seen: several times the design power of the largest
+    /// that there are (packages of 1 kW, machines of 6 kW).
     fn most_watts(self) -> f64 {
         if self == Domain::Platform { 20_000.0 } else { 3_000.0 }
     }
@@ -58,10 +58,11 @@ pub struct EnergySource {
 }
 
 impl EnergySource {
-    /// The energy of a series of readings in joules. `None` of fewer than two readings, of a counter that went
-    /// back without a range that explains it, and of one that stands still: nothing that runs uses no energy. A counter
-    /// that went back further than any power explains was set to 0 in between (a driver loaded again, a suspend):
-    /// what it had counted until then is lost, so that the whole is not known.
+    /// The energy of a series of readings in joules. `None` of fewer than two readings, of a
+    /// counter that went back without a range that explains it, and of one that stands still:
+    /// nothing that runs uses no energy. A counter that went back further than any power explains
+    /// was set to 0 in between (a driver loaded again, a suspend): what it had counted until then
+    /// is lost, so that the whole is not known.
     pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
         // A meter that never moves would report 0 J, and performance per watt would be infinite.
         if series.len() < 2 || self.stands_still(series) {
@@ -71,13 +72,15 @@ impl EnergySource {
         for pair in series.windows(2) {
             let ((start, before), (end, after)) = (pair[0], pair[1]);
             if self.is_power {
-                // The trapezoidal rule: the readings are instants, or averages over the driver's own interval.
+                // The trapezoidal rule: the readings are instants, or averages over the driver's
+                // own interval.
                 sum += f64::midpoint(before as f64, after as f64) * (end - start);
             } else {
                 sum += match (after.checked_sub(before), self.wraps_after) {
                     (Some(count), _) => count as f64,
-                    // Readings are close enough together that it went round once. The counter's own steps are some
-                    // tens of microjoules, so whether the range itself is a value makes no difference.
+                    // Readings are close enough together that it went round once. The counter's own
+                    // steps are some tens of microjoules, so whether the range itself is a value
+                    // makes no difference.
                     (None, Some(range))
                         if before <= range && self.possible(range - before + after, end - start) =>
                     {
@@ -95,14 +98,14 @@ impl EnergySource {
         self.name == POWER_COMMAND
     }
 
-    /// Whether so many counts can have been made in so many seconds. A counter is brought up to date now and then: of a
-    /// second at least is allowed for.
+    /// Whether so many counts can have been made in so many seconds. A counter is brought up to
+    /// date now and then: of a second at least is allowed for.
     fn possible(&self, counts: u64, seconds: f64) -> bool {
         counts as f64 * self.unit <= self.domain.most_watts() * seconds.max(1.0)
     }
 
-    /// Whether a counter counted nothing between its readings, as those of some virtual machines and the DRAM zone of
-    /// many client processors do. `false` of fewer than two readings.
+    /// Whether a counter counted nothing between its readings, as those of some virtual machines
+    /// and the DRAM zone of many client processors do. `false` of fewer than two readings.
     pub fn stands_still(&self, series: &[(f64, u64)]) -> bool {
         !self.is_power && series.len() > 1 && series.windows(2).all(|pair| pair[0].1 == pair[1].1)
     }
@@ -124,12 +127,14 @@ impl EnergyMeters {
     /// Finds the meters, or says why there are none.
     pub(super) fn find(host: &dyn Host) -> (EnergyMeters, Option<String>) {
         let mut reasons = Vec::new();
-        // powercap first: it names its zones and their range. The PMU counts the same registers, for machines whose powercap
-        // files only root may read. Meters are never mixed: the same package would count twice.
+        // powercap first: it names its zones and their range. The PMU counts the same registers,
+        // for machines whose powercap files only root may read. Meters are never mixed: the same
+        // package would count twice.
         for find in [powercap, event, hwmon, shared] {
             match find(host) {
                 Ok(mut meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
-                    // The whole machine's power is another quantity than the packages' energy: of ACPI's power meter, in addition.
+                    // The whole machine's power is another quantity than the packages' energy: of
+                    // ACPI's power meter, in addition.
                     if meters.iter().all(|(source, _)| source.domain != Domain::Platform) {
                         let whole = hwmon(host).unwrap_or_default().into_iter();
                         meters.extend(whole.filter(|(source, _)| source.domain == Domain::Platform));
@@ -176,8 +181,8 @@ impl EnergyMeters {
 
 type Found = Result<Vec<(EnergySource, Access)>, String>;
 
-/// `/sys/class/powercap/intel-rapl:N` (drivers/powercap/intel_rapl_common.c; AMD's counters too): packages, `psys`,
-/// and below a package `core`, `uncore`, `dram`.
+/// `/sys/class/powercap/intel-rapl:N` (drivers/powercap/intel_rapl_common.c; AMD's counters too):
+/// packages, `psys`, and below a package `core`, `uncore`, `dram`.
 fn powercap(host: &dyn Host) -> Found {
     const CLASS: &str = "/sys/class/powercap";
     let names =
@@ -194,7 +199,8 @@ fn powercap(host: &dyn Host) -> Found {
         let Ok(title) = host.read(&format!("{zone}/name")) else { continue };
         let depth = name.matches(':').count();
         let domain = match title.as_str() {
-            // A package of several dies has a zone for each, `package-0-die-1`; the sum over all zones is what counts.
+            // A package of several dies has a zone for each, `package-0-die-1`; the sum over all
+            // zones is what counts.
             title if title.starts_with("package") && depth == 1 => Domain::Package,
             title if title.strip_prefix("psys").is_some_and(platform) => Domain::Platform,
             "dram" => Domain::Dram,
@@ -218,8 +224,8 @@ fn powercap(host: &dyn Host) -> Found {
         };
         zones.push((source, Access::File(path)));
     }
-    // The kernel shows a platform's counter of each package where it counts; each is the whole platform's, and only the
-    // first is used.
+    // The kernel shows a platform's counter of each package where it counts; each is the whole
+    // platform's, and only the first is used.
     let mut platforms = 0;
     zones.retain(|(source, _)| {
         platforms += usize::from(source.domain == Domain::Platform);
@@ -243,8 +249,8 @@ fn powercap(host: &dyn Host) -> Found {
     }
 }
 
-/// What follows `psys` in the name of a platform's zone: nothing for package 0, `-N` for package N (intel_rapl_common.c,
-/// `rapl_init_domains`).
+/// What follows `psys` in the name of a platform's zone: nothing for package 0, `-N` for package N
+/// (intel_rapl_common.c, `rapl_init_domains`).
 fn platform(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.parse::<u32>().is_ok())
 }
@@ -303,7 +309,8 @@ fn event_config(description: &str) -> Option<u64> {
     u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()
 }
 
-/// hwmon: energy counters of processors (amd_energy), else power meters of the whole machine or of processors.
+/// hwmon: energy counters of processors (amd_energy), else power meters of the whole machine or of
+/// processors.
 fn hwmon(host: &dyn Host) -> Found {
     const CLASS: &str = "/sys/class/hwmon";
     let mut counters = Vec::new();
@@ -317,7 +324,8 @@ fn hwmon(host: &dyn Host) -> Found {
                 let stem = file.split_once('_').map_or("", |(stem, _)| stem);
                 host.read(&format!("{root}/{stem}_{kind}")).unwrap_or_default()
             };
-            // fam15h_power has both of the same supply from model 60h on (drivers/hwmon/fam15h_power.c).
+            // fam15h_power has both of the same supply from model 60h on
+            // (drivers/hwmon/fam15h_power.c).
             let twice = file.strip_suffix("_input").is_some_and(|stem| {
                 stem.starts_with("power") && read_number(host, &format!("{root}/{stem}_average")).is_some()
             });
@@ -355,7 +363,8 @@ fn hwmon(host: &dyn Host) -> Found {
     if found.is_empty() { Err("no hwmon power meter".to_owned()) } else { Ok(found) }
 }
 
-/// The hold service's readings, for a user who may not read meters: sums of its own, at most one a second.
+/// The hold service's readings, for a user who may not read meters: sums of its own, at most one a
+/// second.
 fn shared(host: &dyn Host) -> Found {
     let readings = host.shared_readings().map_err(|error| {
         let why = if error.errno == flyball_host::Errno::ACCES { "" } else { " (does flyball-hold run?)" };

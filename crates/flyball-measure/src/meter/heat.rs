@@ -15,8 +15,8 @@ pub(super) struct Heat {
 impl Heat {
     pub(super) fn find(host: &dyn Host) -> Heat {
         let sensors = sensors(host);
-        // coretemp's tempN_crit is TjMax, where the processor throttles (drivers/hwmon/coretemp.c). Other drivers' limits are
-        // the board's, or missing.
+        // coretemp's tempN_crit is TjMax, where the processor throttles (drivers/hwmon/coretemp.c).
+        // Other drivers' limits are the board's, or missing.
         let limit = |(name, path): &(String, String)| {
             let path = name.starts_with("coretemp").then(|| path.replace("_input", "_crit"))?;
             read_number(host, &path)
@@ -62,7 +62,8 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
     for device in host.list(HWMON).unwrap_or_default() {
         let root = format!("{HWMON}/{device}");
         let driver = host.read(&format!("{root}/name")).unwrap_or_default();
-        // Other hwmon devices are disks, boards and network adapters: their heat is not the processor's.
+        // Other hwmon devices are disks, boards and network adapters: their heat is not the
+        // processor's.
         if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
             continue;
         }
@@ -72,15 +73,16 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
                 continue;
             };
             let label = host.read(&format!("{root}/temp{stem}_label")).unwrap_or_default();
-            // Cores one by one would be hundreds of files; the package's sensor is the hottest of them.
+            // Cores one by one would be hundreds of files; the package's sensor is the hottest of
+            // them.
             let package = label.starts_with("Package id") || label == "Tctl" || label == "Tdie";
             // k10temp of older kernels has one sensor without a label.
             if package || (label.is_empty() && stem == "1") {
                 own.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
             }
         }
-        // Where there is a Tdie, Tctl is the same with up to 27 degrees added, for fans (tctl_offset_table in
-        // drivers/hwmon/k10temp.c).
+        // Where there is a Tdie, Tctl is the same with up to 27 degrees added, for fans
+        // (tctl_offset_table in drivers/hwmon/k10temp.c).
         if own.iter().any(|(name, _)| name.ends_with(" Tdie")) {
             own.retain(|(name, _)| !name.ends_with(" Tctl"));
         }
@@ -98,8 +100,9 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
     found
 }
 
-/// `cpuN/thermal_throttle/core_throttle_count` of each core and `package_throttle_count` of each package (Intel only;
-/// arch/x86's therm_throt.c). The package's count is the same on all its CPUs: one CPU of each is read.
+/// `cpuN/thermal_throttle/core_throttle_count` of each core and `package_throttle_count` of each
+/// package (Intel only; arch/x86's therm_throt.c). The package's count is the same on all its CPUs:
+/// one CPU of each is read.
 fn counters(host: &dyn Host) -> Vec<String> {
     let mut found = Vec::new();
     let mut packages = std::collections::BTreeSet::new();

@@ -131,7 +131,8 @@ fn half_a_round_is_no_energy() {
 #[test]
 fn one_package_of_two_is_no_sum() {
     let tree = Tree::new(ZONES);
-    // Readable by name, and not by content: what an unprivileged user gets who was given one file of two.
+    // Readable by name, and not by content: what an unprivileged user gets who was given one file
+    // of two.
     fs::remove_file(tree.0.path().join("sys/class/powercap/intel-rapl:1/energy_uj")).expect("it is there");
     let meters = Meters::find(&tree.host(), None);
     let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);

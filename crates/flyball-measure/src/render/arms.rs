@@ -1,5 +1,5 @@
-//! How arms are called in tables: by their names where these are short, otherwise by numbers with a legend that says what all
-//! arms have in common only once.
+//! How arms are called in tables: by their names where these are short, otherwise by numbers with a
+//! legend that says what all arms have in common only once.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! The last lines of a report: the arm that is best in each quantity that is judged, and how certain that is.
+//! The last lines of a report: the arm that is best in each quantity that is judged, and how
+//! certain that is.
 
 use super::arms::Arms;
 use crate::{
@@ -39,7 +40,8 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     lines.into_iter().map(line).collect()
 }
 
-/// The arm with the best median of a quantity, and what is known of that. None if fewer than two arms have one.
+/// The arm with the best median of a quantity, and what is known of that. None if fewer than two
+/// arms have one.
 fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, String)> {
     let metric = quantity.metric(&report.workload.metric);
     let with: Vec<(usize, &Summary)> =
@@ -55,7 +57,8 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, Stri
     let of = |arm: usize| {
         report.comparisons.iter().find(|one| one.quantity == quantity && one.arm == arm && one.base != arm)
     };
-    // Only comparisons with the first arm are tested; of two others, intervals that overlap say that either may be better.
+    // Only comparisons with the first arm are tested; of two others, intervals that overlap say
+    // that either may be better.
     let overlaps = |other: &Summary| match (summary.interval, other.interval) {
         (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
         _ => true,

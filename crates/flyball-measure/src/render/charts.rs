@@ -15,8 +15,9 @@ pub struct Named {
     pub chart: Chart,
 }
 
-/// The charts of a report: performance against energy, the changes with their intervals, performance, energy and
-/// performance per watt by arm with every round drawn, rounds in the order run, and frequency over time. Those without data are left out.
+/// The charts of a report: performance against energy, the changes with their intervals,
+/// performance, energy and performance per watt by arm with every round drawn, rounds in the order
+/// run, and frequency over time. Those without data are left out.
 pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<Named> {
     let full: Vec<String> = report.arms.iter().map(|arm| one_line(arm.name.clone())).collect();
     drawn(report, manifest, rounds, &full)
@@ -58,14 +59,16 @@ fn numbers(arms: impl IntoIterator<Item = usize>) -> Vec<String> {
     arms.into_iter().map(|arm| (arm + 1).to_string()).collect()
 }
 
-/// Performance against energy: a point for each arm with the intervals of both, and the arms that no other beats in both.
+/// Performance against energy: a point for each arm with the intervals of both, and the arms that
+/// no other beats in both.
 fn against_energy(report: &Report, legend: &[String]) -> Option<Chart> {
     let of = |arm: &ArmReport, quantity| {
         let summary = arm.summary(quantity)?;
         let (low, high) = summary.interval.map_or((summary.median, summary.median), |i| (i.low, i.high));
         Some((low, summary.median, high))
     };
-    // Labels of one or two characters have room next to every point; longer ones only if they are few.
+    // Labels of one or two characters have room next to every point; longer ones only if they are
+    // few.
     let label = |arm: usize| {
         let word = &legend[arm];
         if word.chars().count() <= 6 { word.clone() } else { (arm + 1).to_string() }
@@ -150,8 +153,9 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     for (place, (index, arm)) in arms.into_iter().enumerate() {
         let Some(summary) = arm.summary(quantity) else { continue };
         let values: Vec<f64> = summary.points.iter().map(|point| point.value * scale).collect();
-        // Dots in the order of rounds, left to right, so that a trend shows.
-        // 0.4 of the space between two arms: neighbouring arms' dots never meet, and two dots are not drawn at its ends.
+        // Dots in the order of rounds, left to right, so that a trend shows. 0.4 of the space
+        // between two arms: neighbouring arms' dots never meet, and two dots are not drawn at its
+        // ends.
         let step = 0.4 / values.len().max(2) as f64;
         let left = place as f64 - step * (values.len().saturating_sub(1)) as f64 / 2.0;
         let dots =
@@ -165,7 +169,8 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     Some(chart)
 }
 
-/// The change of each arm against the first, with its interval: a place for each arm, a colour for each quantity.
+/// The change of each arm against the first, with its interval: a place for each arm, a colour for
+/// each quantity.
 fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
     let base = legend.first()?;
     let mut compared: Vec<usize> = report.comparisons.iter().map(|comparison| comparison.arm).collect();
@@ -178,7 +183,8 @@ fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
             "{} % confidence; an interval that crosses 0 shows no difference",
             crate::numbers::level(report.schedule.confidence)
         ))
-        // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms in the other charts.
+        // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms
+        // in the other charts.
         .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::JUDGED
         .into_iter()
@@ -226,7 +232,8 @@ fn in_order(report: &Report, rounds: &[Round], legend: &[String]) -> Option<Char
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// The mean of the followed CPUs' frequencies over the time of a round, for the median round of each arm.
+/// The mean of the followed CPUs' frequencies over the time of a round, for the median round of
+/// each arm.
 fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[String]) -> Option<Chart> {
     let mut chart = Chart::new(
         "Frequency over time",
@@ -269,7 +276,8 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// Points of the longest line. A governor's jumps between two frequencies, drawn one by one, make every line a band that hides the others.
+/// Points of the longest line. A governor's jumps between two frequencies, drawn one by one, make
+/// every line a band that hides the others.
 const FREQUENCY_BINS: f64 = 100.0;
 
 /// The means of a line over bins of this width.

@@ -22,7 +22,8 @@ const NAMES: usize = 12;
 /// Machines with an interval each in a chart; above, they are a line within a band.
 const INTERVALS: usize = 80;
 
-/// The whole report, and with `designs` how many machines an effect needs, for each of the report's effects.
+/// The whole report, and with `designs` how many machines an effect needs, for each of the report's
+/// effects.
 pub fn fleet_text<P: Painter + Copy>(
     report: &FleetReport,
     wanted: Option<f64>,
@@ -381,7 +382,8 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
             .map(|(place, (_, middle, ends))| (at(place), ends.low, *middle, ends.high));
         chart = chart.with(Series::unnamed(Mark::Intervals(intervals.collect())).coloured(0));
     } else {
-        // A point per machine and pixel is enough: five thousand intervals would be a grey block and a megabyte.
+        // A point per machine and pixel is enough: five thousand intervals would be a grey block
+        // and a megabyte.
         let step = machines.len().div_ceil(1000);
         let last = machines.len() - 1;
         // The first and the last are the odd ones, if there are any.

@@ -65,7 +65,8 @@ fn sentence(pair: &PairVerdict) -> String {
             p_value(pair.p_corrected)
         );
     }
-    // The level of the verdicts (`consistency::ALPHA`): above it no outcome of so few rounds is significant.
+    // The level of the verdicts (`consistency::ALPHA`): above it no outcome of so few rounds is
+    // significant.
     let few = pair.smallest_p > 0.05;
     let because = if few {
         format!(

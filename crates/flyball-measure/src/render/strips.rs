@@ -67,8 +67,8 @@ fn strip<P: Painter + Copy>(
             line[place(summary.median).min(room - 1)] = '◆';
         }
         let line: String = line.into_iter().collect();
-        // Writing to a string does not fail.
-        // Blanks, not a width: one beyond 65,535 ends in a panic, and the names of arms come from a manifest.
+        // Writing to a string does not fail. Blanks, not a width: one beyond 65,535 ends in a
+        // panic, and the names of arms come from a manifest.
         let blanks = " ".repeat(first.saturating_sub(label.chars().count()));
         let _ = writeln!(out, "{label}{blanks}{}", line.trim_end());
     }

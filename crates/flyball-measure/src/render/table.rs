@@ -1,5 +1,5 @@
-//! The tables of a report: medians of each arm, and its differences from the first. Columns that are the same for all arms are a
-//! line, and what does not fit the width goes into a second table.
+//! The tables of a report: medians of each arm, and its differences from the first. Columns that
+//! are the same for all arms are a line, and what does not fit the width goes into a second table.
 
 use std::fmt::Write;
 
@@ -54,7 +54,8 @@ fn plus_minus(arm: &ArmReport, quantity: Quantity) -> String {
     let median = number(summary.median);
     match summary.interval.filter(|_| Quantity::JUDGED.contains(&quantity) && summary.median != 0.0) {
         Some(interval) => {
-            // The larger side: bootstrap intervals are not symmetric, and a reader must not take them for narrower than they are.
+            // The larger side: bootstrap intervals are not symmetric, and a reader must not take
+            // them for narrower than they are.
             let side = (interval.high - summary.median).max(summary.median - interval.low);
             format!("{median} ±{}", unsigned(side / summary.median.abs()))
         }
@@ -191,7 +192,8 @@ pub(super) fn precision(report: &Report) -> String {
     }
 }
 
-/// Columns as one table, or as several where they are wider than the screen; each begins with the arm.
+/// Columns as one table, or as several where they are wider than the screen; each begins with the
+/// arm.
 fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, screen: Screen<P>) -> String {
     let labels: Vec<String> = (0..count).map(|arm| arms.label(arm)).collect();
     // 3: the heading `arm`.
@@ -203,7 +205,8 @@ fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, sc
         let mut used = first;
         let mut some: Vec<Column> = Vec::new();
         while let Some(column) =
-            // A column wider than the screen has a table of its own: otherwise this would never end.
+            // A column wider than the screen has a table of its own: otherwise this would never
+            // end.
             columns.next_if(|column| some.is_empty() || used + 2 + column.width() <= room)
         {
             used += 2 + column.width();

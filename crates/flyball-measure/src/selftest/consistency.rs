@@ -1,4 +1,5 @@
-//! What a sheet is worth: does every cell that follows from others follow, and do its rounds show any difference?
+//! What a sheet is worth: does every cell that follows from others follow, and do its rounds show
+//! any difference?
 
 use super::{
     decimal::{Decimal, six_digits},
@@ -43,7 +44,8 @@ pub struct PairVerdict {
     pub p_corrected: f64,
     /// The smallest probability that so few rounds can give.
     pub smallest_p: f64,
-    /// Welch's t test, corrected for the number of pairs: right only if rounds are independent and normal.
+    /// Welch's t test, corrected for the number of pairs: right only if rounds are independent and
+    /// normal.
     pub welch_corrected: Option<f64>,
     /// Whether one group's rounds all lie on one side of the other's.
     pub apart: bool,
@@ -56,7 +58,8 @@ pub struct PairVerdict {
 pub struct SelftestReport {
     /// `tbench` or `gitsource`.
     pub test: &'static str,
-    /// Seconds that a rate is multiplied with in performance per watt: one less than the time limit.
+    /// Seconds that a rate is multiplied with in performance per watt: one less than the time
+    /// limit.
     pub seconds: Option<i64>,
     /// Every cell that follows from others.
     pub checks: Vec<Check>,
@@ -76,8 +79,8 @@ impl SelftestReport {
 /// Confidence of the verdicts, as the conventional level.
 const ALPHA: f64 = 0.05;
 
-/// Checks and judges a sheet. `seconds` is the factor of performance per watt, if it is known; otherwise it is found
-/// from the cells themselves.
+/// Checks and judges a sheet. `seconds` is the factor of performance per watt, if it is known;
+/// otherwise it is found from the cells themselves.
 pub fn judge(sheet: &Sheet, seconds: Option<i64>) -> SelftestReport {
     let seconds = if sheet.is_time { None } else { seconds.or_else(|| factor(sheet)) };
     let mut notes = Vec::new();
@@ -129,7 +132,8 @@ fn factor(sheet: &Sheet) -> Option<i64> {
             continue;
         };
         let seconds = per_watt * energy / rate;
-        // Cells are rounded: with 199 s the factor of published sheets comes out between 198.97 and 199.06.
+        // Cells are rounded: with 199 s the factor of published sheets comes out between 198.97 and
+        // 199.06.
         if seconds.is_finite() && seconds > 0.5 && (seconds - seconds.round()).abs() < 0.01 * seconds.sqrt() {
             found.push(seconds.round() as i64);
         }
@@ -146,8 +150,9 @@ fn has_per_watt(row: &Line) -> bool {
     row.columns.cells[Columns::PER_WATT].is_some()
 }
 
-/// Whether performance per watt of most rounds is, digit by digit, what the script makes of the other cells. It is not in
-/// sheets of other tools, which round once, at the end, and whose rounds last as long as they last.
+/// Whether performance per watt of most rounds is, digit by digit, what the script makes of the
+/// other cells. It is not in sheets of other tools, which round once, at the end, and whose rounds
+/// last as long as they last.
 fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
     let rounds = || sheet.groups.iter().flat_map(|group| &group.rounds).filter(|row| has_per_watt(row));
     let follows = |row: &&Line| {
@@ -161,7 +166,8 @@ fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
 fn per_watt(sheet: &Sheet, row: &Line, seconds: Option<i64>) -> Option<Decimal> {
     let energy = row.columns.number(Columns::ENERGY)?;
     if sheet.is_time {
-        // Nine digits for gitsource and four for tbench, cut off by bc: so are all rows of the published sheets.
+        // Nine digits for gitsource and four for tbench, cut off by bc: so are all rows of the
+        // published sheets.
         return Decimal::parse("1")?.over(energy, 9);
     }
     row.columns.number(Columns::PERFORMANCE)?.times(seconds?)?.over(energy, 4)
@@ -186,8 +192,9 @@ fn check(line: usize, row: String, column: String, printed: &str, computed: &str
 /// How performance per watt follows from the other cells of a row.
 type Formula<'a> = dyn Fn(&Line) -> Option<Decimal> + 'a;
 
-/// Checks rounds and averages of a group. A round's cell that is found out as a misprint is replaced, for the verdicts.
-/// `formula` makes performance per watt, where the sheet's is the script's.
+/// Checks rounds and averages of a group. A round's cell that is found out as a misprint is
+/// replaced, for the verdicts. `formula` makes performance per watt, where the sheet's is the
+/// script's.
 fn check_group(sheet: &Sheet, group: &mut Group, formula: Option<&Formula>, checks: &mut Vec<Check>) {
     let per_watt_check = |row: &Line, name: String| {
         let printed = row.columns.cells[Columns::PER_WATT].as_ref()?;
@@ -237,8 +244,9 @@ fn mean_text(values: &[String]) -> String {
     six_digits(sum / values.len() as f64)
 }
 
-/// The one cell that a slip of the pen (a digit too many, too few, or another; a lost or extra sign) can have spoilt:
-/// its place and what it should be. `None` if there is none or more than one candidate.
+/// The one cell that a slip of the pen (a digit too many, too few, or another; a lost or extra
+/// sign) can have spoilt: its place and what it should be. `None` if there is none or more than one
+/// candidate.
 fn one_slip(values: &[String], average: &str) -> Option<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for place in 0..values.len() {
@@ -324,7 +332,8 @@ fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
     let change = (last - first) / first * 100.0;
     let steady =
         values.windows(2).all(|pair| pair[1] < pair[0]) || values.windows(2).all(|pair| pair[1] > pair[0]);
-    // Three rounds are in order by chance in two of six cases; only the size makes that worth a note.
+    // Three rounds are in order by chance in two of six cases; only the size makes that worth a
+    // note.
     (steady && change.abs() >= 1.0).then(|| {
         format!(
             "{}: {} goes one way from round to round, {change:+.1} % from first to last: the rounds are not \

@@ -19,7 +19,8 @@ impl Decimal {
         };
         let (whole, part) = plain.split_once('.').unwrap_or((plain, ""));
         let all = format!("{whole}{part}");
-        // i128 holds 18 digits aligned to 18 decimals (`minus`); products and quotients are checked.
+        // i128 holds 18 digits aligned to 18 decimals (`minus`); products and quotients are
+        // checked.
         if all.is_empty() || all.len() > 18 || !all.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn six_digits_are_awks() {
-        // awk 'BEGIN { print 2310.5233333, 165.7763, 0.00117127912, 1092280.4, 100000, 1e-5/3, 425.61333, 47.5 }'
+        // awk 'BEGIN { print 2310.5233333, 165.7763, 0.00117127912, 1092280.4, 100000, 1e-5/3,
+        // 425.61333, 47.5 }'
         for (value, expected) in [
             (2_310.523_333_3, "2310.52"),
             (165.776_3, "165.776"),

@@ -12,7 +12,8 @@ pub struct Printed {
 /// The six columns of numbers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Columns {
-    /// Desired performance, freq (GHz), load (%), performance or time, energy (J), performance per watt.
+    /// Desired performance, freq (GHz), load (%), performance or time, energy (J), performance per
+    /// watt.
     pub cells: [Option<Printed>; 6],
 }
 
@@ -173,7 +174,8 @@ fn columns(line: usize, cells: &[String]) -> Result<Columns, SheetError> {
     Ok(columns)
 }
 
-/// The cells of a line: by commas, or tabs where a spreadsheet saved them; quotes around cells are dropped.
+/// The cells of a line: by commas, or tabs where a spreadsheet saved them; quotes around cells are
+/// dropped.
 fn cells(line: &str) -> Vec<String> {
     let separator = if line.contains(',') { ',' } else { '\t' };
     line.split(separator).map(|cell| cell.trim().trim_matches('"').trim().to_owned()).collect()

@@ -8,13 +8,15 @@ use crate::{
     stats,
 };
 
-/// The cells of one row: desired performance, freq, load, performance, energy, performance per watt.
+/// The cells of one row: desired performance, freq, load, performance, energy, performance per
+/// watt.
 type Row = [Option<f64>; 6];
 
 /// What a column has of an arm: the first quantity that its rounds have.
 const COLUMNS: [&[Quantity]; 6] = [
     &[Quantity::DesiredPerformance],
-    // As the script takes them, over the driver's records; without a trace, what the processor counted.
+    // As the script takes them, over the driver's records; without a trace, what the processor
+    // counted.
     &[Quantity::SampledFrequency, Quantity::Frequency],
     &[Quantity::SampledLoad, Quantity::Busy],
     &[Quantity::Performance],
@@ -27,8 +29,8 @@ const PERFORMANCE: usize = 3;
 const ENERGY: usize = 4;
 const PER_WATT: usize = 5;
 
-/// The report as a sheet. Averages are means, as in the selftest; percentages are cut after four digits. Of a simulated or
-/// emulated machine the first two lines have one cell more that says so.
+/// The report as a sheet. Averages are means, as in the selftest; percentages are cut after four
+/// digits. Of a simulated or emulated machine the first two lines have one cell more that says so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
@@ -84,8 +86,9 @@ pub fn write(report: &Report) -> String {
     out
 }
 
-/// The pairs of arms that are compared. Of a cross product, as the selftest's two governors with two drivers: those that differ
-/// in one setting, in its order (calc_comp_tbench: first the last setting). Of other arms: each with the first.
+/// The pairs of arms that are compared. Of a cross product, as the selftest's two governors with
+/// two drivers: those that differ in one setting, in its order (calc_comp_tbench: first the last
+/// setting). Of other arms: each with the first.
 fn pairs(arms: &[ArmReport]) -> Vec<(usize, usize)> {
     let knob = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
     let knobs = |arm: &ArmReport| arm.settings.iter().map(knob).collect::<Vec<_>>();
@@ -117,8 +120,8 @@ fn cells(row: &Row, is_rate: bool) -> [String; 6] {
     cells
 }
 
-/// `(TIME_LIMIT-1) * throughput / energy` to four digits, or `1 / energy` to nine, cut off as bc does. None where the rate was
-/// not taken over a whole number of seconds.
+/// `(TIME_LIMIT-1) * throughput / energy` to four digits, or `1 / energy` to nine, cut off as bc
+/// does. None where the rate was not taken over a whole number of seconds.
 fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
     let value = row[PER_WATT]?;
     let energy = Decimal::parse(&cells[ENERGY])?;
@@ -153,10 +156,11 @@ fn plain(value: f64) -> String {
     if text.contains('e') { format!("{value:.*}", if value.abs() < 1.0 { 12 } else { 0 }) } else { text }
 }
 
-/// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from the author
-/// of the run directory.
+/// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"):
+/// names come from the author of the run directory.
 fn clean(text: &str) -> String {
-    // Quotes around a cell are not part of it for a spreadsheet, which would see a formula inside them.
+    // Quotes around a cell are not part of it for a spreadsheet, which would see a formula inside
+    // them.
     let plain = |letter| match letter {
         '"' => '\'',
         ',' => ' ',

@@ -8,11 +8,13 @@ use crate::{
     stats,
 };
 
-/// Parses JSON as tools write it: Python's `NaN` and `Infinity`, which JSON does not have, become null.
+/// Parses JSON as tools write it: Python's `NaN` and `Infinity`, which JSON does not have, become
+/// null.
 pub(super) fn parse(text: &str) -> Result<Value, SeriesError> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
-        // The first error is reported: its position is that of the user's file, not of the replaced text.
+        // The first error is reported: its position is that of the user's file, not of the replaced
+        // text.
         Err(first) if text.contains("NaN") || text.contains("Infinity") => {
             serde_json::from_str(&without_nan(text)).map_err(|_| error(format!("bad JSON: {first}")))
         }
@@ -174,8 +176,8 @@ fn google(benchmarks: &[Value]) -> Vec<Series> {
     series
 }
 
-/// pyperf: one point a run (a process), the median of its values; with the run's metadata. Runs that only
-/// calibrate have no values.
+/// pyperf: one point a run (a process), the median of its values; with the run's metadata. Runs
+/// that only calibrate have no values.
 fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
     let shared = root.get("metadata");
     benchmarks
@@ -197,7 +199,8 @@ fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
                     .flatten()
                     .filter_map(Value::as_f64)
                     .collect();
-                // One point per process: values of one process share its memory layout and hash seed, and are not independent.
+                // One point per process: values of one process share its memory layout and hash
+                // seed, and are not independent.
                 if let Some(median) = stats::median(&numbers) {
                     values.push(median);
                     metadata.push(run.get("metadata").unwrap_or(&Value::Null));
@@ -217,12 +220,13 @@ fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
         .collect()
 }
 
-/// The keys of pyperf's metadata that can explain a shift. Texts such as `0=3588 MHz, 1=3600 MHz` and
-/// `coretemp:Package id 0=63 C` become the mean of their numbers.
+/// The keys of pyperf's metadata that can explain a shift. Texts such as `0=3588 MHz, 1=3600 MHz`
+/// and `coretemp:Package id 0=63 C` become the mean of their numbers.
 fn pyperf_columns(metadata: &[&Value]) -> Vec<Column> {
     let mut keys: Vec<&String> =
         metadata.iter().filter_map(|m| m.as_object()).flat_map(|m| m.keys()).collect();
-    // Runs may have different keys; sorted, so that the order of columns does not depend on the first run.
+    // Runs may have different keys; sorted, so that the order of columns does not depend on the
+    // first run.
     keys.sort();
     keys.dedup();
     let mut columns = Vec::new();

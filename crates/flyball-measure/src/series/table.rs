@@ -1,5 +1,5 @@
-//! Tables: a header, then one run a line; commas, semicolons or tabs between. Columns of numbers and words become
-//! metadata besides the measurement.
+//! Tables: a header, then one run a line; commas, semicolons or tabs between. Columns of numbers
+//! and words become metadata besides the measurement.
 
 use super::model::{Series, SeriesError, error};
 use crate::shifts::{Column, Values};
@@ -28,7 +28,8 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     let header = body.lines().next().unwrap_or_default();
     let delimiter = said.unwrap_or_else(|| most_of(header, b",;\t"));
     let mut reader = csv::ReaderBuilder::new()
-        // Rows may lack trailing cells; rows with more than the header are refused below, with their line.
+        // Rows may lack trailing cells; rows with more than the header are refused below, with
+        // their line.
         .flexible(true)
         .trim(csv::Trim::All)
         .delimiter(delimiter)

@@ -1,4 +1,5 @@
-//! What shifted together with a series: frequency, temperature, load, or any other column of metadata.
+//! What shifted together with a series: frequency, temperature, load, or any other column of
+//! metadata.
 
 use super::{Options, Shift, best_split, normal_scores, shape};
 use crate::stats;
@@ -58,10 +59,12 @@ pub struct ColumnChange {
 
 /// The columns that changed with a shift, the surest first.
 ///
-/// A column of numbers counts when its two sides differ (rank test, corrected for the number of columns) and its
-/// own best split is near the shift's; a column of words when its usual word changes there.
+/// A column of numbers counts when its two sides differ (rank test, corrected for the number of
+/// columns) and its own best split is near the shift's; a column of words when its usual word
+/// changes there.
 pub fn column_changes(shift: &Shift, columns: &[Column], options: &Options) -> Vec<ColumnChange> {
-    // The column's own split has the uncertainty of the series' split: a twentieth of the runs, ten at least.
+    // The column's own split has the uncertainty of the series' split: a twentieth of the runs, ten
+    // at least.
     let near = (shift.after.end - shift.before.start).div_ceil(20).max(10);
     // What makes a value drift may begin as long before as it takes, or change while it goes on.
     let going = shift.after.start - shift.before.end;
@@ -125,7 +128,8 @@ fn numbers(
     let (median_before, mut median_after) = (stats::median(&before)?, stats::median(&after)?);
     let mut until = None;
     if !near.contains(&at) {
-        // Heat follows a change for minutes: the column splits late, but it begins to move where the series shifts.
+        // Heat follows a change for minutes: the column splits late, but it begins to move where
+        // the series shifts.
         let ramp = shape::of(&present, split, options.shortest);
         if ramp.is_empty() || ramp.start == 0 || !near.contains(&places[ramp.start]) {
             return None;
@@ -145,7 +149,8 @@ fn numbers(
         until,
         p,
     })
-    // A significant difference that does not show in four digits (a sensor's noise) explains nothing to a reader.
+    // A significant difference that does not show in four digits (a sensor's noise) explains
+    // nothing to a reader.
     .filter(|change| change.before != change.after)
 }
 
@@ -170,7 +175,8 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Co
     }
     // Chance of a clean split of this size among all orders: one of binomial(n, k).
     let m = before.2 as f64;
-    // As a running product: factorials of hundreds of runs overflow. It may underflow, and no chance is exactly 0.
+    // As a running product: factorials of hundreds of runs overflow. It may underflow, and no
+    // chance is exactly 0.
     let p = (1..=after.2).fold(1.0, |p, i| p * i as f64 / (m + i as f64)).max(f64::MIN_POSITIVE);
     Some(ColumnChange {
         name: column.name.clone(),

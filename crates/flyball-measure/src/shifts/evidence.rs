@@ -1,11 +1,14 @@
-//! How sure it is that a series has a shift of its level at all: for thousands of series, of which few may be named by chance.
+//! How sure it is that a series has a shift of its level at all: for thousands of series, of which
+//! few may be named by chance.
 //!
-//! Permutations cannot show a probability of one in a million in any reasonable time, and that much is needed where ten thousand
-//! series are searched. So a test of the best split is multiplied by the number of splits that it was chosen from (Bonferroni).
-//! Where runs hardly depend on their neighbours it is the rank-sum test, which has an exact null distribution. Where they do, ranks
-//! cannot show how far two sides are apart: there, and where counting ranks takes too long, it is a t test of trimmed means (Yuen 1974, with one variance for both sides), in which
-//! as many values count as weigh as one. The correlation of neighbours is estimated rather too high, because what is too low names
-//! series that have no shift.
+//! Permutations cannot show a probability of one in a million in any reasonable time, and that much
+//! is needed where ten thousand series are searched. So a test of the best split is multiplied by
+//! the number of splits that it was chosen from (Bonferroni). Where runs hardly depend on their
+//! neighbours it is the rank-sum test, which has an exact null distribution. Where they do, ranks
+//! cannot show how far two sides are apart: there, and where counting ranks takes too long, it is a
+//! t test of trimmed means (Yuen 1974, with one variance for both sides), in which as many values
+//! count as weigh as one. The correlation of neighbours is estimated rather too high, because what
+//! is too low names series that have no shift.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -35,7 +38,8 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     p
 }
 
-/// Values that weigh as one, above which the distribution of independent ones says nothing: a correlation of 0.25.
+/// Values that weigh as one, above which the distribution of independent ones says nothing: a
+/// correlation of 0.25.
 const DEPENDENT: f64 = 5.0 / 3.0;
 
 /// The probability of two sides this different, times the number of ways in which they were chosen.
@@ -58,8 +62,8 @@ fn of_sides(a: &[f64], b: &[f64], rest: &[f64], ways: f64) -> f64 {
 fn weight(rest: &[f64]) -> f64 {
     let Some(correlation) = correlation(rest) else { return 1.0 };
     let count = rest.len() as f64;
-    // Of each of the two means that were taken out, the estimate is too low by (1 + 3 r) over the number of values (Marriott and
-    // Pope 1954). A standard error more.
+    // Of each of the two means that were taken out, the estimate is too low by (1 + 3 r) over the
+    // number of values (Marriott and Pope 1954). A standard error more.
     let raised = correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / count + 1.0 / count.sqrt();
     let correlation = raised.clamp(0.0, 0.98);
     (1.0 + correlation) / (1.0 - correlation)

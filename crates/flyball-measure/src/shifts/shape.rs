@@ -1,8 +1,9 @@
-//! Whether a change is a step between two runs or goes on over many: a blocked fan warms a machine for minutes before it
-//! is throttled, and none of its runs is the one at which it shifted.
+//! Whether a change is a step between two runs or goes on over many: a blocked fan warms a machine
+//! for minutes before it is throttled, and none of its runs is the one at which it shifted.
 //!
-//! Both are fitted to the values themselves (outliers cut off): a step at the best split, and every ramp, level before and
-//! after, on a grid. The ramp has one more parameter, so it must fit clearly better.
+//! Both are fitted to the values themselves (outliers cut off): a step at the best split, and every
+//! ramp, level before and after, on a grid. The ramp has one more parameter, so it must fit clearly
+//! better.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     }
     let values = clipped(values);
     let sums = Sums::of(&values);
-    // Every pair of ends on the grid is tried: about 7000 fits of constant time, whatever the length of the series.
+    // Every pair of ends on the grid is tried: about 7000 fits of constant time, whatever the
+    // length of the series.
     let stride = count.div_ceil(GRID);
     let mut best = (split..split, sums.rest(&(split..split)));
     for from in (0..count).step_by(stride) {
@@ -36,7 +38,8 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
         }
     }
     let of_step = sums.rest(&step);
-    // Schwarz's criterion for one more number, three times over: neighbours are often similar, and a step is the simpler description.
+    // Schwarz's criterion for one more number, three times over: neighbours are often similar, and
+    // a step is the simpler description.
     let pays = of_step / best.1.max(f64::MIN_POSITIVE);
     if best.0.is_empty() || (count as f64) * pays.ln() <= 3.0 * (count as f64).ln() {
         return step;
@@ -48,8 +51,9 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     from..to
 }
 
-/// The place near `split` where a step fits best. Ranks, by which splits are found, know that two levels are apart and not how
-/// far, so that chance moves their best split by a run or two; a step one run off fits worse than a short ramp.
+/// The place near `split` where a step fits best. Ranks, by which splits are found, know that two
+/// levels are apart and not how far, so that chance moves their best split by a run or two; a step
+/// one run off fits worse than a short ramp.
 pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize {
     let count = values.len();
     if count < 2 * shortest {
@@ -85,7 +89,8 @@ pub(super) fn rest(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
     values.iter().enumerate().map(|(run, value)| value - mean - height * (share(run) - centre)).collect()
 }
 
-/// The values, with the outermost fiftieth at either end cut off at its border: a fit by least squares follows outliers.
+/// The values, with the outermost fiftieth at either end cut off at its border: a fit by least
+/// squares follows outliers.
 fn clipped(values: &[f64]) -> Vec<f64> {
     let low = stats::quantile(values, 0.02).unwrap_or(f64::NEG_INFINITY);
     let high = stats::quantile(values, 0.98).unwrap_or(f64::INFINITY);
@@ -117,8 +122,9 @@ impl Sums {
         sums
     }
 
-    /// What a ramp over these runs leaves unexplained: the sum of squares around the best levels. The ramp is 0 before,
-    /// 1 after, and (index - from + 1/2) / length between; an empty one is a step.
+    /// What a ramp over these runs leaves unexplained: the sum of squares around the best levels.
+    /// The ramp is 0 before, 1 after, and (index - from + 1/2) / length between; an empty one is a
+    /// step.
     fn rest(&self, ramp: &Range<usize>) -> f64 {
         let count = (self.value.len() - 1) as f64;
         let (from, to) = (ramp.start, ramp.end);

@@ -1,18 +1,20 @@
-//! Changes of spread: the runs vary more, or less, from some run on, around whatever level they have.
+//! Changes of spread: the runs vary more, or less, from some run on, around whatever level they
+//! have.
 
 use rand::Rng;
 
 use super::{Chance, Form, Options, Shift, best_split, normal_scores, permutation_test, temporary};
 use crate::stats;
 
-/// From the median distance of normal values from their middle to their standard deviation: half of them are within 0.6745
-/// deviations.
+/// From the median distance of normal values from their middle to their standard deviation: half of
+/// them are within 0.6745 deviations.
 const TO_DEVIATION: f64 = 1.0 / 0.6745;
 
-/// The changes of spread of a series around its levels, which `shifts` are the changes of, in order.
+/// The changes of spread of a series around its levels, which `shifts` are the changes of, in
+/// order.
 ///
-/// A step may bring its own spread along, as a number or as a share of the level, and neither is news: of positive values
-/// only what changes in both ways counts.
+/// A step may bring its own spread along, as a number or as a share of the level, and neither is
+/// news: of positive values only what changes in both ways counts.
 pub(super) fn find(
     values: &[f64],
     shifts: &[Shift],
@@ -77,7 +79,8 @@ fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -
         } else if let Some((inner, p)) = temporary::test(&scores, options, chance, rng) {
             found.push((start + inner.start, p));
             found.push((start + inner.end, p));
-            // What is left has three levels, each with fewer runs than a further change could be seen in as a rule.
+            // What is left has three levels, each with fewer runs than a further change could be
+            // seen in as a rule.
             open.push((start + inner.start, start + inner.end));
         }
     }
@@ -92,8 +95,8 @@ fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -
     edges.collect()
 }
 
-/// The level of each run: the median between two changes; while a drift goes on, which no line describes exactly, the median of
-/// the neighbours.
+/// The level of each run: the median between two changes; while a drift goes on, which no line
+/// describes exactly, the median of the neighbours.
 fn levels(values: &[f64], shifts: &[Shift]) -> Vec<f64> {
     let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
     let mut levels = vec![f64::NAN; values.len()];

@@ -1,7 +1,8 @@
-//! Changes that go back: some runs in the middle differ from those before and after them. No single split shows these well,
-//! because both of its sides hold some of both.
+//! Changes that go back: some runs in the middle differ from those before and after them. No single
+//! split shows these well, because both of its sides hold some of both.
 //!
-//! Every pair of ends is scored as a split is (circular binary segmentation, Olshen and others 2004).
+//! Every pair of ends is scored as a split is (circular binary segmentation, Olshen and others
+//! 2004).
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ pub(super) fn test(
     let shortest = options.shortest;
     let stride = count.div_ceil(GRID).max(1);
     let (coarse, score) = best(scores, shortest, stride)?;
-    // What is left when both of its edges are taken out, as steps or ramps, is noise, and says how much belongs together.
+    // What is left when both of its edges are taken out, as steps or ramps, is noise, and says how
+    // much belongs together.
     let middle = usize::midpoint(coarse.start, coarse.end);
     let left = shape::rest(&scores[..middle], coarse.start, shortest);
     let right = shape::rest(&scores[middle..], coarse.end - middle, shortest);
@@ -53,7 +55,8 @@ fn sums(scores: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The standardised difference between the runs of a range and all others, squared; as the score of a split.
+/// The standardised difference between the runs of a range and all others, squared; as the score of
+/// a split.
 fn score(sums: &[f64], from: usize, to: usize) -> f64 {
     let count = sums.len() - 1;
     let inside = sums[to] - sums[from];

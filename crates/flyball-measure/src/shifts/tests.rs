@@ -84,7 +84,8 @@ fn a_tail_belongs_to_its_drift() {
     assert!(last.median_before < 62.0 && last.median_after > 120.0, "{last:?}");
 }
 
-/// What a plan of runs sees when another job comes and goes, a fan is blocked for a while, or a background task starts.
+/// What a plan of runs sees when another job comes and goes, a fan is blocked for a while, or a
+/// background task starts.
 #[test]
 fn changes_that_go_back_and_changes_of_spread_are_found() {
     let forms =
@@ -109,7 +110,8 @@ fn changes_that_go_back_and_changes_of_spread_are_found() {
     assert!((0.3..0.7).contains(&before) && (1.3..2.7).contains(&after), "{shifts:#?}");
 }
 
-/// Stinner's glitch: the temperature falls for a while after the run at which the frequency changed.
+/// Stinner's glitch: the temperature falls for a while after the run at which the frequency
+/// changed.
 #[test]
 fn what_changes_slowly_from_the_same_run_on_is_named() {
     let small = noise(9, 400);

@@ -1,14 +1,16 @@
-//! Intervals that stay true however often one looks: for comparisons that end when they know enough.
+//! Intervals that stay true however often one looks: for comparisons that end when they know
+//! enough.
 //!
-//! The mixture t of Lai (1976), in the closed form of Wang and Ramdas (arXiv 2310.03722): the likelihood ratio of the
-//! differences, averaged over a normal prior of mean over deviation, is a martingale where nothing differs, so it exceeds
-//! 1/alpha at any time at all with probability alpha at most (Ville). Exact for normal differences from three pairs on;
-//! differences of pairs are symmetric, and heavy tails make it conservative.
+//! The mixture t of Lai (1976), in the closed form of Wang and Ramdas (arXiv 2310.03722): the
+//! likelihood ratio of the differences, averaged over a normal prior of mean over deviation, is a
+//! martingale where nothing differs, so it exceeds 1/alpha at any time at all with probability
+//! alpha at most (Ville). Exact for normal differences from three pairs on; differences of pairs
+//! are symmetric, and heavy tails make it conservative.
 
 use super::{Interval, mean, standard_deviation};
 
-/// The variance of the prior, in squared deviations of a pair. One serves differences from a third of a deviation to
-/// several; others cost a few pairs more.
+/// The variance of the prior, in squared deviations of a pair. One serves differences from a third
+/// of a deviation to several; others cost a few pairs more.
 const PRIOR: f64 = 1.0;
 
 /// The interval of the mean at `level`, over all looks together; `None` while there is none.
@@ -26,7 +28,8 @@ pub fn always_interval(differences: &[f64], level: f64) -> Option<Interval> {
     Some(Interval { low: middle - half, high: middle + half })
 }
 
-/// The probability, over all looks together, of differences that are as far from zero if nothing differs.
+/// The probability, over all looks together, of differences that are as far from zero if nothing
+/// differs.
 pub fn always_p(differences: &[f64]) -> Option<f64> {
     let (middle, spread) = (mean(differences)?, standard_deviation(differences)?);
     if spread <= 0.0 {
@@ -63,7 +66,8 @@ mod tests {
         assert_eq!(always_p(&[0.0; 4]), Some(1.0));
     }
 
-    /// 3000 comparisons of a setting with itself, looked at after each of 100 pairs, normal and with heavy tails.
+    /// 3000 comparisons of a setting with itself, looked at after each of 100 pairs, normal and
+    /// with heavy tails.
     #[test]
     fn repeated_looks_keep_the_error_rate() {
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(11);

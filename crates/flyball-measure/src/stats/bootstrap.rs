@@ -29,11 +29,11 @@ impl Interval {
     }
 }
 
-/// The interval that holds `statistic` of the population with probability `level` (0.99), from `resamples` draws
-/// with a generator seeded by `seed`.
+/// The interval that holds `statistic` of the population with probability `level` (0.99), from
+/// `resamples` draws with a generator seeded by `seed`.
 ///
-/// `None` of fewer than two values. Where the correction is not defined (all draws on one side of the estimate, or a
-/// jackknife without spread) it falls back to plain percentiles, as it must.
+/// `None` of fewer than two values. Where the correction is not defined (all draws on one side of
+/// the estimate, or a jackknife without spread) it falls back to plain percentiles, as it must.
 pub fn bootstrap(
     values: &[f64],
     statistic: impl Fn(&[f64]) -> f64,
@@ -44,8 +44,8 @@ pub fn bootstrap(
     if values.len() < 2 || resamples == 0 {
         return None;
     }
-    // A fixed algorithm, not rand's StdRng: that one may change with a release of rand, and a stored run must give the
-    // same report with every later flyball.
+    // A fixed algorithm, not rand's StdRng: that one may change with a release of rand, and a
+    // stored run must give the same report with every later flyball.
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut draw = vec![0.0; values.len()];
     let mut draws: Vec<f64> = (0..resamples)
@@ -72,15 +72,17 @@ fn corrected(
     tail: f64,
 ) -> Option<(f64, f64)> {
     let normal = Normal::standard();
-    // Draws equal to the estimate count half, so that a statistic with few values (a median) is not biased.
+    // Draws equal to the estimate count half, so that a statistic with few values (a median) is not
+    // biased.
     let below = sorted.partition_point(|draw| *draw < estimate) as f64;
     let up_to = sorted.partition_point(|draw| *draw <= estimate) as f64;
     let share = f64::midpoint(below, up_to) / sorted.len() as f64;
     if share <= 0.0 || share >= 1.0 {
         return None;
     }
-    // z0 of Efron and Tibshirani (1993), equation 14.14: how far the draws' centre is from the estimate, in normal units.
-    // The same as `scipy.stats.bootstrap(method="BCa")`, which counts ties by half too.
+    // z0 of Efron and Tibshirani (1993), equation 14.14: how far the draws' centre is from the
+    // estimate, in normal units. The same as `scipy.stats.bootstrap(method="BCa")`, which counts
+    // ties by half too.
     let bias = normal.inverse_cdf(share);
     let mut rest = Vec::with_capacity(values.len());
     // The jackknife: how skewed the statistic is shows in what each single value does to it.
@@ -99,10 +101,12 @@ fn corrected(
     if squares <= 0.0 {
         return None;
     }
-    // Equation 14.15: the skewness of the jackknife, a sixth of it, says how the spread changes with the value.
+    // Equation 14.15: the skewness of the jackknife, a sixth of it, says how the spread changes
+    // with the value.
     let acceleration = cubes / (6.0 * squares.powf(1.5));
     let place = |tail: f64| {
-        // Equation 14.10. A negative denominator turns the ends around; the check below then refuses the correction.
+        // Equation 14.10. A negative denominator turns the ends around; the check below then
+        // refuses the correction.
         let z = bias + normal.inverse_cdf(tail);
         normal.cdf(bias + z / (1.0 - acceleration * z))
     };
@@ -117,7 +121,8 @@ mod tests {
 
     #[test]
     fn covers_the_median_as_often_as_it_says() {
-        // Normal rounds of 12; 95 % intervals; the true median is 0. Small samples cost a little coverage.
+        // Normal rounds of 12; 95 % intervals; the true median is 0. Small samples cost a little
+        // coverage.
         let mut random = Pcg64Mcg::seed_from_u64(7);
         let normal = Normal::standard();
         let trials = 400;

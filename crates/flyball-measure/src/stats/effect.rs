@@ -5,7 +5,8 @@ pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
-    // All pairs (Cliff 1993): equals 2 U / (m n) - 1 of the Mann-Whitney U. Rounds are tens, so m x n is cheap.
+    // All pairs (Cliff 1993): equals 2 U / (m n) - 1 of the Mann-Whitney U. Rounds are tens, so m x
+    // n is cheap.
     let mut sum = 0.0;
     for x in a {
         for y in b {
@@ -24,8 +25,9 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let mut corrected = vec![1.0; p.len()];
-    // The smallest p is multiplied by m, the next by m - 1, and so on (Holm 1979); no result may be below one of a
-    // smaller p, hence the running maximum. Equals `multipletests(method="holm")` of statsmodels.
+    // The smallest p is multiplied by m, the next by m - 1, and so on (Holm 1979); no result may be
+    // below one of a smaller p, hence the running maximum. Equals `multipletests(method="holm")` of
+    // statsmodels.
     let mut floor: f64 = 0.0;
     for (step, &index) in order.iter().enumerate() {
         floor = floor.max((p[index] * (p.len() - step) as f64).min(1.0));
@@ -34,8 +36,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The probabilities such that those at most q are, on average, false in at most a share q (Benjamini and Hochberg 1995). Equals
-/// `multipletests(method="fdr_bh")` of statsmodels.
+/// The probabilities such that those at most q are, on average, false in at most a share q
+/// (Benjamini and Hochberg 1995). Equals `multipletests(method="fdr_bh")` of statsmodels.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));

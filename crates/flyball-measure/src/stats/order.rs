@@ -11,8 +11,8 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
         return None;
     }
     let centre = mean(values)?;
-    // Two passes: the shortcut of sum of squares less squared sum cancels when the spread is a millionth of the value,
-    // as with energy counters.
+    // Two passes: the shortcut of sum of squares less squared sum cancels when the spread is a
+    // millionth of the value, as with energy counters.
     let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
@@ -22,7 +22,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The `q` quantile (0 to 1), interpolated linearly between order statistics as NumPy does by default.
+/// The `q` quantile (0 to 1), interpolated linearly between order statistics as NumPy does by
+/// default.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -40,9 +41,9 @@ pub(super) fn sorted_quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * part)
 }
 
-/// Twice the rank of each value, from 2; equal values share the mean of their ranks. Doubled, so that shared ranks
-/// stay integers and null distributions can be counted exactly. The second result is the tie term, the sum of
-/// `t^3 - t` over groups of `t` equal values.
+/// Twice the rank of each value, from 2; equal values share the mean of their ranks. Doubled, so
+/// that shared ranks stay integers and null distributions can be counted exactly. The second result
+/// is the tie term, the sum of `t^3 - t` over groups of `t` equal values.
 pub fn midranks(values: &[f64]) -> (Vec<u32>, f64) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

@@ -1,5 +1,5 @@
-//! Pairs of rounds of one block: Wilcoxon's signed-rank test with its exact null distribution, the Hodges-Lehmann
-//! estimate, and the interval that belongs to the test.
+//! Pairs of rounds of one block: Wilcoxon's signed-rank test with its exact null distribution, the
+//! Hodges-Lehmann estimate, and the interval that belongs to the test.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -19,9 +19,11 @@ pub struct SignedRank {
     pub p: f64,
 }
 
-/// Tests whether differences are symmetric around zero. Differences of exactly zero are left out (Wilcoxon's way).
+/// Tests whether differences are symmetric around zero. Differences of exactly zero are left out
+/// (Wilcoxon's way).
 pub fn signed_rank(differences: &[f64]) -> SignedRank {
-    // `zero_method="wilcox"` of scipy.stats.wilcoxon, its default. Rounds with equal results say nothing on the side.
+    // `zero_method="wilcox"` of scipy.stats.wilcoxon, its default. Rounds with equal results say
+    // nothing on the side.
     let differing: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0 && d.is_finite()).collect();
     let sizes: Vec<f64> = differing.iter().map(|d| d.abs()).collect();
     let (ranks, ties) = midranks(&sizes);
@@ -42,8 +44,9 @@ pub fn signed_rank(differences: &[f64]) -> SignedRank {
 /// The two-sided probability of a doubled sum of positive ranks, counted.
 fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
     let null = sign_flips(doubled_ranks);
-    // Both tails include the observed sum, so together they exceed 1 in the middle: hence the bound. With ties this equals
-    // `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without them `method="exact"`.
+    // Both tails include the observed sum, so together they exceed 1 in the middle: hence the
+    // bound. With ties this equals `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without
+    // them `method="exact"`.
     let below: f64 = null[..=positive as usize].iter().sum();
     let above: f64 = null[positive as usize..].iter().sum();
     (2.0 * below.min(above)).min(1.0)
@@ -53,7 +56,8 @@ fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
 fn approximate(pairs: usize, statistic: f64, ties: f64) -> f64 {
     let count = pairs as f64;
     let centre = count * (count + 1.0) / 4.0;
-    // The tie term of Lehmann (1975): the sum of t^3 - t over 48. No continuity correction, as SciPy's default.
+    // The tie term of Lehmann (1975): the sum of t^3 - t over 48. No continuity correction, as
+    // SciPy's default.
     let variance = count * (count + 1.0) * (2.0 * count + 1.0) / 24.0 - ties / 48.0;
     (2.0 * Normal::standard().sf((statistic - centre).abs() / variance.sqrt())).min(1.0)
 }
@@ -67,8 +71,8 @@ fn sign_flips(doubled_ranks: &[u32]) -> Vec<f64> {
     for rank in doubled_ranks {
         let rank = *rank as usize;
         reached += rank;
-        // Downwards, so that a rank is added once only. Halving at each step keeps entries probabilities: counts of 2^200
-        // sign patterns would lose the small ones.
+        // Downwards, so that a rank is added once only. Halving at each step keeps entries
+        // probabilities: counts of 2^200 sign patterns would lose the small ones.
         for sum in (0..=reached).rev() {
             let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
             chance[sum] = f64::midpoint(chance[sum], with);
@@ -87,14 +91,14 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
     averages
 }
 
-/// The Hodges-Lehmann estimate of the centre: the median of all pairwise means. Nearly as precise as the mean on
-/// clean data, and unmoved by a few bad rounds.
+/// The Hodges-Lehmann estimate of the centre: the median of all pairwise means. Nearly as precise
+/// as the mean on clean data, and unmoved by a few bad rounds.
 pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     super::order::sorted_quantile(&walsh_averages(differences), 0.5)
 }
 
-/// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few pairs cannot
-/// give one of this level.
+/// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few
+/// pairs cannot give one of this level.
 pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
     let n = differences.len();
     let averages = walsh_averages(differences);
@@ -106,7 +110,8 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
         let mut drop = 0;
         for chance in sign_flips(&ranks) {
             below += chance;
-            // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that equals it must not be lost.
+            // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that
+            // equals it must not be lost.
             if below > tail * (1.0 + 1e-12) {
                 break;
             }
@@ -118,18 +123,21 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
         let spread = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
         (count * (count + 1.0) / 4.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
     };
-    // The ends are the C-th smallest and C-th largest average, where P(W <= C - 1) is at most the tail (Hollander and
-    // Wolfe 1999, section 3.3; `wilcox.test(conf.int=TRUE)` of R). C = 0: no interval of this level exists.
+    // The ends are the C-th smallest and C-th largest average, where P(W <= C - 1) is at most the
+    // tail (Hollander and Wolfe 1999, section 3.3; `wilcox.test(conf.int=TRUE)` of R). C = 0: no
+    // interval of this level exists.
     let low = averages.get(drop.checked_sub(1)?)?;
     let high = averages.get(averages.len().checked_sub(drop)?)?;
     Some(Interval { low: *low, high: *high })
 }
 
-/// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions` times.
+/// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions`
+/// times.
 pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
     // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
     let wanted = alpha / questions.max(1) as f64;
-    // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always ends.
+    // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always
+    // ends.
     (1..1100).find(|n| 2.0_f64.powi(1 - *n) <= wanted).unwrap_or(1100) as usize
 }
 

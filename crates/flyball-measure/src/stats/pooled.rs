@@ -1,11 +1,13 @@
-//! Effects of several machines, each with its own error, put together: a mean that holds for machines like these, how much
-//! they differ, and what to expect of the next one.
+//! Effects of several machines, each with its own error, put together: a mean that holds for
+//! machines like these, how much they differ, and what to expect of the next one.
 //!
-//! Each machine has an effect of its own around a common mean (random effects). The variance between machines is that of
-//! Paule and Mandel (1982), the interval of the mean that of Hartung and Knapp (2001), which keeps its level with few machines
-//! where the normal one does not, or a wider one where the weights are badly known. The interval of the next machine allows for how badly the variance between machines is known,
-//! as that of Nagashima, Noma and Furukawa (2019) does; one that takes the estimate for the truth (Higgins 2009) held the next of
-//! ten machines in 87 % of cases instead of 95. Checked against statsmodels in `tests/measure/scipy.rs`.
+//! Each machine has an effect of its own around a common mean (random effects). The variance
+//! between machines is that of Paule and Mandel (1982), the interval of the mean that of Hartung
+//! and Knapp (2001), which keeps its level with few machines where the normal one does not, or a
+//! wider one where the weights are badly known. The interval of the next machine allows for how
+//! badly the variance between machines is known, as that of Nagashima, Noma and Furukawa (2019)
+//! does; one that takes the estimate for the truth (Higgins 2009) held the next of ten machines in
+//! 87 % of cases instead of 95. Checked against statsmodels in `tests/measure/scipy.rs`.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF, FisherSnedecor, StudentsT};
 
@@ -20,7 +22,8 @@ pub struct Estimate {
     pub freedom: f64,
 }
 
-/// The smallest variance: a millionth squared. A simulated machine without noise would get all the weight.
+/// The smallest variance: a millionth squared. A simulated machine without noise would get all the
+/// weight.
 const LEAST_VARIANCE: f64 = 1e-12;
 
 impl Estimate {
@@ -45,7 +48,8 @@ impl Estimate {
 pub struct Pooled {
     pub machines: usize,
     pub mean: f64,
-    /// The standard error of the mean, after Hartung and Knapp or from the residuals, whichever is larger.
+    /// The standard error of the mean, after Hartung and Knapp or from the residuals, whichever is
+    /// larger.
     pub error: f64,
     /// The standard deviation of the machines' true effects.
     pub between: f64,
@@ -111,11 +115,12 @@ impl Sums {
     }
 }
 
-/// The variance between machines at which the weighted squares, summed over all groups, equal their expectation
-/// (`freedom`). Starts from `between`.
+/// The variance between machines at which the weighted squares, summed over all groups, equal their
+/// expectation (`freedom`). Starts from `between`.
 fn between_machines(groups: &[Vec<Estimate>], freedom: f64, mut between: f64) -> f64 {
-    // q falls and is convex in the variance (DerSimonian and Kacker 2007), so Newton's steps from a value below the root come
-    // nearer to it from that side; one from above falls below it first. Some ten are enough.
+    // q falls and is convex in the variance (DerSimonian and Kacker 2007), so Newton's steps from a
+    // value below the root come nearer to it from that side; one from above falls below it first.
+    // Some ten are enough.
     for _ in 0..60 {
         let (mut q, mut slope) = (0.0, 0.0);
         for group in groups {
@@ -136,7 +141,8 @@ fn between_machines(groups: &[Vec<Estimate>], freedom: f64, mut between: f64) ->
 /// Puts the effects of two or more machines together.
 pub fn pooled(effects: &[Estimate]) -> Option<Pooled> {
     let freedom = effects.len().checked_sub(1).filter(|left| *left > 0)? as f64;
-    // Around their middle: squares of values far from zero would lose the digits that their differences have.
+    // Around their middle: squares of values far from zero would lose the digits that their
+    // differences have.
     let middle = super::median(&effects.iter().map(|effect| effect.value).collect::<Vec<_>>())?;
     let centred: Vec<Estimate> =
         effects.iter().map(|effect| Estimate { value: effect.value - middle, ..*effect }).collect();
@@ -145,9 +151,10 @@ pub fn pooled(effects: &[Estimate]) -> Option<Pooled> {
     let between = between_machines(&centred, freedom, 0.0);
     let sums = Sums::over(centred[0].iter(), between);
     let mean = sums.mean();
-    // Hartung and Knapp take the weights for the true ones. They are estimates: of 16 rounds, a machine whose rounds agree by
-    // chance counts too much, and the mean scatters by 8 % more than they say. The squared residuals show that (HC2 of
-    // MacKinnon and White 1985, in meta-analysis Sidik and Jonkman 2006), but are few with few machines.
+    // Hartung and Knapp take the weights for the true ones. They are estimates: of 16 rounds, a
+    // machine whose rounds agree by chance counts too much, and the mean scatters by 8 % more than
+    // they say. The squared residuals show that (HC2 of MacKinnon and White 1985, in meta-analysis
+    // Sidik and Jonkman 2006), but are few with few machines.
     let residuals = centred[0].iter().map(|effect| {
         let share = 1.0 / (effect.variance() + between) / sums.w;
         (share * (effect.value - mean)).powi(2) / (1.0 - share)
@@ -193,14 +200,16 @@ struct Allowed {
 /// How many variances stand for all that the effects allow.
 const ALLOWED: usize = 32;
 
-/// Equally probable variances between the machines. The weighted squares at the true one are chi-squared distributed, so each
-/// quantile of that distribution gives a variance (the pivot of Viechtbauer's Q-profile interval, 2007).
+/// Equally probable variances between the machines. The weighted squares at the true one are
+/// chi-squared distributed, so each quantile of that distribution gives a variance (the pivot of
+/// Viechtbauer's Q-profile interval, 2007).
 fn allowed(effects: &[Estimate]) -> Vec<Allowed> {
     let freedom = (effects.len() - 1) as f64;
     let Ok(squares) = ChiSquared::new(freedom) else { return Vec::new() };
     let effects = [effects.to_vec()];
     let mut between = 0.0;
-    // From the largest squares down: the variance grows, and each is a start below the next one's root.
+    // From the largest squares down: the variance grows, and each is a start below the next one's
+    // root.
     let steps = (0..ALLOWED).rev().map(|step| (step as f64 + 0.5) / ALLOWED as f64);
     steps
         .map(|share| {
@@ -218,7 +227,8 @@ pub fn next_machine(effects: &[Estimate], level: f64) -> Option<Interval> {
     let below = |value: f64| {
         let each = allowed.iter().filter_map(|one| {
             let variance = (one.between + one.of_mean).max(LEAST_VARIANCE);
-            // The mean's error is known with few degrees of freedom, the variance between machines is given here.
+            // The mean's error is known with few degrees of freedom, the variance between machines
+            // is given here.
             let freedom =
                 variance * variance * freedom / (one.of_mean * one.of_mean).max(LEAST_VARIANCE.powi(2));
             let t = StudentsT::new(0.0, 1.0, freedom.min(1e9)).ok()?;
@@ -249,8 +259,9 @@ pub struct LeftOutOne {
     pub p: f64,
 }
 
-/// Machines up to which the others are gone through for each. Of more, one machine changes the variance between them by less
-/// than a hundredth, and ten thousand would take ten thousand passes over all.
+/// Machines up to which the others are gone through for each. Of more, one machine changes the
+/// variance between them by less than a hundredth, and ten thousand would take ten thousand passes
+/// over all.
 const MAX_IN_FULL: usize = 100;
 
 /// Each machine against the mean of the others; needs four machines.
@@ -276,7 +287,8 @@ pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
         let own = effect.variance();
         let p = allowed.iter().filter_map(|one| {
             let variance = own + one.between + one.of_mean;
-            // Satterthwaite's: the machine's own error is known from its few rounds, the mean's from the other machines.
+            // Satterthwaite's: the machine's own error is known from its few rounds, the mean's
+            // from the other machines.
             let known = own * own / effect.freedom + one.of_mean * one.of_mean / freedom;
             two_sided((effect.value - one.mean) / variance.sqrt(), variance * variance / known)
         });
@@ -285,7 +297,8 @@ pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
     Some(centred.iter().enumerate().map(one).collect())
 }
 
-/// The means of groups of machines, with one variance between the machines of a group, and whether the groups differ.
+/// The means of groups of machines, with one variance between the machines of a group, and whether
+/// the groups differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Groups {
     /// In the order given.
@@ -304,7 +317,8 @@ pub fn groups(groups: &[Vec<Estimate>]) -> Option<Groups> {
     }
     let between = between_machines(groups, freedom, 0.0);
     let each: Vec<Sums> = groups.iter().map(|group| Sums::over(group.iter(), between)).collect();
-    // Knapp and Hartung (2003): the F test of a regression on the group, with the residual scale estimated.
+    // Knapp and Hartung (2003): the F test of a regression on the group, with the residual scale
+    // estimated.
     let scale = (each.iter().map(Sums::q).sum::<f64>() / freedom).max(f64::MIN_POSITIVE);
     let weight: f64 = each.iter().map(|sums| sums.w).sum();
     let mean = each.iter().map(|sums| sums.wy).sum::<f64>() / weight;
@@ -323,13 +337,15 @@ pub fn groups(groups: &[Vec<Estimate>]) -> Option<Groups> {
     Some(Groups { means, p })
 }
 
-/// How many machines show a mean effect of `effect` with probability `power`, if their true effects scatter by `between`
-/// and each is measured with the standard error `error`; `None` above a million.
+/// How many machines show a mean effect of `effect` with probability `power`, if their true effects
+/// scatter by `between` and each is measured with the standard error `error`; `None` above a
+/// million.
 pub fn machines_to_show(effect: f64, between: f64, error: f64, alpha: f64, power: f64) -> Option<usize> {
     let one = between.hypot(error);
     let enough = |machines: usize| {
         let freedom = (machines - 1) as f64;
-        // Guenther's approximation of the noncentral t by two quantiles of the central one; above what is needed with few.
+        // Guenther's approximation of the noncentral t by two quantiles of the central one; above
+        // what is needed with few.
         let (Some(a), Some(b)) = (t_quantile(1.0 - alpha / 2.0, freedom), t_quantile(power, freedom)) else {
             return false;
         };
@@ -355,7 +371,8 @@ mod tests {
 
     use super::*;
 
-    /// A fleet: true effects around `mean` scattered by `between`, each measured in `pairs` pairs with noise `noise`.
+    /// A fleet: true effects around `mean` scattered by `between`, each measured in `pairs` pairs
+    /// with noise `noise`.
     fn fleet(
         random: &mut rand_pcg::Pcg64Mcg,
         machines: usize,
@@ -377,7 +394,8 @@ mod tests {
             .collect()
     }
 
-    /// 95 % intervals hold the truth in about 95 % of fleets; `FLYBALL_FLEETS=2000` with `--nocapture` prints the table.
+    /// 95 % intervals hold the truth in about 95 % of fleets; `FLYBALL_FLEETS=2000` with
+    /// `--nocapture` prints the table.
     #[test]
     fn intervals_hold_the_truth() {
         let fleets: u32 =

@@ -17,8 +17,8 @@ pub struct Trend {
 
 /// The trend of values taken at equal steps; `None` of fewer than three.
 ///
-/// The probability is exact for series of at most 30 different values, else normal with continuity and ties
-/// corrected.
+/// The probability is exact for series of at most 30 different values, else normal with continuity
+/// and ties corrected.
 pub fn trend(values: &[f64]) -> Option<Trend> {
     if values.len() < 3 {
         return None;
@@ -35,16 +35,18 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
             };
         }
     }
-    // `scipy.stats.theilslopes`; S and its p are Kendall's tau against the index (`scipy.stats.kendalltau`).
+    // `scipy.stats.theilslopes`; S and its p are Kendall's tau against the index
+    // (`scipy.stats.kendalltau`).
     let slope = median(&slopes)?;
     let (_, ties) = midranks(values);
     let n = values.len() as f64;
-    // The tie term is a sum of whole numbers, exactly 0 without ties. The exact distribution holds for different values
-    // only; above 30 of them the normal one is close enough for a note.
+    // The tie term is a sum of whole numbers, exactly 0 without ties. The exact distribution holds
+    // for different values only; above 30 of them the normal one is close enough for a note.
     let p = if ties == 0.0 && values.len() <= 30 {
         exact(values.len(), s)
     } else {
-        // Tie groups of t values lower the variance by t(t-1)(2t+5)/18; recomputed here since midranks gives t^3-t.
+        // Tie groups of t values lower the variance by t(t-1)(2t+5)/18; recomputed here since
+        // midranks gives t^3-t.
         let variance = (n * (n - 1.0) * (2.0 * n + 5.0) - tie_term(values)) / 18.0;
         if variance <= 0.0 {
             1.0
@@ -72,7 +74,8 @@ fn tie_term(values: &[f64]) -> f64 {
 
 /// The two-sided probability of |S| or more among all orders of `n` different values.
 fn exact(n: usize, s: i64) -> f64 {
-    // The number of falling pairs of a random order: adding the k-th value adds 0 to k-1 of them, evenly.
+    // The number of falling pairs of a random order: adding the k-th value adds 0 to k-1 of them,
+    // evenly.
     let mut chance = vec![1.0];
     for k in 2..=n {
         let mut next = vec![0.0; chance.len() + k - 1];

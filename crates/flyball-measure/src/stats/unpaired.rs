@@ -1,5 +1,6 @@
-//! Two groups of rounds that no block ties together (other boots, files of other tools): the rank-sum test with its
-//! exact null distribution, the shift between groups with its interval, and Welch's t test.
+//! Two groups of rounds that no block ties together (other boots, files of other tools): the
+//! rank-sum test with its exact null distribution, the shift between groups with its interval, and
+//! Welch's t test.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
@@ -11,7 +12,8 @@ use super::{
 /// Groups of at most this many values together are counted exactly.
 const EXACT_UP_TO: usize = 80;
 
-/// The two-sided probability of ranks this uneven if both groups came from one population; `None` if one is empty.
+/// The two-sided probability of ranks this uneven if both groups came from one population; `None`
+/// if one is empty.
 pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -19,14 +21,16 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let (ranks, ties) = midranks(&all);
     let sum: u32 = ranks[..a.len()].iter().sum();
-    // `scipy.stats.mannwhitneyu(method="exact")`, which ignores ties; with ties this equals its PermutationMethod.
+    // `scipy.stats.mannwhitneyu(method="exact")`, which ignores ties; with ties this equals its
+    // PermutationMethod.
     if all.len() <= EXACT_UP_TO {
         return Some(exact(&ranks, a.len()));
     }
     Some(of_sum(sum, ties, a.len(), b.len()))
 }
 
-/// The same by the normal approximation, for groups of any size: quick, and far out larger than the exact probability.
+/// The same by the normal approximation, for groups of any size: quick, and far out larger than the
+/// exact probability.
 pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -36,8 +40,8 @@ pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(of_sum(ranks[..a.len()].iter().sum(), ties, a.len(), b.len()))
 }
 
-/// The same, exact also for larger groups where one of them is small: there the approximation is off by powers of ten. `None` if
-/// one is empty, or where counting would take too long.
+/// The same, exact also for larger groups where one of them is small: there the approximation is
+/// off by powers of ten. `None` if one is empty, or where counting would take too long.
 pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
     // The smaller group is what is drawn.
     let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -65,12 +69,14 @@ fn exact(ranks: &[u32], take: usize) -> f64 {
     (2.0 * below.min(above)).min(1.0)
 }
 
-/// The two-sided probability of a sum of the first group's doubled ranks, by the normal approximation.
+/// The two-sided probability of a sum of the first group's doubled ranks, by the normal
+/// approximation.
 fn of_sum(sum: u32, ties: f64, m: usize, n: usize) -> f64 {
     let (m, n) = (m as f64, n as f64);
     let total = m + n;
     let centre = m * (total + 1.0) / 2.0;
-    // Variance under ties and the continuity correction of 1/2: `mannwhitneyu(method="asymptotic")`.
+    // Variance under ties and the continuity correction of 1/2:
+    // `mannwhitneyu(method="asymptotic")`.
     let variance = m * n / 12.0 * ((total + 1.0) - ties / (total * (total - 1.0)));
     if variance <= 0.0 {
         return 1.0;
@@ -81,7 +87,8 @@ fn of_sum(sum: u32, ties: f64, m: usize, n: usize) -> f64 {
 
 /// The smallest p value that [`rank_sum`] can give groups of these sizes.
 pub fn smallest_rank_sum_p(m: usize, n: usize) -> f64 {
-    // The number of ways to choose m of m + n: only one of them puts all ranks of a group at one end, one at the other.
+    // The number of ways to choose m of m + n: only one of them puts all ranks of a group at one
+    // end, one at the other.
     let ways: f64 = (1..=m).map(|i| (n + i) as f64 / i as f64).product();
     (2.0 / ways).min(1.0)
 }
@@ -89,8 +96,8 @@ pub fn smallest_rank_sum_p(m: usize, n: usize) -> f64 {
 /// The probability of each sum of doubled ranks when `take` of them are drawn.
 fn choices(doubled_ranks: &[u32], take: usize) -> Vec<f64> {
     let total: usize = doubled_ranks.iter().map(|rank| *rank as usize).sum();
-    // chance[k][s]: of the ranks seen so far, k were taken and sum to s. Drawing one after the other keeps every
-    // entry a probability, so nothing overflows.
+    // chance[k][s]: of the ranks seen so far, k were taken and sum to s. Drawing one after the
+    // other keeps every entry a probability, so nothing overflows.
     let mut chance = vec![vec![0.0; total + 1]; take + 1];
     chance[0][0] = 1.0;
     for (seen, rank) in doubled_ranks.iter().enumerate() {
@@ -131,7 +138,8 @@ pub fn shift(a: &[f64], b: &[f64]) -> Option<f64> {
     sorted_quantile(&differences(a, b), 0.5)
 }
 
-/// The interval of the shift that belongs to the rank-sum test; `None` where so few values cannot give one.
+/// The interval of the shift that belongs to the rank-sum test; `None` where so few values cannot
+/// give one.
 pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -158,7 +166,8 @@ pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
         let spread = (m * n * (m + n + 1.0) / 12.0).sqrt();
         (m * n / 2.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
     };
-    // Moses' interval (Hollander and Wolfe 1999, section 4.3), as `wilcox.test(conf.int=TRUE)` of R gives it.
+    // Moses' interval (Hollander and Wolfe 1999, section 4.3), as `wilcox.test(conf.int=TRUE)` of R
+    // gives it.
     let low = all.get(drop.checked_sub(1)?)?;
     let high = all.get(all.len().checked_sub(drop)?)?;
     Some(Interval { low: *low, high: *high })
@@ -167,8 +176,9 @@ pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
 /// Share of the values that is left out at each end.
 const TRIMMED: f64 = 0.2;
 
-/// The two-sided probability of trimmed means this far apart (Yuen 1974, with one variance for both groups), where `weight` values weigh as
-/// one independent value. `None` if too few are left for a variance.
+/// The two-sided probability of trimmed means this far apart (Yuen 1974, with one variance for both
+/// groups), where `weight` values weigh as one independent value. `None` if too few are left for a
+/// variance.
 pub fn trimmed_t(a: &[f64], b: &[f64], weight: f64) -> Option<f64> {
     let (one, other) = (Trimmed::of(a)?, Trimmed::of(b)?);
     let kept = one.kept + other.kept;
@@ -188,7 +198,8 @@ struct Trimmed {
     mean: f64,
     /// Values that are left.
     kept: f64,
-    /// Squares around the mean of all values, those at the ends moved in to the last that is left (Winsorised).
+    /// Squares around the mean of all values, those at the ends moved in to the last that is left
+    /// (Winsorised).
     squares: f64,
 }
 
@@ -207,8 +218,8 @@ impl Trimmed {
     }
 }
 
-/// Welch's t test: the two-sided probability of means this far apart, if rounds are independent and normal.
-/// `None` of groups of one, and of groups without any spread.
+/// Welch's t test: the two-sided probability of means this far apart, if rounds are independent and
+/// normal. `None` of groups of one, and of groups without any spread.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     let part = |values: &[f64]| Some(standard_deviation(values)?.powi(2) / values.len() as f64);
     let (va, vb) = (part(a)?, part(b)?);

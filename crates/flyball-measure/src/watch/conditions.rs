@@ -15,7 +15,8 @@ pub struct Conditions {
     /// The temperature at which the processor throttles, of the sensor that has the lowest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_limit_c: Option<f64>,
-    /// The minimum that was set for the watched CPUs in MHz, if that is above the hardware's lowest.
+    /// The minimum that was set for the watched CPUs in MHz, if that is above the hardware's
+    /// lowest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_mhz: Option<f64>,
     /// When it began.
@@ -38,8 +39,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether the run was watched at all: of a run of less than some hundredths of a second the kernel's counters say nothing
-    /// about other programs, and the frequency is sampled once.
+    /// Whether the run was watched at all: of a run of less than some hundredths of a second the
+    /// kernel's counters say nothing about other programs, and the frequency is sampled once.
     pub fn is_watched(&self) -> bool {
         self.busy.is_some() || self.steal.is_some() || self.frequency_range_mhz.is_some()
     }
@@ -64,7 +65,8 @@ impl Moment {
     pub fn read(host: &dyn Host) -> Moment {
         let first = |path: &str| host.read(path).ok()?.split_whitespace().next()?.parse::<f64>().ok();
         let uptime_s = first("/proc/uptime");
-        // The wall clock at boot; a host has no wall clock of its own, and a simulated machine's is its own too.
+        // The wall clock at boot; a host has no wall clock of its own, and a simulated machine's is
+        // its own too.
         let boot = host.read("/proc/stat").ok().and_then(|text| {
             text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok())
         });

@@ -8,7 +8,8 @@ use super::conditions::Conditions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
-    /// The run was too short, or the machine shows too little, to see whether something disturbed it.
+    /// The run was too short, or the machine shows too little, to see whether something disturbed
+    /// it.
     #[serde(rename = "not watched")]
     NotWatched,
     /// Nothing disturbed the run.
@@ -36,8 +37,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether the work or its settings can bring this about themselves: then, in most of an arm's rounds, it is what
-    /// is being measured.
+    /// Whether the work or its settings can bring this about themselves: then, in most of an arm's
+    /// rounds, it is what is being measured.
     pub fn may_be_own(self) -> bool {
         matches!(self, Source::Frequency | Source::Memory | Source::Heat)
     }
@@ -67,8 +68,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A hundredth of a run's time can hide the differences that benchmarks look for; a twentieth is visible in
-    /// most of them.
+    /// A hundredth of a run's time can hide the differences that benchmarks look for; a twentieth
+    /// is visible in most of them.
     fn default() -> Limits {
         Limits {
             steal: (0.01, 0.05),
@@ -79,8 +80,8 @@ impl Default for Limits {
     }
 }
 
-/// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where it is known: what
-/// was busy beyond it is another program's.
+/// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where
+/// it is known: what was busy beyond it is another program's.
 pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) -> (Grade, Vec<Disturbance>) {
     let mut found = Vec::new();
     let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
@@ -135,10 +136,12 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
     (found.first().map_or(undisturbed, |worst| worst.grade), found)
 }
 
-/// Sensors have steps of one degree, and the last of them before the limit is where processors begin to slow down.
+/// Sensors have steps of one degree, and the last of them before the limit is where processors
+/// begin to slow down.
 const NEAR_LIMIT_C: f64 = 1.0;
 
-/// A mean frequency below the minimum that is set: the processor did not keep to it, for heat or power.
+/// A mean frequency below the minimum that is set: the processor did not keep to it, for heat or
+/// power.
 fn judge_below(found: &mut Vec<Disturbance>, below: Option<f64>, conditions: &Conditions) {
     // A register's ratio and a file's kHz differ by less than this.
     let Some(share) = below.filter(|share| *share > 0.03) else { return };

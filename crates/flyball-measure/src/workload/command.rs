@@ -1,5 +1,5 @@
-//! A command as a workload: its own process group and CPUs, its output kept and read. On a machine in software the
-//! words name a model.
+//! A command as a workload: its own process group and CPUs, its output kept and read. On a machine
+//! in software the words name a model.
 
 use std::{
     fs::File,
@@ -121,7 +121,8 @@ impl Workload for Command {
             return Err(WorkloadError::Stopped);
         }
         let io = |what: &str, cause| WorkloadError::Io { what: what.to_owned(), cause };
-        // Files, not pipes: nothing has to be read while the work is timed, and no output is too long.
+        // Files, not pipes: nothing has to be read while the work is timed, and no output is too
+        // long.
         let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
         let (mut stdout, mut stderr) = (capture()?, capture()?);
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
@@ -132,7 +133,8 @@ impl Workload for Command {
         let mut cut = false;
         let ended = loop {
             match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
-                // The end comes before the stop flag: a command that has ended by itself needs no signal.
+                // The end comes before the stop flag: a command that has ended by itself needs no
+                // signal.
                 Some(ended) => break ended,
                 None if stop.asked() => {
                     running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
@@ -162,7 +164,8 @@ impl Workload for Command {
         let failure = if cut { Some(format!("ended after {seconds:.1} s")) } else { failure };
         let reading = self.reader.read(&output, seconds, &self.argv);
         let value = match &self.reader {
-            // Commands shorter than the kernel's accounting step may have 0; there is no ratio to 0.
+            // Commands shorter than the kernel's accounting step may have 0; there is no ratio to
+            // 0.
             Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
             _ => reading.map(|reading| reading.value),
@@ -205,8 +208,9 @@ fn unnamed() -> std::io::Result<File> {
     if let Ok(file) = options.clone().custom_flags(O_TMPFILE).open(&directory) {
         return Ok(file);
     }
-    // In a directory that other users may write to: create_new (O_EXCL) follows no link and takes no file of theirs, mode
-    // 0600 keeps the output private. Unlinked at once, so that nothing remains after a crash.
+    // In a directory that other users may write to: create_new (O_EXCL) follows no link and takes
+    // no file of theirs, mode 0600 keeps the output private. Unlinked at once, so that nothing
+    // remains after a crash.
     for attempt in 0..100 {
         let path = directory.join(format!("flyball-{}-{attempt}", std::process::id()));
         match options.clone().create_new(true).mode(0o600).open(&path) {
@@ -225,9 +229,11 @@ fn unnamed() -> std::io::Result<File> {
 fn tail(file: &mut File) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
     let mut bytes = Vec::new();
-    // The offset is shared with the command's copy of the descriptor: seeking is safe because it has ended.
+    // The offset is shared with the command's copy of the descriptor: seeking is safe because it
+    // has ended.
     if file.seek(SeekFrom::Start(length.saturating_sub(KEPT))).is_ok() {
-        // What cannot be read is missing from a message; the value's absence is reported in any case.
+        // What cannot be read is missing from a message; the value's absence is reported in any
+        // case.
         let _ = file.take(KEPT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,7 +1,7 @@
 //! Reading a command's performance from what it printed.
 //!
-//! Known benchmarks are read by preset; anything else by a regular expression with one group. All of it is pure: the
-//! output is kept with each round, so a value can always be read again.
+//! Known benchmarks are read by preset; anything else by a regular expression with one group. All
+//! of it is pure: the output is kept with each round, so a value can always be read again.
 
 use regex_lite::Regex;
 
@@ -73,7 +73,8 @@ impl Reader {
         Ok(Reader::Expression { pattern: pattern.to_owned(), metric: Metric::new(name, unit, better) })
     }
 
-    /// The name of what an expression reads: the plain words in front of a colon, as in `p99: ([0-9.]+) us`.
+    /// The name of what an expression reads: the plain words in front of a colon, as in
+    /// `p99: ([0-9.]+) us`.
     pub fn name_of(pattern: &str) -> Option<&str> {
         let (name, _) = pattern.split_once(':')?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '_');
@@ -96,7 +97,8 @@ impl Reader {
         }
     }
 
-    /// Reads a round's value; `None` where the output does not have it, as it has neither user time nor a model's result.
+    /// Reads a round's value; `None` where the output does not have it, as it has neither user time
+    /// nor a model's result.
     pub fn read(&self, output: &Output, seconds: f64, argv: &[String]) -> Option<Reading> {
         let plain = |value: f64| Reading { value, work_seconds: None };
         match self {
@@ -105,12 +107,14 @@ impl Reader {
             Reader::Preset { preset } => preset.read(output, argv),
             Reader::Expression { pattern, .. } => {
                 let expression = Regex::new(pattern).ok()?;
-                // The last match: programs print intermediate results first and the summary at the end.
+                // The last match: programs print intermediate results first and the summary at the
+                // end.
                 let last = |text: &str| {
                     let found = expression.captures_iter(text).last()?;
                     grouped_number(found.get(1)?.as_str().trim())
                 };
-                // Standard output first: many programs log to standard error what looks like a result.
+                // Standard output first: many programs log to standard error what looks like a
+                // result.
                 last(&output.stdout).or_else(|| last(&output.stderr)).map(plain)
             }
         }
@@ -133,7 +137,8 @@ pub enum Preset {
     FioLatency,
     /// `sysbench`: events (transactions, operations) per second.
     Sysbench,
-    /// `stress-ng --metrics`: bogo operations per second of real time, geometric mean of the stressors.
+    /// `stress-ng --metrics`: bogo operations per second of real time, geometric mean of the
+    /// stressors.
     StressNg,
     /// `openssl speed` of digests and ciphers: kB/s, geometric mean of the cells.
     Openssl,
@@ -185,7 +190,8 @@ impl Preset {
             "tbench" | "dbench" => Some(Preset::Tbench),
             "fio" if words.iter().any(|word| word.starts_with("--output-format=json")) => Some(Preset::Fio),
             "sysbench" => Some(Preset::Sysbench),
-            // Without the option it prints no rates, so that wall time is what remains. The same for fio without JSON.
+            // Without the option it prints no rates, so that wall time is what remains. The same
+            // for fio without JSON.
             "stress-ng" if words.iter().any(|word| word.starts_with("--metrics")) => Some(Preset::StressNg),
             "openssl" if has("speed") => Some(
                 if words
@@ -246,8 +252,9 @@ impl Preset {
     }
 }
 
-/// A number in which commas may group digits by three (`1,234.5`), or one comma may stand for the point (`12,5`), as
-/// programs print where the locale says so. One that can be read both ways (`1,234`) is grouped.
+/// A number in which commas may group digits by three (`1,234.5`), or one comma may stand for the
+/// point (`12,5`), as programs print where the locale says so. One that can be read both ways
+/// (`1,234`) is grouped.
 fn grouped_number(text: &str) -> Option<f64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let mut groups = whole.trim_start_matches(['-', '+']).split(',');
@@ -332,7 +339,8 @@ fn fio(text: &str, latency: bool) -> Option<f64> {
     if latency { (ios > 0.0).then(|| nanoseconds / ios / 1000.0) } else { Some(rate) }
 }
 
-/// cpu prints events per second; memory and databases rates in brackets; threads and mutex only a count and a time.
+/// cpu prints events per second; memory and databases rates in brackets; threads and mutex only a
+/// count and a time.
 fn sysbench(text: &str) -> Option<f64> {
     let rate = |line: &&str, label: &str| number(line.split_once(label)?.0.rsplit('(').next()?.trim());
     after(text, "events per second:")
@@ -348,7 +356,8 @@ fn sysbench(text: &str) -> Option<f64> {
         })
 }
 
-/// Rows are `stress-ng: metrc: [pid] NAME BOGO-OPS REAL USR SYS OPS/S-REAL ...`; older versions say `info:`.
+/// Rows are `stress-ng: metrc: [pid] NAME BOGO-OPS REAL USR SYS OPS/S-REAL ...`; older versions say
+/// `info:`.
 fn stress_ng(text: &str) -> Option<f64> {
     geometric_mean(text.lines().filter_map(|line| {
         let row = line.split_once("] ")?.1;
@@ -370,12 +379,13 @@ fn openssl(text: &str) -> Option<f64> {
     let machine_readable = text.lines().filter(|line| line.starts_with("+F:")).flat_map(|line| {
         line.split(':').skip(3).filter_map(|cell| cell.trim().parse::<f64>().ok()).map(|bytes| bytes / 1000.0)
     });
-    // Cells are of very different size (16 bytes to 16 KiB): the arithmetic mean would be that of the largest blocks.
+    // Cells are of very different size (16 bytes to 16 KiB): the arithmetic mean would be that of
+    // the largest blocks.
     geometric_mean(table.chain(machine_readable))
 }
 
-/// Under a head such as `sign verify sign/s verify/s` each row has a name and as many numbers. Since OpenSSL 3.2 that of
-/// RSA has columns for encryption behind those of signatures.
+/// Under a head such as `sign verify sign/s verify/s` each row has a name and as many numbers.
+/// Since OpenSSL 3.2 that of RSA has columns for encryption behind those of signatures.
 fn openssl_sign(text: &str) -> Option<f64> {
     let mut from_end = None;
     geometric_mean(text.lines().filter_map(|line| {

@@ -1,5 +1,5 @@
-//! The work of flyball's own benchmarks. Each is a function that a child process of flyball calls, so that the work
-//! has processes of its own to pin, account for and stop.
+//! The work of flyball's own benchmarks. Each is a function that a child process of flyball calls,
+//! so that the work has processes of its own to pin, account for and stop.
 
 use std::{
     fs::File,
@@ -13,8 +13,9 @@ use std::{
 
 use rand::{Rng, SeedableRng};
 
-/// Sends a word back and forth between this process and `peer` (which must call [`pipe_peer`]) through a pair of
-/// pipes, `trips` times, and returns the time. One trip is two wake-ups, as in `perf bench sched pipe`.
+/// Sends a word back and forth between this process and `peer` (which must call [`pipe_peer`])
+/// through a pair of pipes, `trips` times, and returns the time. One trip is two wake-ups, as in
+/// `perf bench sched pipe`.
 ///
 /// # Errors
 /// What the system answered, or a peer that went away.
@@ -55,14 +56,15 @@ pub fn pipe_peer() -> io::Result<()> {
     }
 }
 
-/// A fixed piece of arithmetic: `rounds` dependent steps of a linear congruential generator. Its time follows the
-/// frequency of its core and nothing else.
+/// A fixed piece of arithmetic: `rounds` dependent steps of a linear congruential generator. Its
+/// time follows the frequency of its core and nothing else.
 pub fn spin(rounds: u64) -> Duration {
     let start = Instant::now();
     // Without black_box the compiler computes the loop, or its closed form.
     let mut state = black_box(0x2545_f491_4f6c_dd1d_u64);
     for _ in 0..rounds {
-        // Each step needs the last one's result, so the loop runs at the multiplier's latency everywhere.
+        // Each step needs the last one's result, so the loop runs at the multiplier's latency
+        // everywhere.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     }
     black_box(state);
@@ -117,7 +119,8 @@ pub struct Reads {
     pub count: u64,
     /// The time that they took.
     pub time: Duration,
-    /// Whether the page cache was bypassed; where the file system refuses that, reads may come from memory.
+    /// Whether the page cache was bypassed; where the file system refuses that, reads may come from
+    /// memory.
     pub direct: bool,
 }
 
@@ -132,7 +135,8 @@ pub fn random_reads(path: &Path, count: u64, seed: u64) -> io::Result<Reads> {
     let direct = File::options().read(true).custom_flags(O_DIRECT).open(path);
     let (mut file, direct) = match direct {
         Ok(file) => (file, true),
-        // tmpfs before Linux 6.6 and some network file systems refuse O_DIRECT with EINVAL (open(2)).
+        // tmpfs before Linux 6.6 and some network file systems refuse O_DIRECT with EINVAL
+        // (open(2)).
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => (File::open(path)?, false),
         Err(error) => return Err(error),
     };

@@ -1,4 +1,5 @@
-//! Our statistics against SciPy's: the numbers in `scipy.json` were computed by `expect_scipy.py` beside it.
+//! Our statistics against SciPy's: the numbers in `scipy.json` were computed by `expect_scipy.py`
+//! beside it.
 
 use flyball_measure::stats;
 use serde_json::Value;
@@ -81,8 +82,8 @@ fn quantiles_and_bootstrap() {
     }
 }
 
-/// Effects of machines put together, against statsmodels' Paule-Mandel variance and Hartung-Knapp interval: the numbers were
-/// computed by `expect_statsmodels.py`.
+/// Effects of machines put together, against statsmodels' Paule-Mandel variance and Hartung-Knapp
+/// interval: the numbers were computed by `expect_statsmodels.py`.
 #[test]
 fn pooled_effects() {
     let all: Value = serde_json::from_str(include_str!("../statsmodels.json")).expect("it is JSON");

@@ -1,4 +1,5 @@
-//! The selftest's sheets: a small one of our own, and, where the facts are at hand, the tables of the kernel document.
+//! The selftest's sheets: a small one of our own, and, where the facts are at hand, the tables of
+//! the kernel document.
 
 use std::fmt::Write;
 
@@ -58,7 +59,8 @@ fn each_slip_is_found() {
     assert_eq!(misprints(&wrong).len(), 1);
 }
 
-/// Rounds of a comparison by flyball last as long as they last, and its work per joule is rounded once.
+/// Rounds of a comparison by flyball last as long as they last, and its work per joule is rounded
+/// once.
 #[test]
 fn work_per_joule_of_other_tools_is_not_called_misprinted() {
     let sheet = "\

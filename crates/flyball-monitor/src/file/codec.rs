@@ -1,7 +1,9 @@
-//! The content of a chunk: of each value its column over the chunk's samples, as second differences in varints.
+//! The content of a chunk: of each value its column over the chunk's samples, as second differences
+//! in varints.
 //!
-//! A counter that grows evenly has second differences near zero, and a setting that does not change has zeros, which
-//! Zstandard then packs. Everything wraps: any column of any numbers is read as it was written.
+//! A counter that grows evenly has second differences near zero, and a setting that does not change
+//! has zeros, which Zstandard then packs. Everything wraps: any column of any numbers is read as it
+//! was written.
 
 use crate::{
     ABSENT,
@@ -74,7 +76,8 @@ pub fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
         for (at, sample) in samples.iter().enumerate() {
             let value = column(sample, index);
             let new = value.wrapping_sub(last);
-            // The first value as it is, the second as a difference, the others as what the difference changed by.
+            // The first value as it is, the second as a difference, the others as what the
+            // difference changed by.
             match at {
                 0 => put(&mut out, new),
                 1 => put(&mut out, zigzag(new)),

@@ -164,10 +164,12 @@ fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result
 }
 
 impl<R: Read + Seek> Recording<R> {
-    /// Reads the headers and the chunks' heads of a recording's files, in the order of time. The last one's layout counts.
+    /// Reads the headers and the chunks' heads of a recording's files, in the order of time. The
+    /// last one's layout counts.
     ///
     /// # Errors
-    /// See [`FileError`]. A torn or damaged chunk is not an error, but counted in [`Recording::lost`].
+    /// See [`FileError`]. A torn or damaged chunk is not an error, but counted in
+    /// [`Recording::lost`].
     pub fn open(files: Vec<R>) -> Result<Recording<R>, FileError> {
         let recording = Recording::open_any(files)?;
         if recording.is_empty() { Err(FileError::Empty) } else { Ok(recording) }
@@ -236,7 +238,8 @@ impl<R: Read + Seek> Recording<R> {
                     offset = content + u64::from(place.length);
                     self.end = offset;
                 }
-                // The head is whole and the content is not there: the file ends with it, or a hole follows.
+                // The head is whole and the content is not there: the file ends with it, or a hole
+                // follows.
                 _ => {
                     self.lost.first.get_or_insert(offset);
                     let Some(next) = resume(file, offset + 1, values).map_err(at(offset))? else {
@@ -256,7 +259,8 @@ impl<R: Read + Seek> Recording<R> {
         &self.layout
     }
 
-    /// What the machine's settings limited when the file that holds a sample was begun; `None` of files that do not have it.
+    /// What the machine's settings limited when the file that holds a sample was begun; `None` of
+    /// files that do not have it.
     pub fn facts(&self, index: u64) -> Option<&Facts> {
         let chunk = self.chunks.get(self.chunk_of(index))?;
         self.facts.get(chunk.file as usize)?.as_ref()
@@ -286,7 +290,8 @@ impl<R: Read + Seek> Recording<R> {
         (first, self.chunks.iter().map(|chunk| chunk.last).max().unwrap_or(first))
     }
 
-    /// Which sample was current at a time (ns since 1970): the last one that is not later, or the first.
+    /// Which sample was current at a time (ns since 1970): the last one that is not later, or the
+    /// first.
     ///
     /// # Errors
     /// As for [`Recording::sample`].

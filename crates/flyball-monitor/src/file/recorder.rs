@@ -1,7 +1,8 @@
-//! A recording that goes on for days: the file that is written, and those of earlier days next to it.
+//! A recording that goes on for days: the file that is written, and those of earlier days next to
+//! it.
 //!
-//! The file of the day has the name that the user gave. When the day (UTC) ends, it gets the date after its name, as
-//! logrotate does with `dateext`, and a new one begins.
+//! The file of the day has the name that the user gave. When the day (UTC) ends, it gets the date
+//! after its name, as logrotate does with `dateext`, and a new one begins.
 
 use std::{
     ffi::OsString,
@@ -207,7 +208,8 @@ impl Recorder {
                 .map_err(|cause| self.failed(cause))?;
             return self.head(file);
         }
-        // Settings that changed meanwhile begin a file too: a header has the limits of all its samples.
+        // Settings that changed meanwhile begin a file too: a header has the limits of all its
+        // samples.
         if *there.layout() != self.layout || there.facts(0) != self.facts.as_ref() {
             return self.next_file();
         }
@@ -311,8 +313,8 @@ impl Recorder {
         for (path, status) in known {
             let written = status.modified().unwrap_or_else(|_| SystemTime::now());
             let is_old = age.is_some_and(|age| written.elapsed().is_ok_and(|since| since > age));
-            // Oldest first, which `earlier` sorted by the dates in the names: copying changes times of
-            // files.
+            // Oldest first, which `earlier` sorted by the dates in the names: copying changes times
+            // of files.
             if is_old || bytes.is_some_and(|most| total > most) {
                 fs::remove_file(path).map_err(|cause| self.failed(cause))?;
                 total -= status.len();

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use super::{CHUNK, CHUNK_MAGIC, Header, LONGEST_CHUNK, MAGIC, VERSION, pack, packed};
 use crate::{Facts, Layout, Sample};
 
-/// Bytes of a chunk's head: magic, length of the content, count, first and last time, CRC of the content, CRC of the head.
+/// Bytes of a chunk's head: magic, length of the content, count, first and last time, CRC of the
+/// content, CRC of the head.
 pub(super) const HEAD: usize = 4 + 4 + 4 + 8 + 8 + 4 + 4;
 
 /// Writes samples of one layout.

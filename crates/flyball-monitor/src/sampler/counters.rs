@@ -1,4 +1,5 @@
-//! The counters of a CPU: a perf group, which takes one interrupt, or registers, each of which takes one.
+//! The counters of a CPU: a perf group, which takes one interrupt, or registers, each of which
+//! takes one.
 
 use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr};
 
@@ -66,7 +67,8 @@ impl Source {
         }
     }
 
-    /// Reads a CPU's counters; how many interrupts that took. `None` where they cannot be read now: it went offline.
+    /// Reads a CPU's counters; how many interrupts that took. `None` where they cannot be read now:
+    /// it went offline.
     pub(super) fn read(
         &self,
         host: &dyn Host,
@@ -81,12 +83,13 @@ impl Source {
         }
         match (self, &*counters) {
             (Source::Group(events), Counters::Group(group)) => {
-                // In one read(2): the kernel then updates the whole group with one interrupt of that CPU
-                // (perf_event_read).
+                // In one read(2): the kernel then updates the whole group with one interrupt of
+                // that CPU (perf_event_read).
                 let mut counts = vec![0; events.len()];
                 group.read(&mut counts).ok()?;
                 for (event, count) in events.iter().zip(counts) {
-                    // A temperature that is not valid reads as -1 (msr_event_update), which is ABSENT.
+                    // A temperature that is not valid reads as -1 (msr_event_update), which is
+                    // ABSENT.
                     put(event.0, count);
                 }
                 Some(1)
@@ -94,8 +97,8 @@ impl Source {
             (Source::Registers(registers), counters) => {
                 for &(quantity, register) in registers {
                     let value = counters.register(host, cpu, register);
-                    // The TSC is always there: without it the CPU went offline. Others may be missing on this
-                    // model.
+                    // The TSC is always there: without it the CPU went offline. Others may be
+                    // missing on this model.
                     if value.is_none() && quantity == Quantity::Tsc {
                         return None;
                     }

@@ -137,14 +137,16 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         text.parse().ok().map(KiloHertz)
     };
     let driver = flyball_host::topology::scaling_driver(host);
-    // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends below what is meant.
+    // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends
+    // below what is meant.
     let is_boosted = driver.as_deref() == Some("acpi-cpufreq")
         && host.read("/sys/devices/system/cpu/cpufreq/boost").is_ok_and(|text| text == "1");
     let boosted = |cpu: &flyball_control::Cpu| {
         let level = |name: &str| -> Option<f64> {
             host.read(&format!("{CPUS}/cpu{}/acpi_cppc/{name}", cpu.number)).ok()?.parse().ok()
         };
-        // The files' highest may have boost in it or not (acpi_cpufreq_cpu_init); CPPC has both in one unit.
+        // The files' highest may have boost in it or not (acpi_cpufreq_cpu_init); CPPC has both in
+        // one unit.
         let nominal_mhz = level("nominal_freq").filter(|mhz| *mhz > 0.0)?;
         let (highest, nominal) = (level("highest_perf")?, level("nominal_perf").filter(|perf| *perf > 0.0)?);
         Some((
@@ -179,8 +181,8 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 core: cpu.core,
                 core_type: cpu.core_type,
                 policy: cpu.policy,
-                // Only that driver's limits have another meaning than their number. Elsewhere these are two files per CPU that
-                // nothing asks for.
+                // Only that driver's limits have another meaning than their number. Elsewhere these
+                // are two files per CPU that nothing asks for.
                 highest: boost
                     .map(|(highest, _)| highest)
                     .or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
@@ -196,7 +198,8 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
     }
 }
 
-/// Names of the idle states, of the first CPU that has any: all CPUs of a type have the same, and E-cores have as many.
+/// Names of the idle states, of the first CPU that has any: all CPUs of a type have the same, and
+/// E-cores have as many.
 fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     let mut most = Vec::new();
     let mut seen = Vec::new();
@@ -282,8 +285,8 @@ fn reasons(host: &dyn Host, vendor: Vendor, here: u32) -> Result<Vec<(Quantity, 
     }
 }
 
-/// Whether scaling_cur_freq answers without waiting: kernels 4.13 to 5.18 take two readings 10 ms apart of each CPU
-/// (arch/x86/kernel/cpu/aperfmperf.c of those), and wake it.
+/// Whether scaling_cur_freq answers without waiting: kernels 4.13 to 5.18 take two readings 10 ms
+/// apart of each CPU (arch/x86/kernel/cpu/aperfmperf.c of those), and wake it.
 pub fn answers_at_once(uname: &str) -> bool {
     let release = uname.split(' ').nth(2).unwrap_or_default();
     let mut numbers =
@@ -370,7 +373,8 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         }
     };
     let zones = host.list(POWERCAP).unwrap_or_default();
-    // Of the interfaces to the same counters only the registers': intel-rapl-mmio repeats the package.
+    // Of the interfaces to the same counters only the registers': intel-rapl-mmio repeats the
+    // package.
     for zone in zones.iter().filter(|zone| zone.starts_with("intel-rapl:")) {
         let folder = format!("{POWERCAP}/{zone}");
         let name = host.read(&format!("{folder}/name")).unwrap_or_default();
@@ -408,7 +412,8 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
     (found, missing)
 }
 
-/// AMD's sensor of each package, which is read over PCI: no CPU is interrupted (drivers/hwmon/k10temp.c).
+/// AMD's sensor of each package, which is read over PCI: no CPU is interrupted
+/// (drivers/hwmon/k10temp.c).
 fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
     const HWMON: &str = "/sys/class/hwmon";
     let sensors = host

@@ -29,7 +29,8 @@ impl KeptAttribute {
         KeptAttribute { path, state: State::New }
     }
 
-    /// Looks again at the next reading: its CPU was offline, and what is open may be the file of before.
+    /// Looks again at the next reading: its CPU was offline, and what is open may be the file of
+    /// before.
     pub fn reopen(&mut self) {
         self.state = State::New;
     }
@@ -60,7 +61,8 @@ impl KeptAttribute {
                         return false;
                     };
                     length += count;
-                    // The kernel prints an attribute in one call; only what filled the room may go on.
+                    // The kernel prints an attribute in one call; only what filled the room may go
+                    // on.
                     if length < buffer.len() {
                         break;
                     }
@@ -74,8 +76,8 @@ impl KeptAttribute {
         }
     }
 
-    /// Reads an attribute of one line. Thousands of them are read per sample: a large buffer would cost more to clear than the
-    /// reading does.
+    /// Reads an attribute of one line. Thousands of them are read per sample: a large buffer would
+    /// cost more to clear than the reading does.
     pub(super) fn line<'b>(&mut self, host: &dyn Host, line: &'b mut Line) -> Option<&'b str> {
         self.open(host);
         let count = match &self.state {

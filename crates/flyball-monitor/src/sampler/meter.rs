@@ -1,5 +1,5 @@
-//! Where energy is read: a powercap file, or where only root may read that, a counter of perf's PMU `power`, which CAP_PERFMON
-//! opens. Both count the same registers.
+//! Where energy is read: a powercap file, or where only root may read that, a counter of perf's PMU
+//! `power`, which CAP_PERFMON opens. Both count the same registers.
 
 use flyball_host::{CpuList, EventCounter, Host};
 
@@ -16,13 +16,15 @@ impl Meter {
     pub(super) fn read(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
         match self {
             Meter::File(file) => file.number(host, buffer),
-            // The kernel sums the register up to 64 bits itself (arch/x86/events/rapl.c, rapl_event_update).
+            // The kernel sums the register up to 64 bits itself (arch/x86/events/rapl.c,
+            // rapl_event_update).
             Meter::Counter(counter, unit) => Some((counter.read().ok()? as f64 * *unit) as u64),
         }
     }
 }
 
-/// The counters of the PMU `power`: one CPU of each package counts for it. None, if one of them cannot be opened.
+/// The counters of the PMU `power`: one CPU of each package counts for it. None, if one of them
+/// cannot be opened.
 pub(super) fn counters(host: &dyn Host, layout: &Layout) -> Option<Vec<PowerFiles>> {
     const PMU: &str = "/sys/bus/event_source/devices/power";
     let kind: u32 = host.read(&format!("{PMU}/type")).ok()?.parse().ok()?;

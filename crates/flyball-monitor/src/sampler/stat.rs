@@ -17,7 +17,8 @@ pub(super) fn cpus(text: &[u8]) -> impl Iterator<Item = Times> {
 fn line(rest: &[u8]) -> Option<Times> {
     let mut words = rest.split(|byte| *byte == b' ').map(super::file::number);
     let cpu = u32::try_from(words.next()??).ok()?;
-    // user nice system idle iowait irq softirq steal; guest time is part of user time (kernel/sched/cputime.c).
+    // user nice system idle iowait irq softirq steal; guest time is part of user time
+    // (kernel/sched/cputime.c).
     let mut columns = [0; 8];
     for (column, word) in columns.iter_mut().zip(words) {
         *column = word?;

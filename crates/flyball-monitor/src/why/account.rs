@@ -1,4 +1,5 @@
-//! Explanations over any length of time: what each interval says is summed up, and samples need not be kept.
+//! Explanations over any length of time: what each interval says is summed up, and samples need not
+//! be kept.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,8 @@ impl Account {
         for (index, cpu) in layout.cpus.iter().enumerate() {
             let found = &interval.cpus[index];
             let package = layout.package_of(cpu).and_then(|index| packages.get(index));
-            // Registers of an earlier sample stand in this one too; they say nothing of this interval.
+            // Registers of an earlier sample stand in this one too; they say nothing of this
+            // interval.
             let request = to.get(layout, Quantity::Request, index).filter(|_| {
                 let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
                 at(to) != at(from)
@@ -70,7 +72,8 @@ impl Account {
         }
     }
 
-    /// Explains the CPUs so far: all of them, or those in `wanted`. Those to which the same happened are one group.
+    /// Explains the CPUs so far: all of them, or those in `wanted`. Those to which the same
+    /// happened are one group.
     pub fn explain(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Vec<Explanation> {
         let mut found: Vec<Explanation> = Vec::new();
         for (index, cpu) in layout.cpus.iter().enumerate() {
@@ -94,8 +97,8 @@ impl Account {
         found
     }
 
-    /// All CPUs that ran, or those of them in `wanted`, as one whose numbers are means over the time in which each ran.
-    /// `None` if none ran, or if no speed can be seen.
+    /// All CPUs that ran, or those of them in `wanted`, as one whose numbers are means over the
+    /// time in which each ran. `None` if none ran, or if no speed can be seen.
     pub fn whole(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Option<Explanation> {
         let mut sum = Sum::default();
         let (mut cpus, mut highest, mut from, mut most) = (CpuList::new(), 0.0, String::new(), 0.0);

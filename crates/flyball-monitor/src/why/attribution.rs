@@ -27,15 +27,16 @@ pub(super) struct Attribution<'a> {
 }
 
 impl Attribution<'_> {
-    /// What each limit took. First the limits that are known as frequencies, in the order in which they take effect; what
-    /// remains goes to the one reason whose evidence there is.
+    /// What each limit took. First the limits that are known as frequencies, in the order in which
+    /// they take effect; what remains goes to the one reason whose evidence there is.
     pub(super) fn losses(&self) -> Vec<Loss> {
         let (Some(mhz), true) = (self.cpu.mhz, self.facts.highest > 0.0) else { return Vec::new() };
         let mut top = self.facts.highest;
         let mut losses = Vec::new();
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
             // A limit that the CPU ran above took no more than the difference to what it had.
-            // Measured beats configured: turbo tables do not cover all that opportunistic boost does.
+            // Measured beats configured: turbo tables do not cover all that opportunistic boost
+            // does.
             let left = cap.max(mhz);
             if left < top {
                 losses.push(Loss { limiter, mhz: top - left, evidence: vec![evidence] });
@@ -84,7 +85,8 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(PackageState::limit);
-        // Limits in files are rounded to what the hardware has: by less than half a step, since they are counted in steps above.
+        // Limits in files are rounded to what the hardware has: by less than half a step, since
+        // they are counted in steps above.
         let settings = Limiter::ClassOfService..=Limiter::Governor;
         if named.is_none()
             && let Some(last) =
@@ -120,7 +122,8 @@ impl Attribution<'_> {
         }
     }
 
-    /// Gives the turbo limits what nothing else explains, up to what they take of cores that come and go together. Returns how much.
+    /// Gives the turbo limits what nothing else explains, up to what they take of cores that come
+    /// and go together. Returns how much.
     fn take_together(&self, remains: f64, losses: &mut Vec<Loss>) -> f64 {
         let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place)) else {
             return 0.0;
@@ -144,7 +147,8 @@ impl Attribution<'_> {
         let file = self.cpu.max?;
         let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
         let from_file = Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence };
-        // Intel's maximum is what the governor asks for without autonomous selection. AMD has a field for that.
+        // Intel's maximum is what the governor asks for without autonomous selection. AMD has a
+        // field for that.
         let is_known = self.facts.level > 0.0 && (self.is_autonomous() || self.is_amd_pstate());
         let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
         // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
@@ -155,7 +159,8 @@ impl Attribution<'_> {
         };
         let asked = level as f64 * self.facts.level;
         let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file.min(self.facts.highest), f64::min);
-        // More than one level below everything that files show: another limit within the kernel (QoS, cooling).
+        // More than one level below everything that files show: another limit within the kernel
+        // (QoS, cooling).
         if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
             let value =
                 format!("at most level {level} ({asked:.0} MHz), while scaling_max_freq shows {file:.0} MHz");
@@ -166,15 +171,17 @@ impl Attribution<'_> {
         Some(from_file)
     }
 
-    /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen 25.
+    /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen
+    /// 25.
     fn step(&self) -> f64 {
         if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
     }
 
-    /// The clock that a limit in a file leaves: whole performance levels first where a driver requests those (amd-pstate), then
-    /// whole steps.
+    /// The clock that a limit in a file leaves: whole performance levels first where a driver
+    /// requests those (amd-pstate), then whole steps.
     fn clocked(&self, file: f64) -> f64 {
-        // The driver's frequencies of levels are cut off to MHz, and come back as the level below without this.
+        // The driver's frequencies of levels are cut off to MHz, and come back as the level below
+        // without this.
         const CUT_OFF: f64 = 0.15;
         let level = self.facts.level;
         let requested =
@@ -207,8 +214,8 @@ impl Attribution<'_> {
             _ => return None,
         };
         let evidence = Evidence::new("scaling_governor", format!("{} ({mhz:.0} MHz)", self.governor()));
-        // CPPC_REQ has the desired level in bits 23:16 (AMD PPR). A level is of the core's own scale, which on a core of lower rank
-        // ends below that of the files.
+        // CPPC_REQ has the desired level in bits 23:16 (AMD PPR). A level is of the core's own
+        // scale, which on a core of lower rank ends below that of the files.
         let desired = self.request.filter(|_| self.is_amd_pstate()).map_or(0, |request| request >> 16 & 0xff);
         let mhz = match self.layout.machine.vendor {
             // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).

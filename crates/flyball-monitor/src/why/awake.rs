@@ -1,6 +1,7 @@
-//! How many cores of a package were awake while one of them ran. Turbo limits follow that number from moment to moment, and an
-//! interval has only each core's share of time. Cores that come and go may do so independently of each other, or together; both
-//! are computed, and what lies between them does not follow from the shares.
+//! How many cores of a package were awake while one of them ran. Turbo limits follow that number
+//! from moment to moment, and an interval has only each core's share of time. Cores that come and
+//! go may do so independently of each other, or together; both are computed, and what lies between
+//! them does not follow from the shares.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,8 @@ impl Awake {
         all - self.share_of(cpu) + 1.0
     }
 
-    /// The mean of `limit`, a function of the number of cores awake, over the time in which this CPU's core was awake.
+    /// The mean of `limit`, a function of the number of cores awake, over the time in which this
+    /// CPU's core was awake.
     pub(super) fn mean_while_awake(&self, cpu: &Cpu, limit: impl Fn(u32) -> f64) -> f64 {
         self.others(self.share_of(cpu))
             .iter()
@@ -52,8 +54,8 @@ impl Awake {
             .sum()
     }
 
-    /// The same if cores are awake together as long as their shares allow: while this one is, another with half its share is for half of the
-    /// time. More of them cannot be awake.
+    /// The same if cores are awake together as long as their shares allow: while this one is,
+    /// another with half its share is for half of the time. More of them cannot be awake.
     pub(super) fn mean_while_together(&self, cpu: &Cpu, limit: impl Fn(u32) -> f64) -> f64 {
         let own = self.share_of(cpu);
         let core = core_of(cpu);

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::{Cap, Evidence, Limiter, State};
 
-/// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference of the two frequencies.
+/// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference
+/// of the two frequencies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
     /// CPUs to which the same happened; numbers are their means.

@@ -1,4 +1,5 @@
-//! What limits a package in an interval: power, current, heat, and the number of cores that are awake.
+//! What limits a package in an interval: power, current, heat, and the number of cores that are
+//! awake.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,8 @@ impl<'a> PackageState<'a> {
             slow: 0,
             fastest: BTreeMap::new(),
         };
-        // Idle states in which a core does not count for the turbo limits: those behind C1 (Intel SDM 3B, 15.5).
+        // Idle states in which a core does not count for the turbo limits: those behind C1 (Intel
+        // SDM 3B, 15.5).
         let is_deep: Vec<bool> = layout
             .machine
             .idle_states
@@ -162,7 +164,8 @@ impl<'a> PackageState<'a> {
         (!turbo.is_empty()).then(|| self.awake.mean_while_awake(cpu, |active| limit_of(turbo, active)))
     }
 
-    /// The number of cores that were awake while this CPU was, with a decimal where they came and went.
+    /// The number of cores that were awake while this CPU was, with a decimal where they came and
+    /// went.
     fn active(&self, cpu: &Cpu) -> String {
         let active = (self.awake.while_awake(cpu) * 10.0).round() / 10.0;
         active.to_string()
@@ -188,7 +191,8 @@ impl<'a> PackageState<'a> {
             (Some(heat), None) => return Some((Limiter::Heat, heat)),
             (None, None) => {}
         }
-        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of 0x64f while nothing is hot.
+        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of 0x64f while
+        // nothing is hot.
         if self.bit(0) || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
             return Some((Limiter::Prochot, self.registers()));
         }
@@ -283,7 +287,8 @@ impl<'a> PackageState<'a> {
     }
 }
 
-/// The limit of a table for a number of cores. The buckets are upper bounds; more cores than the last one names have its limit.
+/// The limit of a table for a number of cores. The buckets are upper bounds; more cores than the
+/// last one names have its limit.
 fn limit_of(turbo: &[(u32, f64)], active: u32) -> f64 {
     turbo.iter().find(|(cores, _)| active <= *cores).or(turbo.last()).map_or(0.0, |bucket| bucket.1)
 }

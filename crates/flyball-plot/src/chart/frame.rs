@@ -24,7 +24,8 @@ pub(super) struct Frame {
 
 impl Frame {
     fn px(&self, x: f64) -> Option<f32> {
-        // What lies outside fixed ends is drawn at the edge's side, a little outside, and cut there.
+        // What lies outside fixed ends is drawn at the edge's side, a little outside, and cut
+        // there.
         Some(self.left + (self.right - self.left) * self.x.place(x)?.clamp(-0.01, 1.01) as f32)
     }
 
@@ -54,7 +55,8 @@ impl Frame {
         }
     }
 
-    /// Lines, ticks and titles of both axes; `short` are the names of categories that have no room for their own.
+    /// Lines, ticks and titles of both axes; `short` are the names of categories that have no room
+    /// for their own.
     pub(super) fn axes(&self, chart: &Chart, short: Option<Vec<String>>, shapes: &mut Vec<Shape>) {
         shapes.push(Shape::Line {
             points: vec![(self.left, self.top), (self.left, self.bottom), (self.right, self.bottom)],
@@ -64,7 +66,8 @@ impl Frame {
         });
         for (value, label) in &self.y.ticks {
             if let Some(y) = self.py(*value) {
-                // A third of the height of the type below the tick: digits then stand in the middle of it.
+                // A third of the height of the type below the tick: digits then stand in the middle
+                // of it.
                 shapes.push(text(self.left - 6.0, y + TICK * 0.35, label, TICK, Colour::GREY, Anchor::End));
             }
         }
@@ -186,8 +189,8 @@ impl Frame {
         let mut seen = std::collections::HashSet::new();
         for point in points.iter().filter(|point| self.inside(point.0)) {
             let Some((x, y)) = self.point(*point) else { continue };
-            // Dots that cover each other exactly are drawn once.
-            // In half pixels: with many thousands of dots the file would hold mostly dots that are not visible.
+            // Dots that cover each other exactly are drawn once. In half pixels: with many
+            // thousands of dots the file would hold mostly dots that are not visible.
             if !hinted && !seen.insert(((x * 2.0) as i32, (y * 2.0) as i32)) {
                 continue;
             }
@@ -340,7 +343,8 @@ fn short(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Of the points in one column of pixels the first, the lowest, the highest and the last: what is seen of them all.
+/// Of the points in one column of pixels the first, the lowest, the highest and the last: what is
+/// seen of them all.
 fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
     // Below this all of them together are smaller than what thinning saves.
     if points.len() < 2000 {
@@ -355,7 +359,8 @@ fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
                 .reduce(|a, b| if wanted(b.1.1, a.1.1) { b } else { a })
                 .map_or(0, |(at, _)| at)
         };
-        // In their order: the line enters the column at the first and leaves at the last, as the full line does.
+        // In their order: the line enters the column at the first and leaves at the last, as the
+        // full line does.
         let mut keep = [0, extreme(|a, b| a < b), extreme(|a, b| a > b), column.len() - 1];
         keep.sort_unstable();
         let mut last = None;

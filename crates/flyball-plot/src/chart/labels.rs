@@ -34,8 +34,8 @@ const WAYS: [(f32, f32); 12] = [
     (-0.92, 0.38),
 ];
 
-/// A place for each label within `frame`, one after the other. Where nothing is free, labels cover each other as little as
-/// possible.
+/// A place for each label within `frame`, one after the other. Where nothing is free, labels cover
+/// each other as little as possible.
 pub(super) fn place<'a>(
     points: &[((f32, f32), &'a str)],
     lines: &[Vec<(f32, f32)>],

@@ -1,5 +1,6 @@
-//! Other tools' results: hyperfine, pyperf, Google Benchmark and fio. Values come from the reader of series where it knows the tool;
-//! here is what else their files say: when, on which host, with what.
+//! Other tools' results: hyperfine, pyperf, Google Benchmark and fio. Values come from the reader
+//! of series where it knows the tool; here is what else their files say: when, on which host, with
+//! what.
 
 use std::collections::BTreeMap;
 
@@ -151,7 +152,8 @@ fn google_failures(value: &Value) -> Vec<Row> {
 }
 
 fn pyperf(value: &Value) -> About {
-    // What all runs of all benchmarks have is at the top; a file of one benchmark may have it there or at its first run.
+    // What all runs of all benchmarks have is at the top; a file of one benchmark may have it there
+    // or at its first run.
     let first = value.pointer("/benchmarks/0");
     let run = first.and_then(|first| {
         first.get("runs")?.as_array()?.iter().find(|run| run.get("values").is_some())?.get("metadata")
@@ -185,7 +187,8 @@ fn pyperf(value: &Value) -> About {
     about
 }
 
-/// fio: of each job and direction that did something, throughput, operations per second and latency of completion.
+/// fio: of each job and direction that did something, throughput, operations per second and latency
+/// of completion.
 fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
     let jobs = jobs.ok_or_else(|| InputError::of("fio's JSON has no jobs"))?;

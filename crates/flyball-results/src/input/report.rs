@@ -1,4 +1,5 @@
-//! What flyball says of a machine: the doctor's report, `show --json`, profiles of `save`, facts files.
+//! What flyball says of a machine: the doctor's report, `show --json`, profiles of `save`, facts
+//! files.
 
 use std::collections::BTreeMap;
 

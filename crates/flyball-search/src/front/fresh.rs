@@ -1,15 +1,16 @@
 //! The proposals of a front and their tests in fresh rounds.
 //!
-//! A proposal is a list of statements about differences of two settings, all of which must be shown (an
-//! intersection-union test: none of them needs a correction). The proposals together are corrected by Holm's procedure, and the
-//! looks at growing rounds by dividing the error among them.
+//! A proposal is a list of statements about differences of two settings, all of which must be shown
+//! (an intersection-union test: none of them needs a correction). The proposals together are
+//! corrected by Holm's procedure, and the looks at growing rounds by dividing the error among them.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::{FrontGoal, Label, Standing};
 use crate::search::Round;
 
-/// One statement: the difference of a quantity, the other setting minus this one, times `sign` exceeds `more_than`.
+/// One statement: the difference of a quantity, the other setting minus this one, times `sign`
+/// exceeds `more_than`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Test {
     pub other: usize,
@@ -50,8 +51,8 @@ const COMMON: f64 = 6.0;
 /// The share of the needed distance, below which a proposal is given up.
 const HOPE: f64 = 0.6;
 
-/// What shows that another setting dominates, by how it differs from this one, and how clearly: the least of its statements'
-/// distances in deviations.
+/// What shows that another setting dominates, by how it differs from this one, and how clearly: the
+/// least of its statements' distances in deviations.
 pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> (f64, Vec<Test>) {
     let clear = |better: usize| {
         let worse = 1 - better;
@@ -207,8 +208,9 @@ impl Fresh {
         let squares: f64 = pairs.iter().map(|pair| (pair - mean).powi(2)).sum();
         let noise = &self.noise[test.quantity];
         let before = noise[arm] + noise[test.other];
-        // Three pairs hardly know their variance. Drawn towards what the first part has found, as the model does it
-        // (moderated t, Smyth 2004); the first part's rounds are not these, so that the test stays one of fresh rounds.
+        // Three pairs hardly know their variance. Drawn towards what the first part has found, as
+        // the model does it (moderated t, Smyth 2004); the first part's rounds are not these, so
+        // that the test stays one of fresh rounds.
         let freedom = COMMON + count - 1.0;
         let variance = (COMMON * before + squares) / freedom;
         let distance = (mean - test.more_than) / (variance / count).sqrt();

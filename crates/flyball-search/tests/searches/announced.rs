@@ -1,5 +1,5 @@
-//! What is announced after a search, against what is: fresh rounds of base, chosen setting and runner-up, judged by the test
-//! and interval that `compare` has.
+//! What is announced after a search, against what is: fresh rounds of base, chosen setting and
+//! runner-up, judged by the test and interval that `compare` has.
 
 use flyball_measure::stats::{hodges_lehmann, pairs_needed, walsh_interval};
 
@@ -12,7 +12,8 @@ use super::{
 /// As `tune` does it at 99 %: two pairs more than without which three arms cannot be judged.
 const LEVEL: f64 = 0.99;
 
-/// The announced change of the chosen setting's energy and its interval, and the true one; `None` if the base was chosen.
+/// The announced change of the chosen setting's energy and its interval, and the true one; `None`
+/// if the base was chosen.
 fn confirmed(machine: &mut Machine, size: Size, seed: u64) -> Option<(f64, (f64, f64), f64)> {
     let base = space(size).base();
     let (choice, _) = search(machine, size, LIMIT, 200, seed);

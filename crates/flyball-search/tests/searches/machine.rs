@@ -1,8 +1,9 @@
 //! Machines that are drawn at random, whose true energy and time are known.
 //!
-//! They have 12, 48 or 192 settings (preference, frequency, uncore, idle states) of a processor whose time is partly bound
-//! by memory and whose energy has static, uncore and voltage-squared parts. The noise: Student's t with 4 degrees, another
-//! deviation for each setting, 1.5 % of rounds up to 20 % too slow, a warm-up, a wander, and a step in one machine of five.
+//! They have 12, 48 or 192 settings (preference, frequency, uncore, idle states) of a processor
+//! whose time is partly bound by memory and whose energy has static, uncore and voltage-squared
+//! parts. The noise: Student's t with 4 degrees, another deviation for each setting, 1.5 % of
+//! rounds up to 20 % too slow, a warm-up, a wander, and a step in one machine of five.
 
 use flyball_search::{Factor, Levels, Round, Space};
 use rand::{Rng, SeedableRng};
@@ -41,7 +42,8 @@ impl Machine {
             .into_iter()
             .map(|at| {
                 let part = |index: usize| at[index] as f64 / (size[index] - 1).max(1) as f64;
-                // A preference for performance holds the asked frequency; one for energy gives a little of it away.
+                // A preference for performance holds the asked frequency; one for energy gives a
+                // little of it away.
                 let asked = (0.45 + 0.55 * part(1)) * (1.0 - eager * (1.0 - part(0)));
                 let clock = asked.min(power_limited + 0.2 * (asked - power_limited));
                 let uncore = if size[2] > 1 { 0.5 + 0.5 * part(2) } else { 1.0 };
@@ -66,8 +68,8 @@ impl Machine {
         self
     }
 
-    /// A machine like this one, as another kernel or a simulated copy of it: every setting has moved by some 0.5 %, and the
-    /// noise is another.
+    /// A machine like this one, as another kernel or a simulated copy of it: every setting has
+    /// moved by some 0.5 %, and the noise is another.
     pub fn copy(&self, seed: u64, noise: f64) -> Machine {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let moved = Normal::new(0.0, 0.005).expect("a deviation");
@@ -117,7 +119,8 @@ impl Machine {
         }
     }
 
-    /// What a round would be without the drift of its time, and that drift, to be added up elsewhere.
+    /// What a round would be without the drift of its time, and that drift, to be added up
+    /// elsewhere.
     pub fn recorded(&mut self, arm: usize, rounds: usize) -> Vec<[f64; 2]> {
         let drift = std::mem::replace(&mut self.drift, vec![0.0]);
         let values = (0..rounds).map(|_| {
@@ -133,8 +136,8 @@ impl Machine {
         &self.drift
     }
 
-    /// Whether `arm` is a right answer: energy within 1 % of the best setting that keeps the limit, and the limit kept to
-    /// half a percent.
+    /// Whether `arm` is a right answer: energy within 1 % of the best setting that keeps the limit,
+    /// and the limit kept to half a percent.
     pub fn is_right(&self, arm: usize, base: usize, limit: Option<f64>) -> bool {
         let over = |arm: usize, more: f64| {
             limit.is_some_and(|limit| self.truth[arm][1] - self.truth[base][1] > limit + more)

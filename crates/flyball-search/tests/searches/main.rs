@@ -1,8 +1,9 @@
 //! Whole searches, on machines whose best setting is known.
 //!
-//! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table -- --nocapture` prints how many
-//! rounds searches need and how often they are right, for every size and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48`
-//! prints the rows of spaces of that size alone, `FLYBALL_SEARCH_MOST=400` allows more rounds.
+//! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table --
+//! --nocapture` prints how many rounds searches need and how often they are right, for every size
+//! and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48` prints the
+//! rows of spaces of that size alone, `FLYBALL_SEARCH_MOST=400` allows more rounds.
 
 mod announced;
 mod front;
@@ -17,7 +18,8 @@ use self::machine::{Machine, Size, space};
 const TWELVE: Size = [3, 4, 1, 1];
 const LIMIT: Option<f64> = Some(0.048_790_164_169_432);
 
-/// Searches a machine, with at most so many rounds. The second result is whether the search ended by itself.
+/// Searches a machine, with at most so many rounds. The second result is whether the search ended
+/// by itself.
 fn search(machine: &mut Machine, size: Size, limit: Option<f64>, most: usize, seed: u64) -> (Choice, bool) {
     let goal = Goal { within: 0.01, bound: limit.map(Bound::OverBase), certainty: 0.99 };
     let mut search = Search::new(space(size), goal, seed);
@@ -160,7 +162,8 @@ fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
     assert!(failures <= 2, "{failures}");
 }
 
-/// The processor time of the last of so many rounds' blocks, from their end to the next block's members.
+/// The processor time of the last of so many rounds' blocks, from their end to the next block's
+/// members.
 #[test]
 fn a_step_takes_milliseconds() {
     let size = [4, 6, 4, 2];
@@ -169,7 +172,8 @@ fn a_step_takes_milliseconds() {
     let mut search = Search::new(space(size), goal, 3);
     // As many as an unoptimised build computes in a second.
     let most = if cfg!(debug_assertions) { 20 } else { 200 };
-    // Time on a CPU, in nanoseconds: the machine may be busy otherwise (Documentation/scheduler/sched-stats.rst).
+    // Time on a CPU, in nanoseconds: the machine may be busy otherwise
+    // (Documentation/scheduler/sched-stats.rst).
     let spent = || -> f64 {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)

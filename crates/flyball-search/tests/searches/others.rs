@@ -1,9 +1,11 @@
 //! Other ways to search, on the same machines and the same rounds: what tuners do today.
 //!
-//! Each is the rule that its project documents, not its program: rounds in all blocks (`compare --matrix`), successive
-//! halving, irace's F-race with paired t-tests at 95 % from the fifth block on and without correction, Optuna's TPE (ten
-//! random trials, gamma 0.1, 24 candidates, one round a trial, best single value), and KeenTune's scheme (TPE with five base
-//! rounds, three rounds a trial, four rechecks). All get the limit as a penalty or as a filter on their own rounds.
+//! Each is the rule that its project documents, not its program: rounds in all blocks
+//! (`compare --matrix`), successive halving, irace's F-race with paired t-tests at 95 % from the
+//! fifth block on and without correction, Optuna's TPE (ten random trials, gamma 0.1, 24
+//! candidates, one round a trial, best single value), and KeenTune's scheme (TPE with five base
+//! rounds, three rounds a trial, four rechecks). All get the limit as a penalty or as a filter on
+//! their own rounds.
 
 use flyball_measure::stats::{mean, median, standard_deviation};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -15,7 +17,8 @@ use super::{
     number, search,
 };
 
-/// A setting's values against the base's in the same block: energy and how far time is over the limit.
+/// A setting's values against the base's in the same block: energy and how far time is over the
+/// limit.
 type Values = Vec<[f64; 2]>;
 
 /// One block of some settings, the base among them, in random order.
@@ -62,7 +65,8 @@ fn exhaustive(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg
     arms[0]
 }
 
-/// Half of the settings go after each stage, and the budget is the same for all stages (Karnin, Koren and Somekh 2013).
+/// Half of the settings go after each stage, and the budget is the same for all stages (Karnin,
+/// Koren and Somekh 2013).
 fn halving(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg) -> usize {
     let base = space(size).base();
     let mut arms: Vec<usize> = (0..space(size).len()).collect();
@@ -82,7 +86,8 @@ fn halving(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64M
     arms[0]
 }
 
-/// irace's race: from the fifth block on, what a paired t-test at 95 % finds worse than the best goes.
+/// irace's race: from the fifth block on, what a paired t-test at 95 % finds worse than the best
+/// goes.
 fn race(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg) -> usize {
     let base = space(size).base();
     let mut arms: Vec<usize> = (0..space(size).len()).collect();
@@ -100,7 +105,8 @@ fn race(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg)
         let means: Vec<f64> = cost.iter().map(|cost| mean(cost).unwrap_or(f64::INFINITY)).collect();
         let best = (0..arms.len()).min_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(0);
         let worse = |index: usize| {
-            // The base runs in every block, also when it is out: its values are not pairs of the others' then.
+            // The base runs in every block, also when it is out: its values are not pairs of the
+            // others' then.
             let pairs: Vec<f64> =
                 cost[index].iter().rev().zip(cost[best].iter().rev()).map(|(a, b)| a - b).collect();
             let (Some(middle), Some(spread)) = (mean(&pairs), standard_deviation(&pairs)) else {
@@ -219,9 +225,10 @@ fn others() {
     }
 }
 
-/// Writes the machines of these searches to the file `FLYBALL_SEARCH_DUMP`, one JSON object a line, for other programs to search
-/// (scripts/bench-tune): each setting's rounds without drift, the drift by number of round, which settings are right answers, and what
-/// `flyball tune` made of them.
+/// Writes the machines of these searches to the file `FLYBALL_SEARCH_DUMP`, one JSON object a line,
+/// for other programs to search (scripts/bench-tune): each setting's rounds without drift, the
+/// drift by number of round, which settings are right answers, and what `flyball tune` made of
+/// them.
 #[test]
 fn recorded_rounds() {
     use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! AMD's registers: CPPC, P-states, boost, RAPL. Fields as in the kernel's asm/msr-index.h, amd-pstate.c and turbostat.
+//! AMD's registers: CPPC, P-states, boost, RAPL. Fields as in the kernel's asm/msr-index.h,
+//! amd-pstate.c and turbostat.
 
 use crate::fault::Fault;
 use crate::firmware::Interface;
@@ -35,8 +36,8 @@ impl Silicon {
                     .get(place.in_package as usize)
                     .copied()
                     .unwrap_or(s.highest);
-                // AMD_CPPC_CAP1, from the lowest byte: lowest, lowest nonlinear, nominal, highest (asm/msr-index.h).
-                // The highest is the core's own ranking with preferred cores.
+                // AMD_CPPC_CAP1, from the lowest byte: lowest, lowest nonlinear, nominal, highest
+                // (asm/msr-index.h). The highest is the core's own ranking with preferred cores.
                 u64::from(s.lowest)
                     | u64::from(s.efficient) << 8
                     | u64::from(s.nominal) << 16
@@ -82,7 +83,8 @@ impl Silicon {
                 self.package[package].stale = true;
             }
             msr::AMD_PERF_CTL if !self.spec.firmware.pstates_mhz.is_empty() => r.perf_ctl = value & 7,
-            // Once on, CPPC stays on until reset. One register for the package: Linux 6.12 writes it on one CPU of each.
+            // Once on, CPPC stays on until reset. One register for the package: Linux 6.12 writes
+            // it on one CPU of each.
             msr::AMD_CPPC_ENABLE if cppc => {
                 for other in 0..self.registers.cpu.len() {
                     if self.topology.package_of(other) == package {
@@ -102,8 +104,8 @@ impl Silicon {
     }
 }
 
-/// A P-state definition register: enabled (bit 63), frequency = 200 MHz x FID / DID (families 17h and 19h), or 5 MHz x
-/// FID (from 1Ah on).
+/// A P-state definition register: enabled (bit 63), frequency = 200 MHz x FID / DID (families 17h
+/// and 19h), or 5 MHz x FID (from 1Ah on).
 fn pstate_definition(mhz: u32, family: u32) -> u64 {
     if family >= 0x1a {
         return 1 << 63 | u64::from(mhz / 5) & 0xfff;

@@ -1,5 +1,5 @@
-//! Intel's registers: HWP, P-states, RAPL, thermal, turbo, idle residency, uncore. Fields as in the kernel's
-//! asm/msr-index.h, intel_pstate.c, intel_rapl_common.c, therm_throt.c and turbostat.
+//! Intel's registers: HWP, P-states, RAPL, thermal, turbo, idle residency, uncore. Fields as in the
+//! kernel's asm/msr-index.h, intel_pstate.c, intel_rapl_common.c, therm_throt.c and turbostat.
 
 use crate::energy::EnergyUnit;
 use crate::fault::Fault;
@@ -43,8 +43,8 @@ impl Silicon {
                     | u64::from(place.die) << 11
             }
             msr::PLATFORM_INFO => {
-                // Bits 34:33 count further CONFIG_TDP levels. intel_pstate reads the level registers only if there are
-                // any.
+                // Bits 34:33 count further CONFIG_TDP levels. intel_pstate reads the level
+                // registers only if there are any.
                 let levels = spec.sst.as_ref().map_or(0, |s| (s.level.len() as u64 - 1).min(2));
                 // Bits 28 and 29: turbo ratios and power limits can be programmed.
                 ratio(kind.base) << 8 | 3 << 28 | ratio(kind.min) << 40 | levels << 33
@@ -125,10 +125,12 @@ impl Silicon {
                 u64::from(unit.counter(self.platform_energy))
             }
             msr::CONFIG_TDP_NOMINAL => ratio(self.core[core].guaranteed),
-            // Speed Select's levels are read through its own interface; these registers know of three at most.
+            // Speed Select's levels are read through its own interface; these registers know of
+            // three at most.
             msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
             msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
-            // One below the guaranteed ratio: intel_pstate takes the level for valid only then (core_get_max_pstate).
+            // One below the guaranteed ratio: intel_pstate takes the level for valid only then
+            // (core_get_max_pstate).
             msr::TURBO_ACTIVATION_RATIO => ratio(self.core[core].guaranteed).saturating_sub(1),
             msr::CORE_PERF_LIMIT_REASONS => self.limit_reasons(place.package),
             msr::UNCORE_RATIO_LIMIT if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
@@ -136,7 +138,8 @@ impl Silicon {
             }
             msr::UNCORE_PERF_STATUS if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
                 let u = spec.uncore.as_ref()?;
-                // The mesh follows its limit while something is awake, and rests at its minimum otherwise.
+                // The mesh follows its limit while something is awake, and rests at its minimum
+                // otherwise.
                 let top =
                     (pr.uncore_limit & 0x7f).clamp(u64::from(u.min_mhz / 100), u64::from(u.max_mhz / 100));
                 if pk.awake < 0.5 {
@@ -177,7 +180,8 @@ impl Silicon {
         let kind = &self.kinds[place.kind];
         let highest =
             self.spec.core[place.kind].ranking.get(place.in_package as usize).copied().unwrap_or(s.highest);
-        // Speed Select moves the guaranteed frequency; its level then follows the highest one's scale.
+        // Speed Select moves the guaranteed frequency; its level then follows the highest one's
+        // scale.
         let guaranteed = if self.core[core].guaranteed == kind.base {
             u32::from(s.nominal)
         } else {
@@ -195,8 +199,8 @@ impl Silicon {
         let below = (tj - celsius).clamp(0.0, 127.0) as u64;
         let pk = &self.package[package];
         let limited = pk.control.room < 1.0;
-        // Intel SDM 4, IA32_THERM_STATUS: 0 hot, 1 its log, 4 critical, 10 power limited, 11 its log, 22:16 degrees
-        // below TjMax, 30:27 resolution of 1 degree, 31 valid.
+        // Intel SDM 4, IA32_THERM_STATUS: 0 hot, 1 its log, 4 critical, 10 power limited, 11 its
+        // log, 22:16 degrees below TjMax, 30:27 resolution of 1 degree, 31 valid.
         u64::from(celsius >= tj - 1.0)
             | u64::from(log) << 1
             | u64::from(celsius >= tj + 1.0) << 4
@@ -207,7 +211,8 @@ impl Silicon {
             | 1 << 31
     }
 
-    /// Bit 0 PROCHOT, 1 thermal, 8 current, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is in the upper half.
+    /// Bit 0 PROCHOT, 1 thermal, 8 current, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is
+    /// in the upper half.
     fn limit_reasons(&self, package: usize) -> u64 {
         let pk = &self.package[package];
         let hot = pk.cool < 1.0;
@@ -321,7 +326,8 @@ impl Silicon {
     fn write_power_limits(&mut self, package: usize, value: u64) {
         let pr = &mut self.registers.package[package];
         if pr.power_limit >> 63 != 0 {
-            // Locked: writes are ignored until reset, without a fault (Intel SDM 3B, package RAPL domain).
+            // Locked: writes are ignored until reset, without a fault (Intel SDM 3B, package RAPL
+            // domain).
             return;
         }
         pr.power_limit = value;

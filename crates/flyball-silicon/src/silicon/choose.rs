@@ -1,4 +1,5 @@
-//! What the firmware does once a period, and what register writes change: targets, limits, frequencies.
+//! What the firmware does once a period, and what register writes change: targets, limits,
+//! frequencies.
 
 use super::{Silicon, Thread};
 use crate::spec::ClockDomain;
@@ -15,7 +16,8 @@ pub(super) struct PackageLimits {
 }
 
 impl Silicon {
-    /// What the firmware does once a period: look at load, power and heat, and choose the next frequencies.
+    /// What the firmware does once a period: look at load, power and heat, and choose the next
+    /// frequencies.
     pub(super) fn firmware(&mut self) {
         let seconds = self.period_ns as f64 * 1e-9;
         let t = &self.spec.thermal;
@@ -29,20 +31,23 @@ impl Silicon {
             let measured = thread.window_busy as f64 / self.period_ns as f64;
             thread.window_busy = 0;
             let smooth = self.autonomous.smooth(thread.utilisation, measured);
-            // What is left of it in the end is nothing, and must not become numbers that processors are slow with.
+            // What is left of it in the end is nothing, and must not become numbers that processors
+            // are slow with.
             thread.utilisation = if smooth < 1e-9 { 0.0 } else { smooth };
         }
         for p in 0..self.package.len() {
             let core_r = self.spec.thermal.core_k_per_w;
             let pk = &mut self.package[p];
-            // Power of the period that is over: firmware measures it as a reader of the energy counter does.
+            // Power of the period that is over: firmware measures it as a reader of the energy
+            // counter does.
             pk.control.step(pk.window_joules / seconds, seconds);
             // A log bit stays until software clears it.
             pk.power_log |= pk.control.room < 1.0;
             pk.awake = pk.window_awake / seconds;
             pk.window_joules = 0.0;
             pk.window_awake = 0.0;
-            // Keep half a degree below the limit: an integral controller over the share of the range that is used.
+            // Keep half a degree below the limit: an integral controller over the share of the
+            // range that is used.
             let over = pk.hottest - (tj - 0.5);
             pk.cool = (pk.cool - (0.002 * over).clamp(-0.01, 0.02)).clamp(0.05, 1.0);
             let hot = pk.hottest >= tj - 1.0;
@@ -63,7 +68,8 @@ impl Silicon {
         }
     }
 
-    /// What each core would run at if nothing limited it: the highest request of its threads that are online.
+    /// What each core would run at if nothing limited it: the highest request of its threads that
+    /// are online.
     pub(super) fn choose_targets(&mut self) {
         for c in 0..self.core.len() {
             self.choose_target(c);
@@ -76,7 +82,8 @@ impl Silicon {
         let core = &mut self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let (one, two) = (&self.thread[core.place.first as usize], &self.thread[core.place.second as usize]);
-        // A core runs at the higher request of its threads (see intel_cpufreq_cpu_offline() in intel_pstate.c).
+        // A core runs at the higher request of its threads (see intel_cpufreq_cpu_offline() in
+        // intel_pstate.c).
         let request_of =
             |thread: &Thread| self.autonomous.target(thread.request, kind.efficient, thread.utilisation);
         let target = if core.place.smt && two.online {
@@ -96,7 +103,8 @@ impl Silicon {
         let cores = self.topology.package_cores(p);
         let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
-        // Rounded: the mean over the period, which is a fraction where cores sleep for a part of it.
+        // Rounded: the mean over the period, which is a fraction where cores sleep for a part of
+        // it.
         let active = ((pk.awake + 0.5) as u32).max(1);
         let limits = PackageLimits {
             active,
@@ -119,7 +127,8 @@ impl Silicon {
             let place = self.core[c].place;
             let busy = self.thread[place.first as usize].utilisation > 0.0
                 || self.thread[place.second as usize].utilisation > 0.0;
-            // An idle core has no vote: on these parts the package runs at the highest request of a core in C0.
+            // An idle core has no vote: on these parts the package runs at the highest request of a
+            // core in C0.
             if busy {
                 common = common.max(khz);
             }
@@ -137,16 +146,16 @@ impl Silicon {
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let license = core.license as usize;
-        // From here on every limit only lowers the frequency: switches and class of service, turbo bucket, power,
-        // current, heat.
+        // From here on every limit only lowers the frequency: switches and class of service, turbo
+        // bucket, power, current, heat.
         let mut khz = core.target.min(core.ceiling).max(kind.min);
         let turbo = match &self.sst {
             Some(s) => s.turbo_limit(c, license, limits.turbo[license]),
             None => limits.turbo[license],
         };
         khz = khz.min(turbo);
-        // The room is a share of the range from the lowest frequency to the core's highest, so that all cores give
-        // way together.
+        // The room is a share of the range from the lowest frequency to the core's highest, so that
+        // all cores give way together.
         if limits.power < 1.0 {
             let power = match &self.sst {
                 Some(s) => s.room(c, limits.power),
@@ -167,8 +176,8 @@ impl Silicon {
         if kind.budget > 0.0 {
             let limit = kind.budget / f64::from(active);
             let q = core.quality * core.quality * core.intensity;
-            // In steps, because the curve is a table. It stops at the guaranteed frequency, which holds under any
-            // current.
+            // In steps, because the curve is a table. It stops at the guaranteed frequency, which
+            // holds under any current.
             while khz > core.guaranteed && kind.curve.dynamic_watts(khz) * q > limit {
                 khz -= step.min(khz - core.guaranteed);
             }
@@ -231,7 +240,8 @@ impl Silicon {
         core.leakage = kind.curve.leakage_by_voltage(khz);
     }
 
-    /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits, uncore.
+    /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits,
+    /// uncore.
     pub(super) fn refresh_package(&mut self, p: usize) {
         for c in self.topology.package_cores(p) {
             let kind = &self.kinds[self.core[c].place.kind as usize];
@@ -241,7 +251,8 @@ impl Silicon {
             };
             self.core[c].guaranteed = guaranteed;
             let core_turbo = self.core_turbo_allowed(c);
-            // Without turbo the guaranteed frequency is the top, which base-freq has moved for chosen cores.
+            // Without turbo the guaranteed frequency is the top, which base-freq has moved for
+            // chosen cores.
             self.core[c].ceiling =
                 if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
         }
@@ -249,7 +260,8 @@ impl Silicon {
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);
         }
-        // A level's design power lowers the long-term limit, but never raises it above what software has set.
+        // A level's design power lowers the long-term limit, but never raises it above what
+        // software has set.
         if let Some(w) = self.sst.as_ref().and_then(|s| s.package_tdp(p)) {
             self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
         }

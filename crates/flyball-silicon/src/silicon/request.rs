@@ -19,8 +19,9 @@ impl Silicon {
         }
     }
 
-    /// The frequency of a performance level on a CPU's core type, kHz, within the core's range. Intel levels scale with
-    /// the highest (100 MHz each, on hybrid performance cores less), AMD levels with the nominal.
+    /// The frequency of a performance level on a CPU's core type, kHz, within the core's range.
+    /// Intel levels scale with the highest (100 MHz each, on hybrid performance cores less), AMD
+    /// levels with the nominal.
     pub(crate) fn level_khz(&self, cpu: usize, level: u32) -> u32 {
         let k = self.topology.core_of(cpu).kind;
         let (kind, scale) = (&self.kinds[k], &self.spec.core[k].perf);
@@ -52,11 +53,12 @@ impl Silicon {
         match self.spec.firmware.interface {
             Interface::Hwp => {
                 let package = self.registers.package[core.package].hwp_request;
-                // Bit 42, package control: the fields come from IA32_HWP_REQUEST_PKG instead (Intel SDM 4).
+                // Bit 42, package control: the fields come from IA32_HWP_REQUEST_PKG instead (Intel
+                // SDM 4).
                 let v = if r.hwp_request >> 42 & 1 != 0 { package } else { r.hwp_request };
                 let epp =
-                    // Without EPP the bias of 0 to 15 is the preference, here on the same scale: 17 = 255 / 15
-                    // (intel_pstate.c, intel_pstate_get_epb).
+                    // Without EPP the bias of 0 to 15 is the preference, here on the same scale: 17
+                    // = 255 / 15 (intel_pstate.c, intel_pstate_get_epb).
                     if self.spec.firmware.has_epp { (v >> 24) as u32 } else { (r.epb & 0xf) as u32 * 17 };
                 request(v as u32, (v >> 8) as u32, (v >> 16) as u32, epp)
             }
@@ -66,7 +68,8 @@ impl Silicon {
             }
             _ => {
                 let s = &r.shared;
-                // Desired performance is ignored under autonomous selection (ACPI 6.5, 8.4.6.1.4.1).
+                // Desired performance is ignored under autonomous selection (ACPI 6.5,
+                // 8.4.6.1.4.1).
                 let desired = if s.auto_select != 0 { 0 } else { s.desired };
                 request(s.min, s.max, desired, s.epp)
             }
@@ -112,8 +115,8 @@ impl Silicon {
         })
     }
 
-    /// The turbo limits of a package for one kind of code: (active cores, kHz), from the registers for plain code and
-    /// from the machine (or its Speed Select level) for the others.
+    /// The turbo limits of a package for one kind of code: (active cores, kHz), from the registers
+    /// for plain code and from the machine (or its Speed Select level) for the others.
     pub(crate) fn turbo_table(&self, package: usize, license: usize) -> Vec<(u32, u32)> {
         let t = &self.spec.turbo;
         let r = &self.registers.package[package];
@@ -126,8 +129,8 @@ impl Silicon {
         };
         let plain: Vec<(u32, u32)> = (0..t.cores.len())
             .map(|i| {
-                // Buckets beyond the eighth: MSR 0x1AE has their ratios on client parts, and has core counts on
-                // servers.
+                // Buckets beyond the eighth: MSR 0x1AE has their ratios on client parts, and has
+                // core counts on servers.
                 let ratio = if i < 8 {
                     (r.turbo_ratios >> (8 * i) & 0xff) as u32
                 } else if t.counts_register {
@@ -156,8 +159,9 @@ impl Silicon {
         t.cores.iter().zip(list).map(|(&c, &mhz)| (c, mhz * 1000)).collect()
     }
 
-    /// The share of the uncore's power that its frequency limits leave: frequency times voltage squared, with a voltage
-    /// that falls half as fast as the frequency. The uncore runs at its highest allowed frequency.
+    /// The share of the uncore's power that its frequency limits leave: frequency times voltage
+    /// squared, with a voltage that falls half as fast as the frequency. The uncore runs at its
+    /// highest allowed frequency.
     pub(crate) fn uncore_share(&self, package: usize) -> f64 {
         let Some(u) = &self.spec.uncore else { return 1.0 };
         let share = |ratio: u64| {

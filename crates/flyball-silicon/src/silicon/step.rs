@@ -16,7 +16,8 @@ struct CoreSums {
 }
 
 impl Silicon {
-    /// Physics of one step of at most a firmware period, at constant frequencies: counters, power, energy, heat.
+    /// Physics of one step of at most a firmware period, at constant frequencies: counters, power,
+    /// energy, heat.
     pub(super) fn step(&mut self, dt: u64, whole: u64, activity: &[Activity]) {
         let Silicon { spec, kinds, topology, core: cores, thread: threads, package, .. } = self;
         let seconds = dt as f64 * 1e-9;
@@ -36,11 +37,12 @@ impl Silicon {
                 let a0 = activity.get(i0).copied().unwrap_or_default();
                 let (mut b0, mut idle) = (part_of(a0.busy_ns, dt, whole), a0.idle);
                 if !threads[i0].online {
-                    // An offline CPU rests in the deepest state (arch/x86/kernel/smpboot.c, native_play_dead) and does
-                    // not keep its core out of it.
+                    // An offline CPU rests in the deepest state (arch/x86/kernel/smpboot.c,
+                    // native_play_dead) and does not keep its core out of it.
                     (b0, idle) = (0, u8::MAX);
                 }
-                // By thread, the share of the step in which it executes; of the core, that of either, and its activity.
+                // By thread, the share of the step in which it executes; of the core, that of
+                // either, and its activity.
                 let (mut s0, mut s1, mut share, mut act) = (0.0, 0.0, 0.0, 0.0);
                 let mut license = a0.license;
                 let mut intensity = f64::from(a0.intensity) * (1.0 / 256.0);
@@ -50,18 +52,20 @@ impl Silicon {
                 if core.place.smt && threads[i1].online {
                     let a1 = activity.get(i1).copied().unwrap_or_default();
                     let b1 = part_of(a1.busy_ns, dt, whole);
-                    // A core rests only as deeply as its shallower thread (Intel SDM 3B, core C-states).
+                    // A core rests only as deeply as its shallower thread (Intel SDM 3B, core
+                    // C-states).
                     idle = idle.min(a1.idle);
                     if b1 > 0 {
                         s1 = b1 as f64 * per_dt;
                         let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
-                        // The time in which both execute, as if they did so independently of each other. Then they
-                        // share the execution units: the lighter thread adds only a part of its activity.
+                        // The time in which both execute, as if they did so independently of each
+                        // other. Then they share the execution units: the lighter thread adds only
+                        // a part of its activity.
                         let both = s0 * s1;
                         act += s1 * x1
                             - both * (1.0 - kind.smt_power) * if x1 < intensity { x1 } else { intensity };
-                        // The time in which either executes, less what is counted twice; the first thread's own is
-                        // added below.
+                        // The time in which either executes, less what is counted twice; the first
+                        // thread's own is added below.
                         share = s1 - both;
                         stall_sum += s1 * f64::from(a1.memory) * (1.0 / 255.0);
                         if b0 == 0 || x1 > intensity {
@@ -94,14 +98,14 @@ impl Silicon {
                 let leakage = kind.leakage * core.quality * (core.leakage * warmth);
                 let w = core.dynamic * (act + st.activity * rest) + leakage * (share + st.leakage * rest);
                 core.watts = w;
-                // Femtojoules as integers: sums do not depend on their order, and the truncation of a step is far
-                // below what a counter shows. 64 bits hold 18 kJ per step.
+                // Femtojoules as integers: sums do not depend on their order, and the truncation of
+                // a step is far below what a counter shows. 64 bits hold 18 kJ per step.
                 core.energy += u128::from((w * femto) as u64);
                 watts += w;
                 top = if w > top { w } else { top };
                 busy_sum += share;
-                // Turbo limits count cores that are not in a deep state; in a shallow one a core counts like one that
-                // executes.
+                // Turbo limits count cores that are not in a deep state; in a shallow one a core
+                // counts like one that executes.
                 awake += if st.deep { share } else { 1.0 };
             }
             let sums =
@@ -117,12 +121,13 @@ impl Silicon {
 }
 
 impl Package {
-    /// Power and energy of a step: the cores', and what uncore and memory take while the cores do this.
+    /// Power and energy of a step: the cores', and what uncore and memory take while the cores do
+    /// this.
     #[inline]
     fn account(&mut self, sums: &CoreSums, power: &PowerSpec, dt: u64) {
         let femto = dt as f64 * 1e6;
-        // The package sleeps in the share of the time in which not one core is awake. Less than one core's worth of
-        // being awake: the rest of the step counts as time in which none is.
+        // The package sleeps in the share of the time in which not one core is awake. Less than one
+        // core's worth of being awake: the rest of the step counts as time in which none is.
         let sleep = if sums.awake < 1.0 { 1.0 - sums.awake } else { 0.0 };
         let range = power.uncore_busy_w - power.uncore_idle_w;
         let uncore = (power.uncore_idle_w + range * sums.busy / sums.cores) * self.uncore;
@@ -164,7 +169,8 @@ impl Thread {
         self.busy_ns += busy;
         self.window_busy += busy;
         let mut milli = u64::from(khz) * busy;
-        // After a wake-up out of a deep state the core runs at the ramp frequency first: those cycles are missing.
+        // After a wake-up out of a deep state the core runs at the ramp frequency first: those
+        // cycles are missing.
         let ramp = wakes * idle.ramp_ns;
         if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
             let t = if ramp < busy as f64 { ramp } else { busy as f64 };

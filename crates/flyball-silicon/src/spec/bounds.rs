@@ -1,5 +1,6 @@
-//! Bounds of every count, list and number of a machine file. Machine files may come from anybody: whatever passes here
-//! takes little memory and cannot overflow the arithmetic that follows. `check.rs` then looks for contradictions.
+//! Bounds of every count, list and number of a machine file. Machine files may come from anybody:
+//! whatever passes here takes little memory and cannot overflow the arithmetic that follows.
+//! `check.rs` then looks for contradictions.
 
 use super::{CoreSpec, MachineSpec, SstLevelSpec, SstSpec};
 
@@ -82,7 +83,8 @@ impl MachineSpec {
         for (key, value) in [("sink_j_per_k", heat.sink_j_per_k), ("die_j_per_k", heat.die_j_per_k)] {
             within(&format!("thermal.{key}"), value, 1e-4, 1e6)?;
         }
-        // The sink must be slower than the steps of the die's node (thermal.rs): otherwise the sum diverges.
+        // The sink must be slower than the steps of the die's node (thermal.rs): otherwise the sum
+        // diverges.
         within("thermal: seconds of the sink", heat.sink_k_per_w * heat.sink_j_per_k, 0.01, 1e9)?;
         if let Some(uncore) = &self.uncore {
             // Seven bits of 100 MHz (MSR 0x620).

@@ -103,8 +103,8 @@ impl MachineSpec {
                 return Err("thermal: resistances and capacities must be above 0".into());
             }
         }
-        // Thermal::step() cuts its steps to a quarter of this: a smaller constant would make every simulated
-        // millisecond many steps.
+        // Thermal::step() cuts its steps to a quarter of this: a smaller constant would make every
+        // simulated millisecond many steps.
         if h.die_k_per_w * h.die_j_per_k < 0.002 {
             return Err("thermal: the die's time constant is below 2 ms".into());
         }

@@ -40,13 +40,15 @@ pub struct SstSpec {
     /// Those have Speed Select registers too.
     #[serde(default)]
     pub io_registers: bool,
-    /// Cores that the power unit counts as one, a module of small cores: they have a class of service together.
+    /// Cores that the power unit counts as one, a module of small cores: they have a class of
+    /// service together.
     #[serde(default = "one")]
     pub cores_per_module: u32,
     /// Of all power domains of a package, those that have no registers all the same.
     #[serde(default)]
     pub absent: Vec<u32>,
-    /// Levels by power domain, package by package, where the domains differ; `level` is then those of the first.
+    /// Levels by power domain, package by package, where the domains differ; `level` is then those
+    /// of the first.
     #[serde(default)]
     pub domain: Vec<SstDomainSpec>,
     /// Firmware takes no writes to the Speed Select registers (TPMI).
@@ -87,7 +89,8 @@ pub struct SstLevelSpec {
     /// Cores of the power domain that may be on. Empty: all.
     #[serde(default)]
     pub cores: Vec<u32>,
-    /// Cores, or modules of small ones, that its registers count in the power domain (TPMI). 0: as many as there are.
+    /// Cores, or modules of small ones, that its registers count in the power domain (TPMI). 0: as
+    /// many as there are.
     #[serde(default)]
     pub counted: u32,
     /// Memory frequency, MHz. 0: not said.

@@ -1,8 +1,9 @@
-//! The mailbox: commands as the kernel's isst_if drivers pass them on and intel-speed-select sends them. It is reached
-//! through MSRs 0xB0 and 0xB1 (Skylake-X) or registers in PCI configuration space (Ice Lake to Emerald Rapids): an
-//! interface register with the command (bits 7:0), its part (15:8), a parameter (29:16) and the busy bit (31), which
-//! starts it, and a data register. Commands are done at once: what reads back has busy clear and the completion code, 0
-//! for success, in bits 7:0.
+//! The mailbox: commands as the kernel's isst_if drivers pass them on and intel-speed-select sends
+//! them. It is reached through MSRs 0xB0 and 0xB1 (Skylake-X) or registers in PCI configuration
+//! space (Ice Lake to Emerald Rapids): an interface register with the command (bits 7:0), its part
+//! (15:8), a parameter (29:16) and the busy bit (31), which starts it, and a data register.
+//! Commands are done at once: what reads back has busy clear and the completion code, 0 for
+//! success, in bits 7:0.
 
 use crate::fault::Fault;
 use crate::silicon::Silicon;
@@ -18,7 +19,8 @@ const ILLEGAL_COMMAND: MailboxError = MailboxError(1);
 /// The command's data is out of range, or it cannot be done now.
 const ILLEGAL_DATA: MailboxError = MailboxError(3);
 const BUSY: u64 = 1 << 31;
-/// Bit of the parameter of core-power commands that makes them writes (MBOX_CMD_WRITE_BIT in isst_if_common.h).
+/// Bit of the parameter of core-power commands that makes them writes (MBOX_CMD_WRITE_BIT in
+/// isst_if_common.h).
 const WRITE: u32 = 1 << 8;
 
 /// The mailbox's data register in PCI configuration space (isst_if_mbox_pci.c).
@@ -54,7 +56,8 @@ impl Silicon {
             Err(MailboxError(code)) => (code, 0),
         };
         let r = &mut self.registers.package[package];
-        // The command's number gives way to the completion code; the rest reads back as it was written.
+        // The command's number gives way to the completion code; the rest reads back as it was
+        // written.
         r.mailbox_interface = value & 0x7fff_ff00 | u64::from(code);
         r.mailbox_data = u64::from(answer);
     }
@@ -82,9 +85,10 @@ impl Silicon {
             && package < self.registers.package.len()
     }
 
-    /// Reads a register of the mailbox function's configuration space (8086:3459, later parts 8086:3259; device 30
-    /// function 1 on the second of the PUNIT's buses, see MSR 0x128): data at 0xA0, interface at 0xA4. `None`: there
-    /// is no such function, or the offset is not one of the two.
+    /// Reads a register of the mailbox function's configuration space (8086:3459, later parts
+    /// 8086:3259; device 30 function 1 on the second of the PUNIT's buses, see MSR 0x128): data at
+    /// 0xA0, interface at 0xA4. `None`: there is no such function, or the offset is not one of the
+    /// two.
     pub fn mailbox_config_read(&self, package: usize, offset: u32) -> Option<u32> {
         match offset {
             _ if !self.has_pci_mailbox(package) => None,
@@ -94,8 +98,9 @@ impl Silicon {
         }
     }
 
-    /// Writes one of the two registers; a write to the interface with the busy bit runs the command, and the answer
-    /// can be read at once. False: as `None` of [`mailbox_config_read`](Self::mailbox_config_read).
+    /// Writes one of the two registers; a write to the interface with the busy bit runs the
+    /// command, and the answer can be read at once. False: as `None` of
+    /// [`mailbox_config_read`](Self::mailbox_config_read).
     pub fn mailbox_config_write(&mut self, package: usize, offset: u32, value: u32) -> bool {
         match offset {
             _ if !self.has_pci_mailbox(package) => return false,
@@ -180,7 +185,8 @@ impl Silicon {
                     .set_base_freq(package, data >> 17 & 1 != 0)
                     .and_then(|()| sst.set_turbo_freq(package, data >> 16 & 1 != 0));
                 if done.is_err() {
-                    // One command carries both features: if firmware refuses one, it changes neither.
+                    // One command carries both features: if firmware refuses one, it changes
+                    // neither.
                     sst.domains[package] = before;
                 }
                 self.sst_changed(package);
@@ -209,7 +215,8 @@ impl Silicon {
         }
     }
 
-    /// Core-power: power-management configuration (0x94 reads, 0x95 writes) and classes of service (0xD0).
+    /// Core-power: power-management configuration (0x94 reads, 0x95 writes) and classes of service
+    /// (0xD0).
     fn class_command(
         &mut self,
         package: usize,
@@ -307,8 +314,8 @@ impl Silicon {
     }
 }
 
-/// How a memory frequency is coded: down from 12 in steps of 266.66 MHz on Ice Lake, where 7 is none; in steps of 200 MHz
-/// later.
+/// How a memory frequency is coded: down from 12 in steps of 266.66 MHz on Ice Lake, where 7 is
+/// none; in steps of 200 MHz later.
 fn memory_code(mhz: u32, model: u32) -> u32 {
     match model {
         0x6a | 0x6c if mhz == 0 => 7,
@@ -416,8 +423,9 @@ mod tests {
     #[test]
     fn both_interfaces_reach_the_same_mailbox() {
         let (mut pci, mut msr) = (chip(SstClass::MailboxPci), chip(SstClass::MailboxMsr));
-        // Levels; what level 0 can; a level that is not there; a command that is not there; turbo-freq without classes;
-        // classes on; turbo-freq; classes off under it; level 4, which takes it off; what is on now.
+        // Levels; what level 0 can; a level that is not there; a command that is not there;
+        // turbo-freq without classes; classes on; turbo-freq; classes off under it; level 4, which
+        // takes it off; what is on now.
         let steps: [(u32, u32, Option<u32>); 10] = [
             (0x7f, 0, Some(0x8000_0401)),
             (0x017f, 0, Some(3)),

@@ -1,12 +1,14 @@
-//! The memory-mapped registers of the mailbox generation (Ice Lake to Emerald Rapids), as offsets into the PUNIT's BAR:
-//! 0x08 + 4n class n, 0x20 + 4c the class of core c in bits 17:16. Skylake-X has them behind the mailbox only.
+//! The memory-mapped registers of the mailbox generation (Ice Lake to Emerald Rapids), as offsets
+//! into the PUNIT's BAR: 0x08 + 4n class n, 0x20 + 4c the class of core c in bits 17:16. Skylake-X
+//! has them behind the mailbox only.
 
 use crate::silicon::Silicon;
 use crate::spec::SstClass;
 use crate::sst_state::ClassOfService;
 
 impl Silicon {
-    /// Read a register of a package. Registers that mean nothing here read 0; `None`: this machine has no such window.
+    /// Read a register of a package. Registers that mean nothing here read 0; `None`: this machine
+    /// has no such window.
     pub fn mmio_read(&self, package: usize, offset: u32) -> Option<u32> {
         let sst = self.sst.as_ref().filter(|s| s.spec.class == SstClass::MailboxPci)?;
         let d = sst.domains.get(package)?;

@@ -1,6 +1,7 @@
-//! TPMI: the Speed Select register block of a power domain (Granite Rapids and later), 64 bits a register, laid out as
-//! the kernel's isst_tpmi_core.c reads it and as a recorded Granite Rapids has it: header, core-power block at 8,
-//! perf-profile block at 0x60 with one block of levels after the other.
+//! TPMI: the Speed Select register block of a power domain (Granite Rapids and later), 64 bits a
+//! register, laid out as the kernel's isst_tpmi_core.c reads it and as a recorded Granite Rapids
+//! has it: header, core-power block at 8, perf-profile block at 0x60 with one block of levels after
+//! the other.
 
 use crate::silicon::Silicon;
 use crate::spec::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
@@ -23,8 +24,8 @@ const REGISTERS: u32 = PP / 8 + FIRST_LEVEL + 5 * LEVEL;
 const ABSENT: u64 = u64::MAX;
 
 impl Silicon {
-    /// Power domains of a package that have an instance of the Speed Select registers, those of IO dies last: 0 without
-    /// TPMI.
+    /// Power domains of a package that have an instance of the Speed Select registers, those of IO
+    /// dies last: 0 without TPMI.
     pub fn tpmi_domains(&self) -> usize {
         let Some(s) = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi) else { return 0 };
         self.topology.dies() as usize + s.spec.io_domains as usize
@@ -62,7 +63,8 @@ impl Silicon {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
-        // Memory takes every write: what firmware does not want is dropped, and the caller sees it when it reads.
+        // Memory takes every write: what firmware does not want is dropped, and the caller sees it
+        // when it reads.
         if s.refuses || s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
             return true;
         }
@@ -104,7 +106,8 @@ impl SstState {
                 let classes = dom.class_of.iter().skip(first).take(16);
                 classes.enumerate().fold(0, |v, (i, &c)| v | u64::from(c) << (4 * i))
             }
-            // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size of a level's block.
+            // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size
+            // of a level's block.
             PP => {
                 let mask = self.levels(d).iter().fold(0u64, |m, l| m | 1 << l.number);
                 let allowed = if self.locked { 1 << number } else { mask };
@@ -150,11 +153,13 @@ impl SstState {
             }
             0x78 => {
                 let (want, have) = ((value & 7) as u32, self.level(d).number);
-                // The level first: a change of it switches both features off, and the same write may ask for them.
+                // The level first: a change of it switches both features off, and the same write
+                // may ask for them.
                 let level = if want == have { Ok(()) } else { self.set_level(d, want) };
                 let base = self.set_base_freq(d, value >> 8 & 1 != 0);
                 let turbo = self.set_turbo_freq(d, value >> 9 & 1 != 0);
-                // Of the level: 1 not allowed. Of a feature, three bits each: 1 unsupported, 7 not allowed.
+                // Of the level: 1 not allowed. Of a feature, three bits each: 1 unsupported, 7 not
+                // allowed.
                 let of = |answer: Result<(), Refusal>| match answer {
                     Ok(()) => 0,
                     Err(Refusal::Absent) => 1,
@@ -221,8 +226,9 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
 }
 
 impl SstSpec {
-    /// What the registers of all power domains say, as a real machine's were read: package by package, `each` domains a
-    /// package, of which the first `compute` have cores. `None` where no domain has registers of a version that is known.
+    /// What the registers of all power domains say, as a real machine's were read: package by
+    /// package, `each` domains a package, of which the first `compute` have cores. `None` where no
+    /// domain has registers of a version that is known.
     pub fn of_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
         let valid =
             |d: &&Vec<u64>| d.first().is_some_and(|h| h & 0xff != 0xff && h >> 5 & 7 == 0 && h >> 9 & 1 == 1);

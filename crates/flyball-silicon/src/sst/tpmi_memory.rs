@@ -1,5 +1,6 @@
-//! The memory of the TPMI device (8086:09a7, one per package), as intel_vsec, intel_vsec_tpmi and the drivers on top of
-//! them find it: a table of features at the start, then the registers of each feature, one instance a power domain.
+//! The memory of the TPMI device (8086:09a7, one per package), as intel_vsec, intel_vsec_tpmi and
+//! the drivers on top of them find it: a table of features at the start, then the registers of each
+//! feature, one instance a power domain.
 //!
 //! | at | feature | what is there |
 //! |---|---|---|
@@ -9,8 +10,9 @@
 //! | 12 KiB | 0x02 uncore | where the machine's uncore has TPMI clusters: header, cluster's place, status, control |
 //! | 16 KiB | 0x05 Speed Select | the blocks of tpmi.rs |
 //!
-//! A device is to show PCI Express extended capability 0x23 with vendor 8086 and id 66 (TPMI), with the number of
-//! entries, an entry size of 2 doublewords and table offset 0 in its first memory region.
+//! A device is to show PCI Express extended capability 0x23 with vendor 8086 and id 66 (TPMI), with
+//! the number of entries, an entry size of 2 doublewords and table offset 0 in its first memory
+//! region.
 
 use crate::silicon::Silicon;
 use crate::spec::SstClass;
@@ -28,7 +30,8 @@ const AT_SST: u32 = 16 * KIB;
 /// Bytes of an uncore instance: header, cluster's place, status, control, two advanced registers.
 const UNCORE_BYTES: u32 = 48;
 
-/// Completion codes of the control mailbox (TPMI_CMD_STATUS_SUCCESS in drivers/platform/x86/intel/tpmi.c).
+/// Completion codes of the control mailbox (TPMI_CMD_STATUS_SUCCESS in
+/// drivers/platform/x86/intel/tpmi.c).
 const SUCCESS: u64 = 0x40;
 const FAILED: u64 = 0x80;
 /// The control mailbox's only command here: the state of a feature.
@@ -37,8 +40,8 @@ const GET_STATE: u64 = 0x10;
 /// What a TPMI device shows of itself besides its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpmiDevice {
-    /// Entries of the table of features; each is 8 bytes: identity (7:0), instances (15:8), doublewords an instance
-    /// (31:16), place in KiB (47:32), attribute (49:48).
+    /// Entries of the table of features; each is 8 bytes: identity (7:0), instances (15:8),
+    /// doublewords an instance (31:16), place in KiB (47:32), attribute (49:48).
     pub features: u32,
     /// Bytes of memory, a power of two.
     pub bytes: u32,
@@ -73,8 +76,8 @@ impl Silicon {
         Some(TpmiDevice { features: features.len() as u32, bytes: end.next_power_of_two(), bus })
     }
 
-    /// Reads 64 bits of a package's TPMI memory; `offset` is a multiple of 8. What is not there reads 0, and all ones
-    /// on a machine without such a device.
+    /// Reads 64 bits of a package's TPMI memory; `offset` is a multiple of 8. What is not there
+    /// reads 0, and all ones on a machine without such a device.
     pub fn tpmi_memory_read(&self, package: usize, offset: u32) -> u64 {
         let Some(device) = self.tpmi_device(package) else { return u64::MAX };
         let features = self.tpmi_features();
@@ -90,7 +93,8 @@ impl Silicon {
             CONTROL => {
                 self.registers.package[package].tpmi_control.get(register as usize / 8).copied().unwrap_or(0)
             }
-            // Header, then function, device, bus, package (isst's and the uncore's drivers take the package from here).
+            // Header, then function, device, bus, package (isst's and the uncore's drivers take the
+            // package from here).
             _ if register == 0 => 2,
             _ => 1 | 3 << 3 | u64::from(device.bus & 0xff) << 8 | (package as u64 & 0xff) << 16,
         }
@@ -112,8 +116,9 @@ impl Silicon {
         }
     }
 
-    /// The mailbox for features' states. Status register: run (0), owner (5:4, 1 is the system), done with it (6),
-    /// completion code (15:8). Command register: command (7:0), in the upper half the feature (47:40) and then the answer.
+    /// The mailbox for features' states. Status register: run (0), owner (5:4, 1 is the system),
+    /// done with it (6), completion code (15:8). Command register: command (7:0), in the upper half
+    /// the feature (47:40) and then the answer.
     fn control_mailbox(&mut self, package: usize, register: u32, value: u64) {
         let known = |id: u64| self.tpmi_features().iter().any(|f| u64::from(f.0) == id);
         let blocked = self.spec.sst.as_ref().is_some_and(|s| s.write_blocked);
@@ -139,8 +144,9 @@ impl Silicon {
         (r.tpmi_control[0], r.tpmi_control[1]) = (status, command);
     }
 
-    /// A register of a domain's uncore cluster (uncore-frequency-tpmi.c): ratios of 100 MHz, present one in bits 6:0 of the
-    /// status (0x10), highest in 14:8 and lowest in 21:15 of the control (0x18).
+    /// A register of a domain's uncore cluster (uncore-frequency-tpmi.c): ratios of 100 MHz,
+    /// present one in bits 6:0 of the status (0x10), highest in 14:8 and lowest in 21:15 of the
+    /// control (0x18).
     pub fn uncore_cluster_read(&self, package: usize, domain: usize, register: u32) -> u64 {
         let Some(&control) =
             self.uncore_cluster(package, domain).and_then(|at| self.registers.uncore.get(at))

@@ -66,7 +66,8 @@ const TABLES: [Table; 3] = [
 /// Length of each of Speedometer's runs, s.
 const SPEEDOMETER_S: [[f64; 2]; 3] = [[69.0, 68.0], [75.0, 81.0], [68.0, 68.0]];
 
-/// Score times length of a run of Speedometer: its work is the same each time. Set from performance with acpi-cpufreq.
+/// Score times length of a run of Speedometer: its work is the same each time. Set from performance
+/// with acpi-cpufreq.
 const SPEEDOMETER_WORK: f64 = 195.193_477_4 * 68.0;
 
 /// Performance per watt as printed, and amd-pstate's change in percent.
@@ -118,7 +119,8 @@ impl Table {
         let simulated = (here[1] / here[0] - 1.0) * 100.0;
         let row =
             Row::new("amd-slides", self.name, name, ("perf/watt", "%"), change).simulated(simulated, false);
-        // What performance and energy may each be off, by the model and by chance, adds up in their quotient.
+        // What performance and energy may each be off, by the model and by chance, adds up in their
+        // quotient.
         let spread = document::spread(governor)
             .filter(|_| self.workload == "tbench")
             .map(|both| chance(both.0, 1.0).hypot(chance(both.1, 1.0)));
@@ -168,7 +170,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
                 }
             }
             let published = table.published[g];
-            // The slides show one run an arm. How far runs of tbench scatter on such a machine, the document's rounds say.
+            // The slides show one run an arm. How far runs of tbench scatter on such a machine, the
+            // document's rounds say.
             let spread = document::spread(governor)
                 .filter(|_| table.workload == "tbench")
                 .map(|both| (chance(both.0, 1.0), chance(both.1, 1.0)));

@@ -1,4 +1,5 @@
-//! A simulated machine in an experiment: settings through its files, a workload, and what turbostat and powercap would show.
+//! A simulated machine in an experiment: settings through its files, a workload, and what turbostat
+//! and powercap would show.
 
 use std::time::Duration;
 

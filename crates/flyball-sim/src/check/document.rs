@@ -1,9 +1,11 @@
-//! The kernel's amd-pstate document: its selftest's tbench and gitsource tables, every cell of them.
+//! The kernel's amd-pstate document: its selftest's tbench and gitsource tables, every cell of
+//! them.
 //!
-//! The document does not name its machine. It says: levels as on the Ryzen 7 5750G, all CPUs at 1.5 GHz under full load
-//! with the highest level asked for, 14 W: a part with a low power limit. The model is that machine's file with the
-//! limit of the second and third rounds. Its gitsource runs make with two jobs per CPU and gives user time, so that all CPUs
-//! are busy; the model of it is one of this file.
+//! The document does not name its machine. It says: levels as on the Ryzen 7 5750G, all CPUs at 1.5
+//! GHz under full load with the highest level asked for, 14 W: a part with a low power limit. The
+//! model is that machine's file with the limit of the second and third rounds. Its gitsource runs
+//! make with two jobs per CPU and gives user time, so that all CPUs are busy; the model of it is
+//! one of this file.
 
 use flyball_silicon::MachineSpec;
 
@@ -12,14 +14,16 @@ use super::{Aim, CheckError, Report, Row, chance, deviation};
 use crate::Kernel;
 use crate::workload::{Progress, Workload};
 
-/// The columns of the selftest's CSV: desired performance, frequency, load, performance or time, energy, performance per watt.
+/// The columns of the selftest's CSV: desired performance, frequency, load, performance or time,
+/// energy, performance per watt.
 type Cells = [Option<f64>; 6];
 
 const PERFORMANCE: usize = 3;
 const ENERGY: usize = 4;
 const PER_WATT: usize = 5;
 
-/// (driver, governor, rounds of (throughput or time, energy), rounds of (desired performance, GHz, load) where printed).
+/// (driver, governor, rounds of (throughput or time, energy), rounds of (desired performance, GHz,
+/// load) where printed).
 type Arm = (&'static str, &'static str, [(f64, f64); 3], Option<[(f64, f64, f64); 3]>);
 
 /// A table of the document.
@@ -78,9 +82,11 @@ const PAIRS: [(usize, usize); 4] = [(0, 1), (2, 3), (0, 2), (1, 3)];
 const LIMIT_W: f64 = 13.7;
 /// Throughput against that of the model's own scale; set from the same row.
 const SCALE: f64 = 2.12;
-/// Switching activity of tbench on this part; set from 1.478 GHz of amd-pstate with schedutil in round 3.
+/// Switching activity of tbench on this part; set from 1.478 GHz of amd-pstate with schedutil in
+/// round 3.
 const INTENSITY: f64 = 0.75;
-/// Processes of gitsource; set from the energy of acpi-cpufreq with schedutil, 835.6 J, which is a minute at the limit.
+/// Processes of gitsource; set from the energy of acpi-cpufreq with schedutil, 835.6 J, which is a
+/// minute at the limit.
 const PROCESSES: u64 = 459_600;
 /// Share of the busy time that is user time; set from 465.5 s of the same row.
 const USER: f64 = 0.511;
@@ -166,7 +172,8 @@ fn cells(span: &Span, performance: f64, amd: bool) -> Cells {
 }
 
 impl Test {
-    /// With performance per watt, as the script makes it of the other cells: 99 s x MB/s / J, or 1 / J.
+    /// With performance per watt, as the script makes it of the other cells: 99 s x MB/s / J, or 1
+    /// / J.
     fn complete(&self, mut cells: Cells) -> Cells {
         cells[PER_WATT] = cells[PERFORMANCE].zip(cells[ENERGY]).map(|(value, joules)| match self.per_watt {
             "1/J" => 1.0 / joules,
@@ -233,7 +240,8 @@ impl Test {
     }
 }
 
-/// How throughput and energy of tbench scatter in the document's three rounds under a governor, driver by driver.
+/// How throughput and energy of tbench scatter in the document's three rounds under a governor,
+/// driver by driver.
 pub(super) fn spread(governor: &str) -> Option<([f64; 2], [f64; 2])> {
     let find = |driver: &str| TBENCH.arms.iter().position(|arm| arm.0 == driver && arm.1 == governor);
     let (acpi, amd) = (find("acpi-cpufreq")?, find("amd-pstate")?);

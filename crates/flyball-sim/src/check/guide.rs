@@ -41,8 +41,8 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
     });
 }
 
-/// Operations per second, which the guide prints too, and what a feature changes: absolute values can be near while the change
-/// is half.
+/// Operations per second, which the guide prints too, and what a feature changes: absolute values
+/// can be near while the change is half.
 fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 2], simulated: [f64; 2]) {
     let table = "perf bench sched pipe";
     for ((when, (_, rate)), us) in ["before", "after"].iter().zip(published).zip(simulated) {
@@ -155,7 +155,8 @@ fn levels(report: &mut Report) -> Result<(), CheckError> {
     let from = bench.mark();
     bench.wait(1.0);
     let before = bench.since(&from);
-    // perf-profile set-config-level -l 4 -o: the level, then CPUs, then limits that stood at the old base frequency.
+    // perf-profile set-config-level -l 4 -o: the level, then CPUs, then limits that stood at the
+    // old base frequency.
     for cpu in LEADERS {
         mailbox(&mut bench, cpu, (0x7f, 0x08), 0, 4)?;
         for core in NOT_OF_LEVEL_4 {

@@ -1,5 +1,5 @@
-//! Published numbers of a machine and a workload under certain settings. `check` compares the models with them; a
-//! comparison on the same machine prints them next to its own.
+//! Published numbers of a machine and a workload under certain settings. `check` compares the
+//! models with them; a comparison on the same machine prints them next to its own.
 
 use serde::Serialize;
 

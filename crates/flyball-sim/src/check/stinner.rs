@@ -73,7 +73,8 @@ fn turbo(report: &mut Report) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Cycles of the benchmark on the desktop's older cores against the laptop's; set from 12.9 ms at 3.4 GHz.
+/// Cycles of the benchmark on the desktop's older cores against the laptop's; set from 12.9 ms at
+/// 3.4 GHz.
 const SANDY_BRIDGE: f64 = 43.86 / 42.34;
 
 fn frequency(report: &mut Report) -> Result<(), CheckError> {

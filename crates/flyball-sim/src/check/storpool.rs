@@ -7,9 +7,10 @@ use crate::workload::Workload;
 
 pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     for (row, new) in [("old", false), ("new", true)] {
-        // Old: P-states by the system (firmware keeps HWP off), governor performance, bias 0. New: HWP, governor powersave,
-        // bias 15. The firmware's autonomous C-states are the third change: without them the storage layer's CPUs stay in
-        // C1, as the page's authors set them up elsewhere; with them idle CPUs reach C6. That is an assumption.
+        // Old: P-states by the system (firmware keeps HWP off), governor performance, bias 0. New:
+        // HWP, governor powersave, bias 15. The firmware's autonomous C-states are the third
+        // change: without them the storage layer's CPUs stay in C1, as the page's authors set them
+        // up elsewhere; with them idle CPUs reach C6. That is an assumption.
         let mut bench =
             Bench::boot("gold-6138", Kernel::V6_1, if new { &[] } else { &["intel_pstate=no_hwp"] })?;
         let cpus = bench.machine.silicon().cpus();
@@ -22,7 +23,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
         }
         bench.set_all("scaling_governor", if new { "powersave" } else { "performance" })?;
         if new {
-            // A bias of 15 is taken for the preference that goes with it. The kernel of the page (3.10) knew no dynamic boost.
+            // A bias of 15 is taken for the preference that goes with it. The kernel of the page
+            // (3.10) knew no dynamic boost.
             bench.set_all("energy_performance_preference", "power")?;
             bench.set("intel_pstate/hwp_dynamic_boost", "0")?;
         }

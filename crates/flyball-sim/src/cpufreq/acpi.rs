@@ -1,4 +1,5 @@
-//! acpi-cpufreq (drivers/cpufreq/acpi-cpufreq.c): the P-states of ACPI's `_PSS`, requested through a register.
+//! acpi-cpufreq (drivers/cpufreq/acpi-cpufreq.c): the P-states of ACPI's `_PSS`, requested through
+//! a register.
 
 use super::{
     Driver, Platform, Style,
@@ -52,13 +53,16 @@ impl Driver for AcpiCpufreq {
             return Err(crate::errno::Errno::NODEV);
         };
         policy.table.clone_from(table);
-        // ACPI lists P-states from the highest down; acpi_cpufreq_cpu_init() skips those that are not.
+        // ACPI lists P-states from the highest down; acpi_cpufreq_cpu_init() skips those that are
+        // not.
         policy.lowest = last;
-        // The driver sets it above the table, which cpufreq_frequency_table_cpuinfo() then leaves as it is.
+        // The driver sets it above the table, which cpufreq_frequency_table_cpuinfo() then leaves
+        // as it is.
         policy.highest = Self::boosted(platform, policy).unwrap_or(first);
         policy.latency_ns = platform.board.pss_latency_us * 1000;
         if !platform.board.pss_ports {
-            // "P-state transition latency capped at 20 uS": what firmware says of registers is not believed.
+            // "P-state transition latency capped at 20 uS": what firmware says of registers is not
+            // believed.
             policy.latency_ns = policy.latency_ns.min(20_000);
         }
         // perf->state starts at 0; the first target writes the register in any case (data->resume).
@@ -68,7 +72,8 @@ impl Driver for AcpiCpufreq {
 
     fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
         limits.clip(policy.lowest, policy.highest);
-        // Up to 6.1 a range without a table entry grows to the next higher entry (cpufreq_frequency_table_verify).
+        // Up to 6.1 a range without a table entry grows to the next higher entry
+        // (cpufreq_frequency_table_verify).
         if platform.before(Kernel::V6_12)
             && !policy.table.iter().any(|khz| (limits.min..=limits.max).contains(khz))
         {
@@ -88,8 +93,8 @@ impl Driver for AcpiCpufreq {
                 Vendor::Amd => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
                 Vendor::Intel => {
                     let scaling = platform.board.places[cpu as usize].scaling_khz.max(1);
-                    // Intel's _PSS marks turbo by a first entry 1 MHz above the second; the register takes the highest
-                    // ratio for it.
+                    // Intel's _PSS marks turbo by a first entry 1 MHz above the second; the
+                    // register takes the highest ratio for it.
                     let is_turbo = index == 0 && policy.table.get(1).is_some_and(|&next| next + 1000 == khz);
                     let ratio = if is_turbo {
                         let limit = platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff;
@@ -127,7 +132,8 @@ impl Driver for AcpiCpufreq {
     }
 
     fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
-        // get_cur_freq_on_cpu() is set only where a register can be read back, and finds the entry that it stands for.
+        // get_cur_freq_on_cpu() is set only where a register can be read back, and finds the entry
+        // that it stands for.
         (!platform.board.pss_ports).then(|| policy.resolve(policy.current, Relation::Close))
     }
 }

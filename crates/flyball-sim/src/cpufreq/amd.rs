@@ -1,5 +1,5 @@
-//! amd-pstate (drivers/cpufreq/amd-pstate.c): CPPC performance requests, in registers or in shared memory; what its modes
-//! share.
+//! amd-pstate (drivers/cpufreq/amd-pstate.c): CPPC performance requests, in registers or in shared
+//! memory; what its modes share.
 
 mod active;
 mod caps;
@@ -63,7 +63,8 @@ pub(crate) struct PerfRequest {
 impl PerfRequest {
     fn unpack(value: u64) -> PerfRequest {
         PerfRequest {
-            // AMD_CPPC_MAX_PERF and its neighbours (asm/msr-index.h): the maximum is the lowest byte.
+            // AMD_CPPC_MAX_PERF and its neighbours (asm/msr-index.h): the maximum is the lowest
+            // byte.
             max: value as u8,
             min: (value >> 8) as u8,
             desired: (value >> 16) as u8,
@@ -151,8 +152,8 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
             let _ = platform.chip.write(cpu, CPPC_REQ, request.pack());
         }
         CppcAccess::SharedMemory => {
-            // cppc_init_perf() and the changes of mode keep auto_sel like this; writing it with each request has the
-            // same effect.
+            // cppc_init_perf() and the changes of mode keep auto_sel like this; writing it with
+            // each request has the same effect.
             let autonomous = platform.amd.mode != Mode::Passive;
             platform.chip.write_shared(
                 cpu,
@@ -178,8 +179,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         return Err(Errno::INVAL);
     }
     let request = if platform.board.access == CppcAccess::Msr {
-        // Per package on hardware (pstate_enable() skips CPUs of packages that it has seen); writing it again changes
-        // nothing.
+        // Per package on hardware (pstate_enable() skips CPUs of packages that it has seen);
+        // writing it again changes nothing.
         let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
         PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
     } else {
@@ -195,8 +196,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     state.cached = request;
     // A driver that registers again allocates a new struct amd_cpudata.
     state.raw = false;
-    // msr_init_perf(): a minimum alone is firmware's, since the driver leaves nothing else behind. Kernels before 6.13
-    // have no notion of it.
+    // msr_init_perf(): a minimum alone is firmware's, since the driver leaves nothing else behind.
+    // Kernels before 6.13 have no notion of it.
     let alone = request.max == 0 && request.desired == 0 && request.epp == 0;
     state.bios_min = if new && alone && platform.board.access == CppcAccess::Msr { request.min } else { 0 };
     if !std::mem::replace(&mut state.known, true) || !new {
@@ -204,8 +205,9 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         state.default_epp = request.epp;
     }
     if !new && platform.amd.mode != Mode::Active && platform.board.access == CppcAccess::Msr {
-        // Up to 6.12 the driver without preferences does not look what the register holds: its first request there
-        // takes the preference away (amd_pstate_cpu_init leaves cppc_req_cached at 0).
+        // Up to 6.12 the driver without preferences does not look what the register holds: its
+        // first request there takes the preference away (amd_pstate_cpu_init leaves cppc_req_cached
+        // at 0).
         state.cached = PerfRequest::unpack(0);
     }
     policy.current = policy.lowest;
@@ -230,8 +232,8 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     }
     let caps = Caps::of(platform, policy.number)?;
     policy.highest = if on { caps.highest_khz() } else { caps.khz(caps.nominal) };
-    // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch in HWCR is left
-    // alone; without boost no level above nominal is requested.
+    // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch
+    // in HWCR is left alone; without boost no level above nominal is requested.
     policy.driver_request.1 = policy.highest as i32;
     Ok(())
 }
@@ -241,8 +243,9 @@ fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
     if platform.since(Kernel::V6_18) {
         return (caps.perf(policy.min), caps.perf(policy.max));
     }
-    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated. Without the CPU flag
-    // cpb boost is not supported, and the scale is the whole one (amd_pstate_init_boost_support()).
+    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated.
+    // Without the CPU flag cpb boost is not supported, and the scale is the whole one
+    // (amd_pstate_init_boost_support()).
     let top = if platform.board.boost && !policy.boost { caps.nominal } else { caps.highest };
     let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
     let max = level(policy.max).clamp(caps.lowest, top);
@@ -264,7 +267,8 @@ fn go_offline(platform: &mut Platform, cpu: u32) {
     send(platform, cpu, platform.boost, PerfRequest { min: state.bios_min, ..state.cached });
 }
 
-/// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: nothing but firmware's minimum is left behind.
+/// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: nothing but firmware's minimum
+/// is left behind.
 fn release(platform: &mut Platform, cpu: u32) {
     let min = platform.amd.cpus[cpu as usize].bios_min;
     send(platform, cpu, platform.boost, PerfRequest { min, max: 0, desired: 0, epp: 0 });

@@ -70,7 +70,8 @@ pub(crate) trait Driver: Sync {
         false
     }
 
-    /// Whether the driver is called with a frequency that is already set (`CPUFREQ_NEED_UPDATE_LIMITS`).
+    /// Whether the driver is called with a frequency that is already set
+    /// (`CPUFREQ_NEED_UPDATE_LIMITS`).
     fn needs_update_limits(&self) -> bool {
         false
     }

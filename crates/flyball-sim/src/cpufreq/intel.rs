@@ -24,7 +24,8 @@ use crate::{
     trace::{Context, Event, Kind},
 };
 
-// Register numbers as in asm/msr-index.h, here once more: the product's table of names must not be the simulator's too.
+// Register numbers as in asm/msr-index.h, here once more: the product's table of names must not be
+// the simulator's too.
 const PLATFORM_INFO: u32 = 0xce;
 const PERF_CTL: u32 = 0x199;
 const MISC_ENABLE: u32 = 0x1a0;
@@ -132,8 +133,9 @@ impl Intel {
     }
 }
 
-/// Whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the register each time; later kernels do
-/// so when they register and when no_turbo is written (6.1.158 has this too).
+/// Whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the register
+/// each time; later kernels do so when they register and when no_turbo is written (6.1.158 has this
+/// too).
 pub(crate) fn is_turbo_off(platform: &Platform) -> bool {
     platform.intel.no_turbo || platform.before(Kernel::V6_1) && firmware_disables_turbo(platform)
 }
@@ -145,7 +147,8 @@ pub(crate) fn firmware_disables_turbo(platform: &Platform) -> bool {
 
 /// The global percentages as P-states: rounded up, of the turbo P-state.
 fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
-    // DIV_ROUND_UP of the turbo P-state, whatever turbo is switched to: 50 % does not move when no_turbo is written.
+    // DIV_ROUND_UP of the turbo P-state, whatever turbo is switched to: 50 % does not move when
+    // no_turbo is written.
     let of = |pct: u32| (pstates.turbo * pct).div_ceil(100).clamp(pstates.min, pstates.turbo);
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }
@@ -155,7 +158,8 @@ fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32,
     let top = pstates.top(platform);
     let (min, max) = (pstates.limit_level(policy.min), pstates.limit_level(policy.max));
     let (global_min, global_max) = global_limits(platform, pstates);
-    // The order is the kernel's: a minimum is raised by the percentages, but never above the policy's own maximum.
+    // The order is the kernel's: a minimum is raised by the percentages, but never above the
+    // policy's own maximum.
     let low = min.max(global_min).min(max).min(top);
     let high = max.min(global_max).max(low).min(top);
     // As intel_pstate_prepare_request() does it for requests.
@@ -170,7 +174,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
     }
     let pstates = Pstates::of(platform, cpu)?;
     policy.lowest = pstates.lowest_khz;
-    // cpuinfo_max_freq: of the state at registration, and since 6.12 also after a change of no_turbo.
+    // cpuinfo_max_freq: of the state at registration, and since 6.12 also after a change of
+    // no_turbo.
     let top = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
     policy.highest = pstates.khz(top);
     policy.current = policy.lowest;
@@ -180,8 +185,9 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         let state = &mut platform.intel.cpus[cpu as usize];
         if state.default_epp.is_none() {
             state.default_epp = Some(epp);
-            // intel_pstate_update_epp_defaults(): what firmware chose becomes the meaning of balance_performance; if
-            // firmware left HWP to the kernel, the model's own default replaces what the register had.
+            // intel_pstate_update_epp_defaults(): what firmware chose becomes the meaning of
+            // balance_performance; if firmware left HWP to the kernel, the model's own default
+            // replaces what the register had.
             if platform.intel.forced && (1..=128).contains(&epp) {
                 platform.intel.epp_table[1] = epp;
             } else if table[1] != 128 {
@@ -201,8 +207,8 @@ fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
 
 /// Changes the range and preference of HWP_REQUEST.
 fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32, epp: Option<u8>) {
-    // intel_pstate_hwp_set() reads the register too, so that the fields of others stay; passive mode keeps a copy
-    // (hwp_req_cached).
+    // intel_pstate_hwp_set() reads the register too, so that the fields of others stay; passive
+    // mode keeps a copy (hwp_req_cached).
     let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) else { return };
     // The other fields, activity window and package control, stay as firmware left them.
     let epp = epp.map_or(old >> 24 & 0xff, u64::from);
@@ -232,8 +238,8 @@ fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
     let _ = platform.chip.write(cpu, PERF_CTL, value);
 }
 
-/// The tracepoint of a sample. In passive mode the fields about load say how the request came: 10 through a governor's
-/// thread, 90 right out of the scheduler.
+/// The tracepoint of a sample. In passive mode the fields about load say how the request came: 10
+/// through a governor's thread, 90 right out of the scheduler.
 fn trace_sample(
     platform: &mut Platform,
     policy: &Policy,
@@ -247,8 +253,8 @@ fn trace_sample(
     }
     let Some(counters) = platform.trace.sample(&platform.chip, cpu) else { return };
     let [mperf, aperf, _] = counters;
-    // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which is that of the guaranteed
-    // P-state.
+    // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which is that of
+    // the guaranteed P-state.
     let top = Pstates::of(platform, cpu).map_or(0, |pstates| pstates.max);
     // 128 bits: counters of a long interval times a frequency in kHz exceed 64.
     let khz = u128::from(top) * u128::from(scaling) * u128::from(aperf) / u128::from(mperf.max(1));
@@ -272,7 +278,8 @@ fn leave(platform: &mut Platform, cpu: u32) {
             let state = &mut platform.intel.cpus[cpu as usize];
             // intel_pstate_hwp_offline(): the preference is kept for intel_pstate_hwp_reenable().
             if state.saved_epp.is_none() {
-                // The first to save wins: the performance policy's 0 must not replace what the user chose before it.
+                // The first to save wins: the performance policy's 0 must not replace what the user
+                // chose before it.
                 state.saved_epp = Some(saved);
             }
             // Lowest performance and EPP 255, so that the core's other thread alone decides.

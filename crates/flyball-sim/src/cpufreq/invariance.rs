@@ -1,5 +1,5 @@
-//! What the kernel takes for a CPU's full speed when it scales utilisation: neither the highest frequency nor the nominal
-//! one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
+//! What the kernel takes for a CPU's full speed when it scales utilisation: neither the highest
+//! frequency nor the nominal one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
 
 use super::Platform;
 use flyball_silicon::msr;
@@ -23,15 +23,17 @@ pub(crate) struct FullSpeed {
     pub(crate) base: u32,
 }
 
-/// Full speed of all CPUs, as the first one's registers and tables say it; nothing where the kernel would not know, and
-/// on machines with cores of several kinds, whose scales are others.
+/// Full speed of all CPUs, as the first one's registers and tables say it; nothing where the kernel
+/// would not know, and on machines with cores of several kinds, whose scales are others.
 pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
-    // Hybrid processors get capacities by core from HWP's levels (arch_enable_hybrid_capacity_scale()).
+    // Hybrid processors get capacities by core from HWP's levels
+    // (arch_enable_hybrid_capacity_scale()).
     if platform.chip.silicon().spec().core.len() > 1 {
         return None;
     }
     let (base, ratio) = match platform.board.vendor {
-        // Since 5.7 on Intel's and since 5.11 on AMD's processors (arch/x86/kernel/smpboot.c, init_freq_invariance()).
+        // Since 5.7 on Intel's and since 5.11 on AMD's processors (arch/x86/kernel/smpboot.c,
+        // init_freq_invariance()).
         Vendor::Intel if platform.since(Kernel::V5_10) => intel(platform)?,
         Vendor::Amd if platform.since(Kernel::V5_15) => amd(platform)?,
         _ => return None,
@@ -40,7 +42,8 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     Some(FullSpeed { turbo, base: base as u32 })
 }
 
-/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there are fewer.
+/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there
+/// are fewer.
 fn intel(platform: &Platform) -> Option<(u64, u64)> {
     let read = |register| platform.chip.read(0, register).ok();
     // Bits 15:8, the highest ratio without turbo (core_set_max_freq_ratio()).

@@ -48,7 +48,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// cpufreq_verify_within_limits().
     pub(crate) fn clip(&mut self, low: u32, high: u32) {
-        // clamp() twice and then min below max: in this order a minimum above the maximum gives way.
+        // clamp() twice and then min below max: in this order a minimum above the maximum gives
+        // way.
         self.min = self.min.max(low).min(high);
         self.max = self.max.max(low).min(high);
         self.min = self.min.min(self.max);
@@ -83,7 +84,8 @@ pub(crate) struct Policy {
     pub(crate) request: (i32, i32),
     /// What the driver or firmware requests (intel_pstate's percentages, _PPC).
     pub(crate) driver_request: (i32, i32),
-    /// The maximum that another part of the kernel requests, such as a cooling device (freq_qos_add_request()).
+    /// The maximum that another part of the kernel requests, such as a cooling device
+    /// (freq_qos_add_request()).
     pub(crate) cooling_request: i32,
     pub(crate) min: u32,
     pub(crate) max: u32,
@@ -156,13 +158,15 @@ impl Policy {
     /// The aggregated requests: the highest minimum, the lowest maximum (kernel/power/qos.c).
     pub(crate) fn requested(&self) -> Limits {
         Limits {
-            // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses nothing.
+            // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses
+            // nothing.
             min: self.request.0.max(self.driver_request.0).max(0) as u32,
             max: self.request.1.min(self.driver_request.1).min(self.cooling_request).max(0) as u32,
         }
     }
 
-    /// A target within the limits, resolved to the table if there is one (cpufreq_frequency_table_target).
+    /// A target within the limits, resolved to the table if there is one
+    /// (cpufreq_frequency_table_target).
     pub(crate) fn resolve(&self, target: u32, relation: Relation) -> u32 {
         let max = self.max;
         self.resolve_within(target, self.min.min(max), max, relation)
@@ -183,7 +187,8 @@ impl Policy {
             Relation::Low => above.unwrap_or(first),
             Relation::High => below.unwrap_or(last),
             Relation::Close => match (below, above) {
-                // A tie goes to the lower entry: cpufreq_table_find_index_dc() moves up only if it is strictly closer.
+                // A tie goes to the lower entry: cpufreq_table_find_index_dc() moves up only if it
+                // is strictly closer.
                 (Some(below), Some(above)) if above - target < target - below => above,
                 (Some(below), _) => below,
                 (None, above) => above.unwrap_or(last),

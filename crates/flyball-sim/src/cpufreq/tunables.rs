@@ -1,5 +1,5 @@
-//! The governors' tunables. They are shared by all policies of a governor, as they are for every x86 driver, and live
-//! in /sys/devices/system/cpu/cpufreq/GOVERNOR while a policy uses it.
+//! The governors' tunables. They are shared by all policies of a governor, as they are for every
+//! x86 driver, and live in /sys/devices/system/cpu/cpufreq/GOVERNOR while a policy uses it.
 
 use super::Platform;
 use crate::{
@@ -83,8 +83,8 @@ impl Tunables {
                     }
                     "up_threshold" if (1..=100).contains(&value) => tunables.up_threshold = value,
                     "sampling_down_factor" if (1..=100_000).contains(&value) => {
-                        // A period that is stretched now ends: sampling_down_factor_store() sets rate_mult back to 1
-                        // for all policies.
+                        // A period that is stretched now ends: sampling_down_factor_store() sets
+                        // rate_mult back to 1 for all policies.
                         tunables.sampling_down_factor = value;
                         for policy in policies {
                             if let Governor::Ondemand(governor) = &mut policy.governor {
@@ -98,7 +98,8 @@ impl Tunables {
                         tunables.io_is_busy = value > 0;
                         rebase(platform, policies, cpus);
                     }
-                    // A value out of range: that the file exists was found out when its path was resolved.
+                    // A value out of range: that the file exists was found out when its path was
+                    // resolved.
                     _ => return Err(Errno::INVAL),
                 }
             }
@@ -111,7 +112,8 @@ impl Tunables {
                         tunables.sampling_rate = u64::from(value);
                         sample_soon(policies);
                     }
-                    // The two thresholds must not meet: one load would ask for a step up and a step down.
+                    // The two thresholds must not meet: one load would ask for a step up and a step
+                    // down.
                     "up_threshold" if value <= 100 && value > tunables.down_threshold => {
                         tunables.up_threshold = value;
                     }
@@ -132,7 +134,8 @@ impl Tunables {
     }
 }
 
-/// sampling_rate_store(): a new rate takes effect with the next update, not at the end of the old period.
+/// sampling_rate_store(): a new rate takes effect with the next update, not at the end of the old
+/// period.
 fn sample_soon(policies: &mut [Policy]) {
     for policy in policies {
         match &mut policy.governor {

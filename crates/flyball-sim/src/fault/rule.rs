@@ -163,8 +163,8 @@ impl<'t> Words<'t> {
                 "after" => due = time,
                 // The first after one period: a write at boot would be the machine's own setting.
                 "every" if is_write && time > 0 => (due, every) = (time, time),
-                // A write has nothing that could be undone: what was there before belongs to the program that wrote
-                // it.
+                // A write has nothing that could be undone: what was there before belongs to the
+                // program that wrote it.
                 "for" if !is_write && time > 0 => lasts = time,
                 _ => return Err(RuleFlaw::Unknown(word.to_owned(), " here")),
             }

@@ -23,8 +23,8 @@ impl ConservativeTunables {
     /// The kernel's defaults for a policy with this transition delay, on a kernel with this tick.
     pub fn new(transition_delay_us: u32, tick_us: u64) -> ConservativeTunables {
         ConservativeTunables {
-            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the driver's delay if that
-            // is longer.
+            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the
+            // driver's delay if that is longer.
             sampling_rate: (2 * tick_us).max(u64::from(transition_delay_us)),
             // DEF_FREQUENCY_UP_THRESHOLD and its neighbours in cpufreq_conservative.c.
             up_threshold: 80,

@@ -1,4 +1,5 @@
-//! What ondemand and conservative share (drivers/cpufreq/cpufreq_governor.c): sampling, and load from idle time.
+//! What ondemand and conservative share (drivers/cpufreq/cpufreq_governor.c): sampling, and load
+//! from idle time.
 
 /// A CPU's accounted time since boot, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,7 +26,8 @@ pub struct DbsCommon {
     sampled: u64,
     /// The next update samples whatever time has passed.
     soon: bool,
-    /// The highest load of the last sample as it was measured, without what a sleeper keeps from before, percent.
+    /// The highest load of the last sample as it was measured, without what a sleeper keeps from
+    /// before, percent.
     pub measured: u32,
     /// Periods that the CPUs were idle beyond one; `None` if they were not.
     pub idle_periods: Option<u32>,
@@ -43,7 +45,8 @@ impl DbsCommon {
         self.soon || now.saturating_sub(self.sampled) >= period_us * 1000
     }
 
-    /// gov_update_sample_delay(policy_dbs, 0), after a change of limits or of the sampling rate: the next update samples.
+    /// gov_update_sample_delay(policy_dbs, 0), after a change of limits or of the sampling rate:
+    /// the next update samples.
     pub fn sample_soon(&mut self) {
         self.soon = true;
     }
@@ -81,7 +84,8 @@ impl DbsCommon {
             if io_is_busy {
                 idle = idle.saturating_sub(times.iowait.saturating_sub(cpu.seen.iowait));
             }
-            // Time of tasks with low priority counts as idle, so that they do not raise the frequency.
+            // Time of tasks with low priority counts as idle, so that they do not raise the
+            // frequency.
             if ignore_nice {
                 idle += times.nice.saturating_sub(cpu.seen.nice);
             }
@@ -94,7 +98,8 @@ impl DbsCommon {
             let load = if elapsed == 0 {
                 cpu.load
             } else if idle > 2 * period && cpu.load > 0 {
-                // The CPU slept through its samples: what it did before counts once more, then no longer.
+                // The CPU slept through its samples: what it did before counts once more, then no
+                // longer.
                 std::mem::take(&mut cpu.load)
             } else {
                 cpu.load = measured;

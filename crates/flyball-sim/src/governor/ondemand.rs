@@ -1,4 +1,5 @@
-//! ondemand (drivers/cpufreq/cpufreq_ondemand.c): full speed above a threshold, in proportion to load below it.
+//! ondemand (drivers/cpufreq/cpufreq_ondemand.c): full speed above a threshold, in proportion to
+//! load below it.
 
 use super::{Bounds, CpuTimes, DbsCommon, Relation, Request};
 
@@ -20,12 +21,12 @@ pub struct OndemandTunables {
 }
 
 impl OndemandTunables {
-    /// The kernel's defaults for a policy with this transition delay, on a kernel with this tick and exact idle
-    /// accounting.
+    /// The kernel's defaults for a policy with this transition delay, on a kernel with this tick
+    /// and exact idle accounting.
     pub fn new(transition_delay_us: u32, tick_us: u64, io_is_busy: bool) -> OndemandTunables {
         OndemandTunables {
-            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the driver's delay if that
-            // is longer.
+            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the
+            // driver's delay if that is longer.
             sampling_rate: (2 * tick_us).max(u64::from(transition_delay_us)),
             // MICRO_FREQUENCY_UP_THRESHOLD: 95 with exact idle times (NO_HZ), 80 without.
             up_threshold: 95,
@@ -58,8 +59,8 @@ impl Ondemand {
         self.multiplier = 1;
     }
 
-    /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies, the highest
-    /// first, or is empty where the driver has no table.
+    /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies,
+    /// the highest first, or is empty where the driver has no table.
     pub fn update(
         &mut self,
         now: u64,
@@ -68,7 +69,8 @@ impl Ondemand {
         table: &[u32],
         times: impl Iterator<Item = CpuTimes>,
     ) -> Option<Request> {
-        // od_dbs_update(): a delay that was set to 0 in the meantime makes it a sample, not the period's second part.
+        // od_dbs_update(): a delay that was set to 0 in the meantime makes it a sample, not the
+        // period's second part.
         if let Some((low, at)) = self.low
             && now >= at
             && !self.common.is_soon()
@@ -91,12 +93,14 @@ impl Ondemand {
         }
         self.multiplier = 1;
         let span = u64::from(bounds.highest.saturating_sub(bounds.lowest));
-        // od_update(): in proportion between the hardware's ends, not the policy's limits, which clip it afterwards.
+        // od_update(): in proportion between the hardware's ends, not the policy's limits, which
+        // clip it afterwards.
         let target = bounds.lowest + (u64::from(load) * span / 100) as u32;
         Some(self.biased(now, tunables, bounds, table, target, Relation::Close))
     }
 
-    /// `generic_powersave_bias_target`: below the request by the bias, between two table entries by time.
+    /// `generic_powersave_bias_target`: below the request by the bias, between two table entries by
+    /// time.
     fn biased(
         &mut self,
         now: u64,
@@ -106,7 +110,8 @@ impl Ondemand {
         target: u32,
         relation: Relation,
     ) -> Request {
-        // powersave_bias_target needs a table: without one there are no two frequencies to alternate between.
+        // powersave_bias_target needs a table: without one there are no two frequencies to
+        // alternate between.
         if tunables.powersave_bias == 0 || table.is_empty() {
             return Request::Frequency(target, relation);
         }
@@ -119,8 +124,8 @@ impl Ondemand {
             return Request::Frequency(above, Relation::Low);
         }
         let gap = u64::from(above - below);
-        // Time at the upper frequency, so that the average over the period is the biased request, rounded to the
-        // nearest.
+        // Time at the upper frequency, so that the average over the period is the biased request,
+        // rounded to the nearest.
         let high_us = (u64::from(average - below) * tunables.sampling_rate + gap / 2) / gap;
         self.low = Some((below, now + high_us * 1000));
         Request::Frequency(above, Relation::Low)

@@ -1,5 +1,5 @@
-//! Per-entity load tracking (kernel/sched/pelt.c): a geometric series over periods of 1024 microseconds in which
-//! what happened 32 periods ago counts half.
+//! Per-entity load tracking (kernel/sched/pelt.c): a geometric series over periods of 1024
+//! microseconds in which what happened 32 periods ago counts half.
 
 /// Length of a period in nanoseconds.
 const PERIOD: f64 = 1024.0 * 1024.0;
@@ -33,15 +33,16 @@ impl Decay {
     }
 }
 
-/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to count as lost: it is unknown
-/// then how long it would have taken (update_idle_rq_clock_pelt; the series' limits are 47742 and 1024).
+/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to
+/// count as lost: it is unknown then how long it would have taken (update_idle_rq_clock_pelt; the
+/// series' limits are 47742 and 1024).
 const FULL: f64 = 1024.0 * (47742.0 - 1024.0 - 47.0) / (47742.0 - 512.0);
 
 /// A utilisation average on the capacity scale of 0 to 1024.
 ///
-/// A CPU that runs below full capacity lets the average's time pass more slowly, so that the average reaches 1024 on a
-/// CPU that never rests whatever its speed; what time it is behind it makes up for as soon as it rests
-/// (kernel/sched/pelt.h, update_rq_clock_pelt).
+/// A CPU that runs below full capacity lets the average's time pass more slowly, so that the
+/// average reaches 1024 on a CPU that never rests whatever its speed; what time it is behind it
+/// makes up for as soon as it rests (kernel/sched/pelt.h, update_rq_clock_pelt).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pelt {
     value: f64,
@@ -50,8 +51,8 @@ pub struct Pelt {
 }
 
 impl Pelt {
-    /// The CPU runs for `decay`'s span with `speed` (0 to 1) of full capacity: frequency and core type together, as
-    /// frequency invariance scales it.
+    /// The CPU runs for `decay`'s span with `speed` (0 to 1) of full capacity: frequency and core
+    /// type together, as frequency invariance scales it.
     pub fn run(&mut self, decay: Decay, speed: f64) {
         let speed = speed.clamp(0.0, 1.0);
         self.behind += decay.span as f64 * (1.0 - speed);
@@ -68,12 +69,14 @@ impl Pelt {
         };
         self.behind = 0.0;
         let value = self.value * keep;
-        // What is left of it in the end is nothing, and must not become numbers that processors are slow with.
+        // What is left of it in the end is nothing, and must not become numbers that processors are
+        // slow with.
         self.value = if value < 1e-9 { 0.0 } else { value };
     }
 
-    /// A new process of unknown size joins, and the one before it has gone with what it had: half of the capacity
-    /// (kernel/sched/fair.c, post_init_entity_util_avg), and a sixth of the rest for the parent that waits (estimated).
+    /// A new process of unknown size joins, and the one before it has gone with what it had: half
+    /// of the capacity (kernel/sched/fair.c, post_init_entity_util_avg), and a sixth of the rest
+    /// for the parent that waits (estimated).
     pub fn fork(&mut self) {
         let begun = 512.0 + 512.0 / 6.0;
         self.value = self.value.max(begun);

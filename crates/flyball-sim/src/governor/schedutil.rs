@@ -1,11 +1,13 @@
-//! schedutil (kernel/sched/cpufreq_schedutil.c): the frequency follows the scheduler's utilisation with a quarter of
-//! headroom, so that a CPU which is 80 % busy at its present speed asks for full speed.
+//! schedutil (kernel/sched/cpufreq_schedutil.c): the frequency follows the scheduler's utilisation
+//! with a quarter of headroom, so that a CPU which is 80 % busy at its present speed asks for full
+//! speed.
 
 use super::{Bounds, Relation, Request};
 
 const CAPACITY: u32 = 1024;
 /// The boost that the first wake-up from IO gives.
-// SCHED_CAPACITY_SCALE / 8: a task that waits for IO once in a while must not raise the frequency to the top.
+// SCHED_CAPACITY_SCALE / 8: a task that waits for IO once in a while must not raise the frequency
+// to the top.
 const IOWAIT_MIN: u32 = CAPACITY / 8;
 
 /// What one CPU of a policy needs.
@@ -77,8 +79,9 @@ impl Schedutil {
         self.limits_changed = true;
     }
 
-    /// A scheduler update at `now` nanoseconds with the CPUs' demands. `tick` is the scheduler tick's length in
-    /// nanoseconds. Answers what to ask for, or nothing where the rate limit or an unchanged answer says so.
+    /// A scheduler update at `now` nanoseconds with the CPUs' demands. `tick` is the scheduler
+    /// tick's length in nanoseconds. Answers what to ask for, or nothing where the rate limit or an
+    /// unchanged answer says so.
     pub fn update(
         &mut self,
         now: u64,
@@ -95,7 +98,8 @@ impl Schedutil {
         let mut best = (0u64, 0, CAPACITY, 0);
         let mut busy_single = self.boosts.len() == 1;
         for (boost, demand) in self.boosts.iter_mut().zip(demands) {
-            // Also within the rate limit: the boost counts wake-ups, not updates (sugov_update_shared).
+            // Also within the rate limit: the boost counts wake-ups, not updates
+            // (sugov_update_shared).
             boost.wake(now, tick, demand.woke_from_io);
             boost.idled |= demand.idled;
             if !due {
@@ -118,7 +122,8 @@ impl Schedutil {
         let forced = std::mem::take(&mut self.limits_changed);
         let (_, wanted, capacity, floor) = best;
         if self.mode == SchedutilMode::AdjustPerf {
-            // A CPU that has not been idle may only look less loaded, so it does not go down (sugov_hold_freq).
+            // A CPU that has not been idle may only look less loaded, so it does not go down
+            // (sugov_hold_freq).
             let held = busy_single && !forced && wanted < self.raw;
             if !held {
                 self.raw = wanted;
@@ -126,9 +131,11 @@ impl Schedutil {
             self.changed = Some(now);
             return Some(Request::Performance { min: floor, target: self.raw, capacity });
         }
-        // get_next_freq(): of the highest frequency, since utilisation is frequency-invariant on x86.
+        // get_next_freq(): of the highest frequency, since utilisation is frequency-invariant on
+        // x86.
         let frequency = (u64::from(bounds.highest) * u64::from(wanted) / u64::from(capacity)) as u32;
-        // cached_raw_freq: compared before it is clamped, so that a request above the limit is not sent at each update.
+        // cached_raw_freq: compared before it is clamped, so that a request above the limit is not
+        // sent at each update.
         if frequency == self.raw && !forced {
             return None;
         }
@@ -136,7 +143,8 @@ impl Schedutil {
         if held {
             return None;
         }
-        // The raw request is remembered only if it was sent: a held one must be compared again at the next update.
+        // The raw request is remembered only if it was sent: a held one must be compared again at
+        // the next update.
         self.raw = frequency;
         self.next = frequency.clamp(bounds.min, bounds.max.max(bounds.min));
         self.changed = Some(now);
@@ -145,7 +153,8 @@ impl Schedutil {
 }
 
 impl Boost {
-    /// `sugov_iowait_boost`: doubles with each wake-up from IO, forgotten after an idle gap of more than a tick.
+    /// `sugov_iowait_boost`: doubles with each wake-up from IO, forgotten after an idle gap of more
+    /// than a tick.
     fn wake(&mut self, now: u64, tick: u64, from_io: bool) {
         if self.value > 0 && now.saturating_sub(self.updated) > tick {
             self.value = if from_io { IOWAIT_MIN } else { 0 };

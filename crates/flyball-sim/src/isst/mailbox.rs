@@ -1,4 +1,5 @@
-//! The back-ends of the mailbox generation: isst_if_mbox_pci.c, isst_if_mbox_msr.c and isst_if_mmio.c.
+//! The back-ends of the mailbox generation: isst_if_mbox_pci.c, isst_if_mbox_msr.c and
+//! isst_if_mmio.c.
 
 use flyball_silicon::msr;
 
@@ -13,7 +14,8 @@ use crate::{
 const DATA: u32 = 0xa0;
 const INTERFACE: u32 = 0xa4;
 const BUSY: u32 = 1 << 31;
-/// What a command takes on average, ns (OS_MAILBOX_TIMEOUT_AVG_US), and how long a driver waits at most.
+/// What a command takes on average, ns (OS_MAILBOX_TIMEOUT_AVG_US), and how long a driver waits at
+/// most.
 const TAKES_NS: u64 = 40_000;
 const WAITS_NS: u64 = 1_000_000;
 
@@ -27,8 +29,8 @@ fn allowed(command: u16, sub: u16) -> bool {
     }
 }
 
-/// What isst_if_mbox_set_req() takes for a change, and what therefore needs privilege. (intel-speed-select sends other
-/// parameters, which are not on this list.)
+/// What isst_if_mbox_set_req() takes for a change, and what therefore needs privilege.
+/// (intel-speed-select sends other parameters, which are not on this list.)
 fn is_set(command: u16, sub: u16, parameter: u32) -> bool {
     match (command, sub) {
         (0xd0, 0..=3) => parameter == 8,
@@ -38,7 +40,8 @@ fn is_set(command: u16, sub: u16, parameter: u32) -> bool {
     }
 }
 
-/// A command: CPU (0), parameter (4), request (8), response (12), command (16), part (18), reserved (20).
+/// A command: CPU (0), parameter (4), request (8), response (12), command (16), part (18), reserved
+/// (20).
 pub(super) fn command(world: &mut World, element: &mut [u8], backend: Backend, caller: Caller) -> Answer {
     let (cpu, parameter, data) = (u32_at(element, 0), u32_at(element, 4), u32_at(element, 8));
     let (command, sub) = (u16_at(element, 16), u16_at(element, 18));
@@ -54,7 +57,8 @@ pub(super) fn command(world: &mut World, element: &mut [u8], backend: Backend, c
         Backend::MailboxMsr => by_msr(world, cpu, word, data)?,
         _ => by_pci(world, cpu, word, data)?,
     };
-    // The firmware has acted when the driver reads its answer: what it changed holds before the next step.
+    // The firmware has acted when the driver reads its answer: what it changed holds before the
+    // next step.
     world.platform.chip.silicon_mut().settle();
     put(element, 12, &answer.to_le_bytes());
     Ok(())
@@ -105,7 +109,8 @@ fn finish(status: u32, answer: u32) -> Answer<u32> {
     }
 }
 
-/// A register of the PUNIT's memory: read or write (0), CPU (4), register (8), value (12). `last` is the last one mapped.
+/// A register of the PUNIT's memory: read or write (0), CPU (4), register (8), value (12). `last`
+/// is the last one mapped.
 pub(super) fn mmio(world: &mut World, element: &mut [u8], last: u32, caller: Caller) -> Answer {
     let (write, cpu, register) = (u32_at(element, 0) != 0, u32_at(element, 4), u32_at(element, 8));
     if !register.is_multiple_of(4) {
@@ -114,7 +119,8 @@ pub(super) fn mmio(world: &mut World, element: &mut [u8], last: u32, caller: Cal
     if write && caller != Caller::Root {
         return Err(Errno::PERM);
     }
-    // From the first range's beginning to the second's end: what lies between is let through (isst_if_mmio_rd_wr).
+    // From the first range's beginning to the second's end: what lies between is let through
+    // (isst_if_mmio_rd_wr).
     if !(4..=last).contains(&register) {
         return Err(Errno::INVAL);
     }

@@ -1,4 +1,5 @@
-//! Calls as the drivers answered them on real kernels; the whole recorded lists are replayed in tests/simulator/isst.rs.
+//! Calls as the drivers answered them on real kernels; the whole recorded lists are replayed in
+//! tests/simulator/isst.rs.
 
 use flyball_silicon::MachineSpec;
 

@@ -1,8 +1,9 @@
 //! isst_tpmi_core.c: packages and power domains, on the 64-bit registers of each domain.
 //!
-//! Kernel 6.12 up to 6.12.107 looks at next to none of its arguments: a value too large for its field spills into the next
-//! one, an index too large names another register, and two of them take the kernel down. That is modelled, because what runs
-//! on top must not rely on the checks of later kernels (6.12.117 has most of them).
+//! Kernel 6.12 up to 6.12.107 looks at next to none of its arguments: a value too large for its
+//! field spills into the next one, an index too large names another register, and two of them take
+//! the kernel down. That is modelled, because what runs on top must not rely on the checks of later
+//! kernels (6.12.117 has most of them).
 
 use flyball_silicon::msr;
 
@@ -65,7 +66,8 @@ struct Domain<'a> {
 
 impl Domain<'_> {
     fn read(&self, offset: u32) -> u64 {
-        // Beyond the block there is the next one's memory or nothing; nothing is what a simulated one has.
+        // Beyond the block there is the next one's memory or nothing; nothing is what a simulated
+        // one has.
         self.world.platform.chip.silicon().tpmi_read(self.package, self.number, offset).unwrap_or(0)
     }
 
@@ -123,7 +125,8 @@ fn instances(world: &World, package: usize) -> Answer<(u8, u16)> {
     let count = silicon.tpmi_domains();
     let usable = |&domain: &usize| {
         let header = silicon.tpmi_read(package, domain, 0).unwrap_or(u64::MAX);
-        // 0xff is a domain that is not there; of the version only the major part, bits 7:5, must be 0.
+        // 0xff is a domain that is not there; of the version only the major part, bits 7:5, must be
+        // 0.
         header & 0xff != 0xff && of(header, (5, 3)) == 0
     };
     let mask = (0..count.min(16)).filter(usable).fold(0, |mask, domain| mask | 1u16 << domain);
@@ -141,8 +144,8 @@ fn domain(world: &mut World, package: u8, number: u8) -> Answer<Domain<'_>> {
     Ok(Domain { world, package, number, cp, pp })
 }
 
-/// Whether the driver checks privilege and values: 6.12.107 does not, 6.12.117 and 7.2 do (isst_tpmi_core.c, capable() and
-/// SST_MAX_CLOS).
+/// Whether the driver checks privilege and values: 6.12.107 does not, 6.12.117 and 7.2 do
+/// (isst_tpmi_core.c, capable() and SST_MAX_CLOS).
 fn checks(world: &World) -> bool {
     world.platform.since(Kernel::V7_2)
 }
@@ -167,7 +170,8 @@ fn oops(world: &mut World, what: &str) -> Errno {
     Errno::IO
 }
 
-/// Answers call `nr`, 5 or above, with the errno that the driver means; the common driver makes `ENOTTY` of it.
+/// Answers call `nr`, 5 or above, with the errno that the driver means; the common driver makes
+/// `ENOTTY` of it.
 pub(super) fn call(world: &mut World, nr: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     match nr {
         5 => {
@@ -209,7 +213,8 @@ fn core_power(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<
         d.set(d.cp + CP_CONTROL, PRIORITY_TYPE, argument[5].into());
         return Ok(0);
     }
-    // The switch in force, which firmware may not have followed yet; control holds what was asked for.
+    // The switch in force, which firmware may not have followed yet; control holds what was asked
+    // for.
     let status = d.read(d.cp + CP_STATUS);
     argument[3] = of(status, ENABLE) as u8;
     argument[4] = (d.read(0) >> 8 & 1) as u8;
@@ -244,7 +249,8 @@ fn clos(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     Ok(0)
 }
 
-/// Count (0), set (2), whose numbers the cores have (4); elements from 6: package, domain, core (2), class (4).
+/// Count (0), set (2), whose numbers the cores have (4); elements from 6: package, domain, core
+/// (2), class (4).
 fn associate(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     let (count, set, punit) = (u16_at(argument, 0), u16_at(argument, 2) != 0, u16_at(argument, 4) != 0);
     if count == 0 || count > 64 {
@@ -413,7 +419,8 @@ fn core_mask(world: &mut World, nr: u32, argument: &mut [u8]) -> Answer<i32> {
     }
     let register = if nr == 13 { d.block(level, 0) + 16 } else { d.block(level, 1) + 8 };
     if u64::from(level) > d.highest() {
-        // 6.12 takes the block's place from beyond its table: sooner or later that is out of the mapping.
+        // 6.12 takes the block's place from beyond its table: sooner or later that is out of the
+        // mapping.
         return Err(oops(world, "core mask of a level that there is not"));
     }
     let mask = d.read(register);

@@ -1,5 +1,5 @@
-//! The CPUID leaves of identity and topology, which a machine's description implies; those about power and performance
-//! are flyball-silicon's.
+//! The CPUID leaves of identity and topology, which a machine's description implies; those about
+//! power and performance are flyball-silicon's.
 
 use flyball_silicon::{Silicon, spec::Vendor};
 
@@ -31,15 +31,16 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         }
         1 => {
             let (family, model) = (spec.identity.family, spec.identity.model);
-            // Families above 15 are the sum of both fields; models have their upper half in bits 19:16 (Intel SDM 2A,
-            // CPUID).
+            // Families above 15 are the sum of both fields; models have their upper half in bits
+            // 19:16 (Intel SDM 2A, CPUID).
             let extended = family.saturating_sub(15);
             let signature = spec.identity.stepping & 0xf
                 | (model & 0xf) << 4
                 | family.min(15) << 8
                 | (model >> 4 & 0xf) << 16
                 | extended << 20;
-            // ECX: SSE3, MONITOR, EST, TM2 and the usual; EDX: FPU, TSC, MSR, APIC, ACPI, HT, TM and the usual.
+            // ECX: SSE3, MONITOR, EST, TM2 and the usual; EDX: FPU, TSC, MSR, APIC, ACPI, HT, TM
+            // and the usual.
             let ecx = 0x7ed8_3203 | if intel { 1 << 7 | 1 << 8 } else { 0 };
             [signature, apic << 24 | (logical.min(255)) << 16 | 8 << 8, ecx, 0xbfeb_fbff]
         }

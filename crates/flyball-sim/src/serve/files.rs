@@ -1,8 +1,8 @@
 //! A simulated machine's files as a FUSE file system.
 //!
-//! Files are opened for direct IO, so that every read(2) and write(2) of a program arrives here as it was made and its
-//! errno goes back at once. As in sysfs, a read at offset 0 reads the value again and reads further on continue in the
-//! same text. The machine's clock follows the real one.
+//! Files are opened for direct IO, so that every read(2) and write(2) of a program arrives here as
+//! it was made and its errno goes back at once. As in sysfs, a read at offset 0 reads the value
+//! again and reads further on continue in the same text. The machine's clock follows the real one.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ use crate::{
     workload::Several,
 };
 
-/// How long the kernel may keep what a directory's name stands for. Files and links are asked for each time, because a
-/// driver may go and take them along.
+/// How long the kernel may keep what a directory's name stands for. Files and links are asked for
+/// each time, because a driver may go and take them along.
 const KEEP: Duration = Duration::from_millis(200);
 
 /// The file system: the machine's whole tree.
@@ -70,8 +70,8 @@ impl Files {
             return ino;
         }
         let path: Arc<str> = Arc::from(path);
-        // Never taken away: an inode stays a path's for good, also where a driver takes the file away and brings it
-        // back.
+        // Never taken away: an inode stays a path's for good, also where a driver takes the file
+        // away and brings it back.
         state.paths.push(path.clone());
         let ino = state.paths.len() as u64;
         state.inodes.insert(path, ino);
@@ -81,7 +81,8 @@ impl Files {
     fn attributes(&self, ino: u64, kind: &Kind) -> FileAttr {
         let (file_type, perm, size) = match kind {
             Kind::Directory => (FileType::Directory, 0o755, 0),
-            // sysfs says one page for every attribute; programs that look at the size then read far enough.
+            // sysfs says one page for every attribute; programs that look at the size then read far
+            // enough.
             Kind::File(mode) => (FileType::RegularFile, *mode, 4096),
             Kind::Stream(mode) => (FileType::RegularFile, *mode, 0),
             Kind::Link(target) => (FileType::Symlink, 0o777, target.len() as u64),
@@ -110,7 +111,8 @@ impl Files {
         StandIns::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
-    /// Starts the workload that was written, besides those that run on other CPUs; EBUSY if one may use the same CPUs.
+    /// Starts the workload that was written, besides those that run on other CPUs; EBUSY if one may
+    /// use the same CPUs.
     fn start(&self, handle: u64, text: &[u8]) -> Answer {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let mut words = text.split_whitespace();
@@ -123,7 +125,8 @@ impl Files {
             model.task.iter_mut().filter(|group| group.turns > 0).for_each(|group| group.turns = amount);
         }
         let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
-        // The state before the machine, as everywhere: the other order could deadlock with the waiters' thread (take()).
+        // The state before the machine, as everywhere: the other order could deadlock with the
+        // waiters' thread (take()).
         let mut state = lock(&self.state);
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
@@ -174,7 +177,8 @@ impl Files {
         let writes = flags.acc_mode() as i32 != libc::O_RDONLY;
         let reads = flags.acc_mode() as i32 != libc::O_WRONLY;
         if let Kind::File(mode) | Kind::Stream(mode) = kind {
-            // kernfs refuses what the mode does not have to root too (fs/kernfs/file.c, kernfs_fop_open).
+            // kernfs refuses what the mode does not have to root too (fs/kernfs/file.c,
+            // kernfs_fop_open).
             if writes && mode & 0o222 == 0 || reads && mode & 0o444 == 0 {
                 return Err(Errno::ACCES);
             }
@@ -182,7 +186,8 @@ impl Files {
         let mut state = lock(&self.state);
         let handle = state.next;
         state.next += 1;
-        // Opening registers a request, without a constraint until a value is written (cpu_latency_qos_open()).
+        // Opening registers a request, without a constraint until a value is written
+        // (cpu_latency_qos_open()).
         if path.ends_with("/cpu_dma_latency") {
             lock(&self.machine).machine().request_latency(handle, -1);
         }
@@ -209,7 +214,8 @@ impl Files {
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
-            // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same register again.
+            // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same
+            // register again.
             if !size.is_multiple_of(8) {
                 return Err(Errno::INVAL);
             }
@@ -270,7 +276,8 @@ impl Files {
     }
 }
 
-/// What is written to cpu_dma_latency: four bytes are a binary number, anything else is text in base 16.
+/// What is written to cpu_dma_latency: four bytes are a binary number, anything else is text in
+/// base 16.
 fn latency(data: &[u8]) -> Answer<i32> {
     match <[u8; 4]>::try_from(data) {
         Ok(bytes) => Ok(i32::from_le_bytes(bytes)),
@@ -316,7 +323,8 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // `echo x > file` truncates first; sysfs lets that pass and changes nothing, tracefs may forget.
+        // `echo x > file` truncates first; sysfs lets that pass and changes nothing, tracefs may
+        // forget.
         if size == Some(0)
             && let Ok(path) = self.path(ino)
             && path.starts_with("/sys/kernel/tracing")
@@ -496,7 +504,8 @@ impl Filesystem for Files {
             Err(errno) => return reply.error(error(errno)),
         };
         let fixed = [".", ".."].map(str::to_owned);
-        // The offset is the number of the entry to go on with: a list that changes meanwhile may skip or repeat a name.
+        // The offset is the number of the entry to go on with: a list that changes meanwhile may
+        // skip or repeat a name.
         for (index, name) in fixed.into_iter().chain(names).enumerate().skip(offset as usize) {
             let kind = if name == "." || name == ".." {
                 FileType::Directory
@@ -508,7 +517,8 @@ impl Filesystem for Files {
                     _ => FileType::RegularFile,
                 }
             };
-            // The numbers in a listing are not used by any program; the real ones come with a look-up.
+            // The numbers in a listing are not used by any program; the real ones come with a
+            // look-up.
             if reply.add(INodeNo(u64::MAX - 1), index as u64 + 1, kind, &name) {
                 break;
             }

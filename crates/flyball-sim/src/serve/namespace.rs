@@ -1,7 +1,8 @@
-//! The inside of a served machine: a mount namespace in which the machine's files lie over the real ones.
+//! The inside of a served machine: a mount namespace in which the machine's files lie over the real
+//! ones.
 //!
-//! This runs in a process of its own, which becomes the served program. Nothing that is mounted here is seen outside,
-//! and all of it goes with the last process inside.
+//! This runs in a process of its own, which becomes the served program. Nothing that is mounted
+//! here is seen outside, and all of it goes with the last process inside.
 
 use std::{
     fs, io,
@@ -31,7 +32,8 @@ pub struct SetupError {
     pub error: io::Error,
 }
 
-/// Settings that keep ordinary users from namespaces of their own, what they are then, and what allows it.
+/// Settings that keep ordinary users from namespaces of their own, what they are then, and what
+/// allows it.
 const LOCKS: [(&str, &str, &str); 3] = [
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     (
@@ -43,7 +45,8 @@ const LOCKS: [(&str, &str, &str); 3] = [
 ];
 
 impl SetupError {
-    /// What to do about it, where this place lacks something that serving needs; none for other failures.
+    /// What to do about it, where this place lacks something that serving needs; none for other
+    /// failures.
     pub fn remedy(&self) -> Option<String> {
         let root = rustix::process::geteuid().is_root();
         if self.what.starts_with(MOUNT_NAMESPACE) {
@@ -83,7 +86,8 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
     result.map_err(|error| SetupError { what: what.into(), error: error.into() })
 }
 
-/// Directories that are replaced as a whole, and files that are laid over the real ones: by the machine's at the same path.
+/// Directories that are replaced as a whole, and files that are laid over the real ones: by the
+/// machine's at the same path.
 const OVER: [&str; 9] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
@@ -96,8 +100,8 @@ const OVER: [&str; 9] = [
     "/sys/kernel/tracing",
 ];
 
-/// The same, by files that only a served machine has: what flyball writes outside of the processors' files, and the boot
-/// id by which a journal is distinguished from one of another boot.
+/// The same, by files that only a served machine has: what flyball writes outside of the
+/// processors' files, and the boot id by which a journal is distinguished from one of another boot.
 const OWN_OVER: [(&str, &str); 3] = [
     ("/proc/sys/kernel/random/boot_id", own::BOOT_ID),
     ("/proc/sys/kernel/perf_event_max_sample_rate", own::SAMPLE_RATE),
@@ -115,9 +119,10 @@ struct Overlay {
 
 /// The overlays.
 ///
-/// The machine has no control groups of its own, and a program must not put its CPUs' numbers into the real ones. The
-/// topology that intel-speed-select keeps in /run is the machine's too. flyball's journal in /run/flyball is about the real
-/// machine: a restore in here must neither replay nor remove it, and what is changed in here must not get into it.
+/// The machine has no control groups of its own, and a program must not put its CPUs' numbers into
+/// the real ones. The topology that intel-speed-select keeps in /run is the machine's too.
+/// flyball's journal in /run/flyball is about the real machine: a restore in here must neither
+/// replay nor remove it, and what is changed in here must not get into it.
 const OVERLAYS: [Overlay; 7] = [
     Overlay { path: "/sys/class", machine: &["powercap", "hwmon"], fresh: &[] },
     Overlay { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
@@ -128,8 +133,9 @@ const OVERLAYS: [Overlay; 7] = [
     Overlay { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
 ];
 
-/// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the
-/// machine's files over the real ones. `stage` is an empty directory of the caller's.
+/// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over
+/// `socket`, and lays the machine's files over the real ones. `stage` is an empty directory of the
+/// caller's.
 ///
 /// # Errors
 /// What the kernel refused: without root, user namespaces may be switched off.
@@ -164,10 +170,12 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
     attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
-    // The server has it now. The file system ends when the last descriptor is closed, so none may stay behind here.
+    // The server has it now. The file system ends when the last descriptor is closed, so none may
+    // stay behind here.
     drop(device);
     if root {
-        // The real machine's tracing is not the program's to switch: what it looks for among the mounts must be ours.
+        // The real machine's tracing is not the program's to switch: what it looks for among the
+        // mounts must be ours.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         // The last first: one may lie over or inside another.
         for mount in mounts.lines().rev() {
@@ -176,8 +184,8 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
                 attempt(format!("hide {path}"), unmount(path, UnmountFlags::DETACH))?;
             }
         }
-        // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it cannot be mounted,
-        // they ask for the path.
+        // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it
+        // cannot be mounted, they ask for the path.
         let _ =
             mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
     }
@@ -195,16 +203,16 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
             overlay(&fuse, &spare.join(number.to_string()), wanted)?;
         }
     }
-    // The overlays are mounted where they belong. Below the stage they would be a second way to the real files, which a process that
-    // cleans up the stage must not find.
+    // The overlays are mounted where they belong. Below the stage they would be a second way to the
+    // real files, which a process that cleans up the stage must not find.
     attempt("unmount the tmpfs", unmount(&spare, UnmountFlags::DETACH))?;
     Ok(())
 }
 
 #[allow(unsafe_code, reason = "unshare(2)")]
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: neither a mount nor a user namespace touches the file descriptor table, which is what makes unsharing
-    // unsafe; the process has one thread, which becomes the served program.
+    // SAFETY: neither a mount nor a user namespace touches the file descriptor table, which is what
+    // makes unsharing unsafe; the process has one thread, which becomes the served program.
     unsafe { unshare_unsafe(flags) }
 }
 
@@ -212,7 +220,8 @@ fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Builds a directory at `scratch` that holds everything of the real one but some names, and lays it over the real one.
+/// Builds a directory at `scratch` that holds everything of the real one but some names, and lays
+/// it over the real one.
 fn overlay(machine: &Path, scratch: &Path, wanted: &Overlay) -> Result<(), SetupError> {
     let target = Path::new(wanted.path);
     attempt(format!("make {}", scratch.display()), fs::create_dir(scratch))?;
@@ -222,8 +231,8 @@ fn overlay(machine: &Path, scratch: &Path, wanted: &Overlay) -> Result<(), Setup
         if wanted.machine.iter().chain(wanted.fresh).any(|own| name == *own) {
             continue;
         }
-        // Something that vanishes in the meantime, or that may not be bound, is not what a program about processors
-        // came for: it is left out.
+        // Something that vanishes in the meantime, or that may not be bound, is not what a program
+        // about processors came for: it is left out.
         let _ = copy_entry(&entry.path(), &scratch.join(&name));
     }
     for name in wanted.machine {

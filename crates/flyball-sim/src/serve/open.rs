@@ -31,7 +31,8 @@ impl Paced {
     /// The machine, brought up to the present.
     pub fn machine(&mut self) -> &mut SimMachine {
         let now = self.offset + self.started.elapsed();
-        // Accesses move the machine's clock ahead of the real one by a little: then nothing is to be caught up.
+        // Accesses move the machine's clock ahead of the real one by a little: then nothing is to
+        // be caught up.
         let behind = now.saturating_sub(self.machine.now());
         self.machine.advance(behind);
         &mut self.machine
@@ -69,7 +70,8 @@ pub(super) struct State {
     pub(super) own: StandIns,
 }
 
-/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.
+/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for
+/// the next read.
 pub(super) fn take(
     machine: &Mutex<Paced>,
     state: &Mutex<State>,

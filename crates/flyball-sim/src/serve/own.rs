@@ -1,6 +1,7 @@
-//! Files of a served machine that a machine in the process does not have, in a folder of the served tree that lies outside
-//! of what is laid over the real files: the files that `flyball sim work` and tests use, and the settings of the kernel that
-//! must not be the real machine's (see `namespace.rs` for where each is laid).
+//! Files of a served machine that a machine in the process does not have, in a folder of the served
+//! tree that lies outside of what is laid over the real files: the files that `flyball sim work`
+//! and tests use, and the settings of the kernel that must not be the real machine's (see
+//! `namespace.rs` for where each is laid).
 
 use crate::{
     errno::{Answer, Errno},
@@ -9,11 +10,14 @@ use crate::{
 };
 
 const FOLDER: &str = "/flyball";
-/// `flyball sim work` starts a workload here: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
+/// `flyball sim work` starts a workload here: written `NAME AMOUNT CPUS`, read
+/// `done|running TURNS NANOSECONDS`.
 pub(super) const WORK: &str = "/flyball/work";
-/// Read: everything that is set on the machine ([`crate::SimMachine::settings`]). Written `reset`: the machine boots again.
+/// Read: everything that is set on the machine ([`crate::SimMachine::settings`]). Written `reset`:
+/// the machine boots again.
 pub(super) const SETTINGS: &str = "/flyball/settings";
-/// /proc/sys/kernel/random/boot_id: journals tell boots by it, and each start of a served machine is one.
+/// /proc/sys/kernel/random/boot_id: journals tell boots by it, and each start of a served machine
+/// is one.
 pub(super) const BOOT_ID: &str = "/flyball/boot_id";
 /// /proc/sys/kernel/perf_event_max_sample_rate.
 pub(super) const SAMPLE_RATE: &str = "/flyball/perf_event_max_sample_rate";
@@ -86,8 +90,8 @@ impl StandIns {
             DEFAULT_AFFINITY => {
                 let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
                 let hexadecimal = |c: char| c.is_ascii_hexdigit() || c == ',';
-                // default_affinity_write() parses a mask and shows it in its own form; here it is shown as it was
-                // written.
+                // default_affinity_write() parses a mask and shows it in its own form; here it is
+                // shown as it was written.
                 Some(if text.is_empty() || text.len() > 4096 || !text.chars().all(hexadecimal) {
                     Err(Errno::INVAL)
                 } else {
@@ -100,7 +104,8 @@ impl StandIns {
     }
 }
 
-/// Another id at each boot, as the kernel's are. The server runs on the real machine, whose kernel makes them.
+/// Another id at each boot, as the kernel's are. The server runs on the real machine, whose kernel
+/// makes them.
 fn fresh_id() -> String {
     if let Ok(id) = std::fs::read_to_string("/proc/sys/kernel/random/uuid") {
         return id.trim().to_owned();

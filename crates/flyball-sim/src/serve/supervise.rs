@@ -1,11 +1,12 @@
 //! What files cannot fake: a thin supervisor of the processes on a served machine, by ptrace(2).
 //!
-//! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to CPUs that are not
-//! there, limits that a real machine of that size would allow, and the calls of /dev/isst_interface, whose numbers encode
-//! a pointer's size, so that FUSE cannot carry their structures. The supervisor answers the few system calls in
-//! question for the simulated machine, and the two instructions in programs that are known to identify or time
-//! processors by them: there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would do
-//! so for every program, but many processors cannot.) Everything else runs untouched.
+//! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to
+//! CPUs that are not there, limits that a real machine of that size would allow, and the calls of
+//! /dev/isst_interface, whose numbers encode a pointer's size, so that FUSE cannot carry their
+//! structures. The supervisor answers the few system calls in question for the simulated machine,
+//! and the two instructions in programs that are known to identify or time processors by them:
+//! there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would
+//! do so for every program, but many processors cannot.) Everything else runs untouched.
 
 #![allow(unsafe_code, reason = "no safe wrapper for ptrace(2)")]
 
@@ -38,8 +39,8 @@ const CALLS: [libc::c_long; 6] = [
     libc::SYS_getpriority,
 ];
 
-/// Puts the calling process under its parent's supervision and stops until the parent goes on. To be called right before
-/// exec by a process with one thread.
+/// Puts the calling process under its parent's supervision and stops until the parent goes on. To
+/// be called right before exec by a process with one thread.
 pub fn submit() -> io::Result<()> {
     // SAFETY: PTRACE_TRACEME takes no pointers.
     if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
@@ -66,7 +67,8 @@ fn filter() -> io::Result<()> {
     };
     let mut program = vec![load];
     for (index, call) in CALLS.iter().enumerate() {
-        // To the last instruction if it is this call: over the other calls, and over the five after them.
+        // To the last instruction if it is this call: over the other calls, and over the five after
+        // them.
         let distance = (CALLS.len() - index - 1 + 5) as u8;
         program.push(equal(*call as u32, distance, 0));
     }
@@ -84,7 +86,8 @@ fn filter() -> io::Result<()> {
     program.push(answer(libc::SECCOMP_RET_TRACE));
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let install = || {
-        // SAFETY: the program and its instructions live until the call returns; the kernel copies them.
+        // SAFETY: the program and its instructions live until the call returns; the kernel copies
+        // them.
         let result = unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, std::ptr::from_ref(&filter))
         };
@@ -101,8 +104,8 @@ fn filter() -> io::Result<()> {
     })
 }
 
-/// Supervises a child that called [`submit`], and all that come from it, until the child ends. Must be called by the
-/// thread that started the child.
+/// Supervises a child that called [`submit`], and all that come from it, until the child ends. Must
+/// be called by the thread that started the child.
 #[derive(Debug)]
 pub struct Supervisor {
     machine: Arc<Mutex<Paced>>,
@@ -124,7 +127,8 @@ fn request(what: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
 
 fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
-    // SAFETY: the kernel fills the structure, which has its size and layout; it is read only after success.
+    // SAFETY: the kernel fills the structure, which has its size and layout; it is read only after
+    // success.
     unsafe {
         if libc::ptrace(libc::PTRACE_GETREGS, pid, 0usize, registers.as_mut_ptr()) == -1 {
             return Err(io::Error::last_os_error());
@@ -157,7 +161,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal ended.
+    /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal
+    /// ended.
     pub fn run(mut self, child: i32) -> io::Result<i32> {
         loop {
             let mut status = 0;
@@ -326,7 +331,8 @@ impl Supervisor {
             libc::SYS_setpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
                 let (thread, wanted) = (target(registers.rsi), registers.rdx as i32);
                 if !prioritise(thread, wanted) {
-                    // turbostat raises its priority, which an ordinary user may not; on the machine it is root.
+                    // turbostat raises its priority, which an ordinary user may not; on the machine
+                    // it is root.
                     self.priority.insert(thread, wanted);
                 }
                 Some(0)
@@ -351,7 +357,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Answers a call of /dev/isst_interface through the caller's memory; `None` for another file's.
+    /// Answers a call of /dev/isst_interface through the caller's memory; `None` for another
+    /// file's.
     fn speed_select(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<Option<i64>> {
         let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", registers.rdi as i32));
         if !file.is_ok_and(|path| path.ends_with("isst_interface")) {
@@ -416,10 +423,12 @@ fn prioritise(thread: i32, nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, thread as libc::id_t, nice) == 0 }
 }
 
-/// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others happen to hold side by side.
+/// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others
+/// happen to hold side by side.
 fn cpuid_and_rdtsc(text: &[u8]) -> Vec<(u64, [u8; 2])> {
     use iced_x86::{Code, Decoder, DecoderOptions};
-    // Compilers leave no data among instructions; where something cannot be decoded, a few bytes on it goes on as it was.
+    // Compilers leave no data among instructions; where something cannot be decoded, a few bytes on
+    // it goes on as it was.
     let decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
     let asks = decoder.into_iter().filter_map(|instruction| match instruction.code() {
         Code::Cpuid => Some((instruction.ip(), CPUID)),
@@ -435,7 +444,8 @@ fn first(mask: &[u8]) -> Option<u32> {
     mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
 }
 
-/// Raises the limit of open files to what a program asks for, at most to what the real machine allows; never an error.
+/// Raises the limit of open files to what a program asks for, at most to what the real machine
+/// allows; never an error.
 fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
     let mut wanted = [0; 16];
     memory(caller)?.read_exact_at(&mut wanted, address)?;
@@ -457,7 +467,8 @@ mod tests {
 
     #[test]
     fn only_instructions_are_replaced() {
-        // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: the bytes of RDTSC and CPUID stand in others too.
+        // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: the bytes of RDTSC and CPUID
+        // stand in others too.
         let text = [0x75, 0x0f, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x31, 0xb8, 0x0f, 0xa2, 0x00, 0x00, 0xc3];
         assert_eq!(cpuid_and_rdtsc(&text), [(4, CPUID), (6, RDTSC)]);
     }

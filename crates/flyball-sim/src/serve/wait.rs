@@ -1,7 +1,8 @@
 //! Programs that wait for a stream of a served machine: reads that block, and polls.
 //!
-//! A machine does not report that its trace grows, so a thread checks a hundred times per second while a program waits. A reader
-//! that is killed must not hang in its read: the thread looks at its pending signals too.
+//! A machine does not report that its trace grows, so a thread checks a hundred times per second
+//! while a program waits. A reader that is killed must not hang in its read: the thread looks at
+//! its pending signals too.
 
 use std::{
     fs,
@@ -47,7 +48,8 @@ fn poll_once(
     machine: &Weak<Mutex<Paced>>,
     state: &Weak<Mutex<State>>,
 ) -> Option<()> {
-    // Before the upgrades: between two rounds nothing is held, and the thread ends when the file system is gone.
+    // Before the upgrades: between two rounds nothing is held, and the thread ends when the file
+    // system is gone.
     std::thread::sleep(POLL_INTERVAL);
     let (list, machine, state) = (list.upgrade()?, machine.upgrade()?, state.upgrade()?);
     // Taken out: a request that comes while these are looked at must not wait for the lock.

@@ -10,7 +10,8 @@ pub(crate) enum Kind {
     PstateSample,
     AmdPerf,
     AmdEpp,
-    /// A floor of performance was requested; only processors with priorities (CPPC_PERF_PRIO) have that register.
+    /// A floor of performance was requested; only processors with priorities (CPPC_PERF_PRIO) have
+    /// that register.
     AmdReq2,
     Print,
 }
@@ -64,7 +65,8 @@ impl Kind {
         }
     }
 
-    /// The number of its records: those of Debian's kernels where they were seen, their neighbours' otherwise.
+    /// The number of its records: those of Debian's kernels where they were seen, their neighbours'
+    /// otherwise.
     pub(crate) fn id(self, kernel: Kernel) -> u16 {
         let base = match kernel {
             Kernel::V6_12 => 534,

@@ -1,5 +1,5 @@
-//! Event filters (kernel/trace/trace_events_filter.c): `cpu_id == 0 && freq > 2000000`, over the fields that an event's
-//! format names, the common ones, `cpu`, and `comm`.
+//! Event filters (kernel/trace/trace_events_filter.c): `cpu_id == 0 && freq > 2000000`, over the
+//! fields that an event's format names, the common ones, `cpu`, and `comm`.
 
 use super::{Kind, format, ring::Record};
 use crate::kernel::Kernel;

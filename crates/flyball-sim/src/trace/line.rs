@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::{IRQ_INFO, Instance, Tracer, ring::Record};
 
-/// Five characters: irqs, need-resched, hard and soft interrupts, preemption depth, migration switched off.
+/// Five characters: irqs, need-resched, hard and soft interrupts, preemption depth, migration
+/// switched off.
 fn flags(record: &Record) -> [char; 5] {
     let off = if record.flags & 0x01 != 0 { 'd' } else { '.' };
     let hard = if record.flags & 0x08 != 0 { 'h' } else { '.' };

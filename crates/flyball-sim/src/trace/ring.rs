@@ -1,7 +1,8 @@
-//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which are overwritten.
+//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which
+//! are overwritten.
 //!
-//! Records are kept as they are meant and laid out when a page is read; how much of a page each takes is known before,
-//! so that pages fill up, are overwritten and are counted as the kernel's.
+//! Records are kept as they are meant and laid out when a page is read; how much of a page each
+//! takes is known before, so that pages fill up, are overwritten and are counted as the kernel's.
 
 use std::collections::VecDeque;
 
@@ -61,7 +62,8 @@ pub(crate) struct Ring {
 
 /// Pages that hold so many KiB.
 fn pages(kib: u64) -> usize {
-    // At least two, as ring_buffer_resize() has it; at most 4 GiB for a CPU, of which memory is taken only when used.
+    // At least two, as ring_buffer_resize() has it; at most 4 GiB for a CPU, of which memory is
+    // taken only when used.
     (kib.saturating_mul(1024).div_ceil(DATA as u64) as usize).clamp(2, 1 << 20)
 }
 
@@ -230,7 +232,8 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
     let mut commit = used as u64;
     if missed > 0 {
         commit |= MISSED;
-        // ring_buffer_read_page(): the number stands behind the data if it fits; the flags say whether.
+        // ring_buffer_read_page(): the number stands behind the data if it fits; the flags say
+        // whether.
         if used + 8 <= DATA {
             commit |= MISSED_STORED;
             page.extend_from_slice(&missed.to_le_bytes());

@@ -1,5 +1,5 @@
-//! /sys/devices/system/cpu without cpufreq: lists of CPUs, hotplug, topology, caches, idle states, QoS, SMT, CPPC,
-//! thermal throttling, and the NUMA nodes.
+//! /sys/devices/system/cpu without cpufreq: lists of CPUs, hotplug, topology, caches, idle states,
+//! QoS, SMT, CPPC, thermal throttling, and the NUMA nodes.
 
 use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
@@ -17,7 +17,8 @@ fn place(world: &World, dir: Dir) -> Answer<&Place> {
 
 /// CPUs online whose place satisfies a condition.
 fn online_where<'a>(world: &'a World, keep: impl Fn(&Place) -> bool + 'a) -> impl Iterator<Item = u32> + 'a {
-    // Masks of topology and nodes hold online CPUs alone; the kernel removes a CPU from them when it goes offline.
+    // Masks of topology and nodes hold online CPUs alone; the kernel removes a CPU from them when
+    // it goes offline.
     world.online().filter(move |&cpu| keep(&world.platform.board.places[cpu as usize]))
 }
 
@@ -25,7 +26,8 @@ fn all(world: &World) -> String {
     cpu_list(0..world.platform.board.cpus())
 }
 
-/// The CPUs of a list on the kernel's command line; flags may come before it (`isolcpus=domain,3-5`).
+/// The CPUs of a list on the kernel's command line; flags may come before it
+/// (`isolcpus=domain,3-5`).
 fn asked_for(world: &World, name: &str) -> Vec<u32> {
     let text = world.boot.value(name).unwrap_or_default();
     let lists = text.split(',').filter(|part| part.starts_with(|c: char| c.is_ascii_digit()));
@@ -45,7 +47,8 @@ pub(super) static CPUS: &[Attribute] = &[
     ro("isolated", |world, _, out| line(out, cpu_list(asked_for(world, "isolcpus")))),
     ro("nohz_full", |world, _, out| {
         let cpus = asked_for(world, "nohz_full");
-        // Without nohz_full= the mask was never allocated, and older kernels print the null pointer with %*pbl.
+        // Without nohz_full= the mask was never allocated, and older kernels print the null pointer
+        // with %*pbl.
         if cpus.is_empty() && !world.platform.since(Kernel::V6_18) {
             return line(out, "(null)");
         }
@@ -143,18 +146,19 @@ fn has_clusters(world: &World, _: Dir) -> bool {
 
 pub(super) static TOPOLOGY: &[Attribute] = &[
     ro("physical_package_id", |world, dir, out| line(out, place(world, dir)?.package)),
-    // die_id and the names core_cpus, package_cpus and die_cpus came with 5.2, clusters with 5.16, ppin with 5.18
-    // (drivers/base/topology.c).
+    // die_id and the names core_cpus, package_cpus and die_cpus came with 5.2, clusters with 5.16,
+    // ppin with 5.18 (drivers/base/topology.c).
     ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)).when(has_dies),
     ro("core_id", |world, dir, out| line(out, place(world, dir)?.core)),
-    // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID where the kernel does not set
-    // it.
+    // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID where the
+    // kernel does not set it.
     ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
         Vendor::Intel => line(out, place(world, dir)?.core),
         Vendor::Amd => line(out, 65535),
     })
     .when(has_clusters),
-    // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c, ppin_init()).
+    // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c,
+    // ppin_init()).
     ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400).when(has_clusters),
     ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
     ro("thread_siblings_list", |world, dir, out| list(world, dir, out, same_core)),
@@ -275,7 +279,8 @@ pub(super) static POWER: &[Attribute] = &[
     rw(
         "pm_qos_resume_latency_us",
         |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {
-            // The kernel keeps `n/a` as 0 and 0 as no constraint, the other way around; what is read back is the same.
+            // The kernel keeps `n/a` as 0 and 0 as no constraint, the other way around; what is
+            // read back is the same.
             -1 => line(out, "n/a"),
             latency => line(out, latency),
         },
@@ -283,7 +288,8 @@ pub(super) static POWER: &[Attribute] = &[
             let latency = if streq(text, "n/a") {
                 -1
             } else {
-                // The largest value is PM_QOS_RESUME_LATENCY_NO_CONSTRAINT, which the kernel reserves for its own use.
+                // The largest value is PM_QOS_RESUME_LATENCY_NO_CONSTRAINT, which the kernel
+                // reserves for its own use.
                 match crate::text::kstrtoi32(text, 0) {
                     Ok(value) if (0..i32::MAX).contains(&value) => value,
                     _ => return Err(Errno::INVAL),
@@ -339,7 +345,8 @@ fn has_newer_counts(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
 }
 
-/// Up to 5.7 the governor is fixed, without `cpuidle_sysfs_switch` on the command line (drivers/cpuidle/sysfs.c).
+/// Up to 5.7 the governor is fixed, without `cpuidle_sysfs_switch` on the command line
+/// (drivers/cpuidle/sysfs.c).
 fn switches_governors(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
 }
@@ -354,10 +361,12 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
         line(out, idle_state(world, dir).map_or(0, |state| state.residency_us))
     })
     .when(|world, _| world.platform.since(Kernel::V4_19)),
-    // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0 (drivers/cpuidle/poll_state.c).
+    // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0
+    // (drivers/cpuidle/poll_state.c).
     ro("power", |_, dir, out| line(out, if dir.minor() == 0 { u32::MAX } else { 0 })),
     ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
-    // `rejected` came with 5.10, `above` and `below` with 5.1, `default_status` with 5.6 (drivers/cpuidle/sysfs.c).
+    // `rejected` came with 5.10, `above` and `below` with 5.1, `default_status` with 5.6
+    // (drivers/cpuidle/sysfs.c).
     ro("rejected", |world, dir, out| line(out, idle_count(world, dir)?.rejected))
         .when(has_newer_counts)
         .live(),
@@ -460,7 +469,8 @@ pub(super) static NODE: &[Attribute] = &[
     }),
     ro("distance", |world, dir, out| {
         let row: Vec<String> = (0..nodes(world))
-            // ACPI's SLIT: 10 is local by definition, 32 between packages is common on servers of AMD.
+            // ACPI's SLIT: 10 is local by definition, 32 between packages is common on servers of
+            // AMD.
             .map(|other| if other == dir.index() { "10" } else { "32" }.to_owned())
             .collect();
         line(out, row.join(" "))

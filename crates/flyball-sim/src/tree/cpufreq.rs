@@ -14,7 +14,8 @@ use crate::{
     world::World,
 };
 
-/// The policy behind a directory; every access to one without online CPUs is refused (cpufreq.c, show and store).
+/// The policy behind a directory; every access to one without online CPUs is refused (cpufreq.c,
+/// show and store).
 fn policy(world: &World, dir: Dir) -> Answer<&Policy> {
     let index = world.cpufreq.index_of_policy(dir.index()).ok_or(Errno::NOENT)?;
     let policy = &world.cpufreq.policies[index];
@@ -66,8 +67,9 @@ fn caps(world: &World, dir: Dir) -> Answer<Caps> {
     Caps::of(&world.platform, policy(world, dir)?.number)
 }
 
-/// A write to a limit. Since 5.3 it is a request, which a work item applies; before, the write applies it, and is refused if
-/// minimum and maximum cross (store_one() and cpufreq_set_policy() of 4.19).
+/// A write to a limit. Since 5.3 it is a request, which a work item applies; before, the write
+/// applies it, and is refused if minimum and maximum cross (store_one() and cpufreq_set_policy() of
+/// 4.19).
 fn store_limit(world: &mut World, dir: Dir, text: &[u8], is_max: bool) -> Answer {
     let index = index(world, dir)?;
     let mut request = world.cpufreq.policies[index].request;
@@ -91,8 +93,9 @@ fn store_limit(world: &mut World, dir: Dir, text: &[u8], is_max: bool) -> Answer
     Ok(())
 }
 
-/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request. -1 (all bits set) takes
-/// the request back (freq_qos_value_invalid() in include/linux/pm_qos.h, PM_QOS_DEFAULT_VALUE).
+/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request. -1
+/// (all bits set) takes the request back (freq_qos_value_invalid() in include/linux/pm_qos.h,
+/// PM_QOS_DEFAULT_VALUE).
 fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     let value = if world.platform.before(Kernel::V6_12) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
     match value as i32 {
@@ -102,7 +105,8 @@ fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     }
 }
 
-/// The frequency that APERF and MPERF give, unless the CPU has been idle for more than 20 ms (aperfmperf.c).
+/// The frequency that APERF and MPERF give, unless the CPU has been idle for more than 20 ms
+/// (aperfmperf.c).
 fn measured(world: &World, policy: &Policy) -> u32 {
     let cpu = &world.cpus[policy.leader() as usize];
     let (khz, at) = cpu.measured;
@@ -145,7 +149,8 @@ pub(super) static POLICY: &[Attribute] = &[
             let index = index(world, dir)?;
             let word = String::from_utf8_lossy(scan_word(text, 15)?).to_ascii_lowercase();
             let setpolicy = world.cpufreq.driver.is_some_and(|driver| driver.style() == Style::SetPolicy);
-            // setpolicy drivers compare only the length of the word, others the whole word; both without case.
+            // setpolicy drivers compare only the length of the word, others the whole word; both
+            // without case.
             let name = GOVERNORS
                 .into_iter()
                 .find(|name| if setpolicy { word.starts_with(name) } else { word == *name })
@@ -352,7 +357,8 @@ pub(super) static STATS: &[Attribute] = &[
         let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
         for (index, khz) in policy.table.iter().enumerate() {
             let mut time = stats.time.get(index).copied().unwrap_or(0);
-            // The running entry's time is added when the frequency changes: up to now it is only in `last`.
+            // The running entry's time is added when the frequency changes: up to now it is only in
+            // `last`.
             if index == stats.index {
                 time += world.platform.now.saturating_sub(stats.last);
             }

@@ -1,4 +1,5 @@
-//! Temperatures: coretemp (Intel) with a sensor for the package and each core, k10temp (AMD) with Tctl.
+//! Temperatures: coretemp (Intel) with a sensor for the package and each core, k10temp (AMD) with
+//! Tctl.
 
 use super::{Attribute, ro};
 use crate::{
@@ -106,7 +107,8 @@ pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
             let below = (f64::from(limit / 1000) - degrees.0).clamp(0.0, 127.0) as u32;
             line(out, limit - below * 1000)
         }
-        // coretemp's ttarget: less the offset in bits 15:8 of TEMPERATURE_TARGET, for which 10 is an estimate.
+        // coretemp's ttarget: less the offset in bits 15:8 of TEMPERATURE_TARGET, for which 10 is
+        // an estimate.
         ("max", ..) => line(out, limit.saturating_sub(10_000)),
         ("crit", ..) => line(out, limit),
         _ => line(out, 0),

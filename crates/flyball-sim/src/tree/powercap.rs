@@ -80,11 +80,12 @@ fn units(world: &World, cpu: u32) -> Answer<u64> {
     world.platform.chip.read(cpu, register)
 }
 
-/// The energy unit in nanojoules, truncated as the driver's integer division does; DRAM of some servers and psys of
-/// some others have fixed units.
+/// The energy unit in nanojoules, truncated as the driver's integer division does; DRAM of some
+/// servers and psys of some others have fixed units.
 fn energy_unit(world: &World, cpu: u32, register: u32) -> Answer<u64> {
     let model = world.platform.board.model;
-    // Haswell-X, Broadwell-X, Skylake-X and Ice Lake-X/D (rapl_defaults_hsw_server in intel_rapl_common.c).
+    // Haswell-X, Broadwell-X, Skylake-X and Ice Lake-X/D (rapl_defaults_hsw_server in
+    // intel_rapl_common.c).
     if register == 0x619 && matches!(model, 0x3f | 0x4f | 0x55 | 0x6a | 0x6c) {
         return Ok(15_300);
     }
@@ -139,7 +140,8 @@ fn show_power(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer 
 
 fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
     let (cpu, value, _) = limit(world, dir)?;
-    // The lock bit: rapl_write_pl_data() refuses, and powercap_sys.c turns every failure of `set` into ENODATA.
+    // The lock bit: rapl_write_pl_data() refuses, and powercap_sys.c turns every failure of `set`
+    // into ENODATA.
     if value >> 63 == 1 {
         return Err(Errno::NODATA);
     }
@@ -151,7 +153,8 @@ fn store_power(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
     // powercap_sys.c answers EINVAL to every text that kstrtou64 refuses, ERANGE included.
     let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (_, _, divisor) = limit(world, dir)?;
-    // rapl_write_data_raw() cuts what exceeds the field (`bits &= rpi->mask`): 4,096 W in eighths of a watt become 0.
+    // rapl_write_data_raw() cuts what exceeds the field (`bits &= rpi->mask`): 4,096 W in eighths
+    // of a watt become 0.
     let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000) as u64 & 0x7fff;
     write_limit(world, dir, 0x7fff << shift, raw << shift)
 }
@@ -169,7 +172,8 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
     let micros = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (cpu, _, _) = limit(world, dir)?;
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
-    // rapl_compute_time_window_core(), with its truncations: reading back gives what the driver would show.
+    // rapl_compute_time_window_core(), with its truncations: reading back gives what the driver
+    // would show.
     let ticks = micros / unit.max(1);
     if ticks == 0 {
         // Less than a unit is not refused: the field becomes 0, which is one unit.
@@ -189,7 +193,8 @@ fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
 }
 
 pub(super) static CONTROL: &[Attribute] = &[
-    // intel_rapl_msr.c registers its control type without operations: enabled_store() has nothing to call.
+    // intel_rapl_msr.c registers its control type without operations: enabled_store() has nothing
+    // to call.
     rw("enabled", |_, _, out| line(out, 1), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];
@@ -218,8 +223,8 @@ pub(super) static ZONE: &[Attribute] = &[
             if !limited(world, dir) {
                 return Err(Errno::NOSYS);
             }
-            // set_domain_enable() writes PL1's enable bit and set_floor_freq_default() PL2's; the clamp bit, which that writes
-            // too, has no effect here.
+            // set_domain_enable() writes PL1's enable bit and set_floor_freq_default() PL2's; the
+            // clamp bit, which that writes too, has no effect here.
             let mask = 1 << 15 | 1 << 47;
             write_limit(world, dir, mask, if on { mask } else { 0 }).map_err(|_| Errno::NOSYS)
         },

@@ -20,7 +20,8 @@ pub(super) fn has_uncore(world: &World) -> bool {
         && (world.platform.chip.read(0, UNCORE_LIMIT).is_ok() || clusters(world) > 0)
 }
 
-/// How many TPMI clusters a package has, one a power domain (uncore-frequency-tpmi.c, which 6.1 has not).
+/// How many TPMI clusters a package has, one a power domain (uncore-frequency-tpmi.c, which 6.1 has
+/// not).
 fn clusters(world: &World) -> u32 {
     let silicon = world.platform.chip.silicon();
     let there = silicon.spec().uncore.as_ref().is_some_and(|uncore| uncore.clusters > 0);
@@ -158,8 +159,8 @@ pub(super) static DMI: &[Attribute] = &[
 pub(super) static INTEL_IDLE: &[Attribute] =
     &[ro("max_cstate", |_, _, out| line(out, 9)), ro("states_off", |_, _, out| line(out, 0))];
 
-/// Whether there are cores of both kinds. Only then the perf PMU has a device per kind (arch/x86/events/intel/core.c,
-/// `intel_pmu_init_hybrid`); otherwise it is one device, `cpu`.
+/// Whether there are cores of both kinds. Only then the perf PMU has a device per kind
+/// (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise it is one device, `cpu`.
 pub(super) fn is_hybrid(world: &World) -> bool {
     let places = &world.platform.board.places;
     places.iter().any(|place| place.efficient) && !places.iter().all(|place| place.efficient)

@@ -1,8 +1,8 @@
-//! tracefs: its directories and files, the streams, and the instances. `read` has what the files show, `write` what a write
-//! changes.
+//! tracefs: its directories and files, the streams, and the instances. `read` has what the files
+//! show, `write` what a write changes.
 //!
-//! Function tracers and triggers are not modelled, and their files do not exist: a program that looks for them gets ENOENT,
-//! as on a kernel that was built without them.
+//! Function tracers and triggers are not modelled, and their files do not exist: a program that
+//! looks for them gets ENOENT, as on a kernel that was built without them.
 
 mod read;
 mod write;
@@ -51,7 +51,8 @@ enum What {
 }
 
 const GROUPS: [&str; 3] = ["amd_cpu", "ftrace", "power"];
-// The kernel has no such bound but memory; a program that forgets to remove its instances must not take all of ours.
+// The kernel has no such bound but memory; a program that forgets to remove its instances must not
+// take all of ours.
 const MAX_INSTANCES: usize = 64;
 
 /// Name and mode of what every instance has at its top.
@@ -252,8 +253,8 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
         let instance = instance_mut(world, file.instance)?;
         let ring = instance.rings.get_mut(cpu as usize).ok_or(Errno::NODEV)?;
         let mut pages = Vec::new();
-        // At least one page, however short the read: tracing_buffers_read() gives out what does not fit with the next
-        // one.
+        // At least one page, however short the read: tracing_buffers_read() gives out what does not
+        // fit with the next one.
         while pages.len() + PAGE <= limit.max(PAGE) {
             match ring.take_page(kernel) {
                 Some(page) => pages.extend(page),

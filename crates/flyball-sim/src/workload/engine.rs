@@ -1,9 +1,9 @@
-//! Runs a workload on a simulated machine, step by step. A task's turn goes on across steps; turns that are much
-//! shorter than a step are done in bulk. Tasks that share a CPU get equal shares of its time, and the two threads of a core take
-//! from each other what the machine's file says.
+//! Runs a workload on a simulated machine, step by step. A task's turn goes on across steps; turns
+//! that are much shorter than a step are done in bulk. Tasks that share a CPU get equal shares of
+//! its time, and the two threads of a core take from each other what the machine's file says.
 //!
-//! What it does not model: caches, memory bandwidth, wake-up latencies other than the idle states', and the order in
-//! which a run queue runs its tasks.
+//! What it does not model: caches, memory bandwidth, wake-up latencies other than the idle states',
+//! and the order in which a run queue runs its tasks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,8 +12,9 @@ use flyball_silicon::{Activity, License, Silicon};
 use super::{Group, Noise, Place, Workload};
 use crate::load::{CpuWork, Load, Step};
 
-/// Kernel housekeeping of each CPU: wake-ups per second and cycles per wake-up. The cycles are set from the Speed Select
-/// guide's idle CPUs with base-freq on: 20 us at the slow frequency after a wake-up out of C6 are a sixth of the whole.
+/// Kernel housekeeping of each CPU: wake-ups per second and cycles per wake-up. The cycles are set
+/// from the Speed Select guide's idle CPUs with base-freq on: 20 us at the slow frequency after a
+/// wake-up out of C6 are a sixth of the whole.
 const HOUSEKEEPING_HZ: u64 = 10;
 const HOUSEKEEPING_CYCLES: f64 = 290_000.0;
 /// Activity of a core that waits for memory, against one that executes.
@@ -99,7 +100,8 @@ pub struct Engine {
     intensity: Vec<f64>,
     rotor: usize,
     started: bool,
-    /// The kernel's own work: how much more of it there is in this run, and when it begins, in steps.
+    /// The kernel's own work: how much more of it there is in this run, and when it begins, in
+    /// steps.
     kernel: (f64, u64),
 }
 
@@ -125,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// A run like [`Engine::new`]'s that differs from others by what the workload's description says differs from run to
-    /// run. The same seed makes the same run.
+    /// A run like [`Engine::new`]'s that differs from others by what the workload's description
+    /// says differs from run to run. The same seed makes the same run.
     pub fn varied(mut workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
         let mut noise = Noise::new(seed ^ 0x7661_7269_6174_696f);
         let v = workload.variation.clone();
@@ -232,7 +234,8 @@ impl Engine {
         }
     }
 
-    /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search goes round.
+    /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search
+    /// goes round.
     fn find(&mut self, silicon: &Silicon, last: usize, over: usize) -> usize {
         let n = if over == 0 { self.allowed.len() } else { self.allowed.len().min(over) };
         self.rotor = (self.rotor + 1) % n;
@@ -347,7 +350,8 @@ impl Engine {
         self.begin(task, step.silicon, now);
     }
 
-    /// Does as many whole turns as fit into what is left of a step, `from` to `to`, at once; answers how long they took.
+    /// Does as many whole turns as fit into what is left of a step, `from` to `to`, at once;
+    /// answers how long they took.
     fn whole_turns(
         &mut self,
         task: &mut Task,

@@ -71,8 +71,8 @@ pub struct Group {
     /// Where they run.
     #[serde(default)]
     pub place: Place,
-    /// A roaming task goes round over so many CPUs only, the first of those allowed: the scheduler likes caches that are
-    /// warm. 0: all.
+    /// A roaming task goes round over so many CPUs only, the first of those allowed: the scheduler
+    /// likes caches that are warm. 0: all.
     #[serde(default)]
     pub over: u32,
     /// Cycles a turn.

@@ -32,8 +32,8 @@ impl Several {
         look(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a load on some CPUs (none: all). `false`, and nothing is added, where one of them has a load already: a model has
-    /// its CPUs to itself, and two on one would both run at full speed.
+    /// Adds a load on some CPUs (none: all). `false`, and nothing is added, where one of them has a
+    /// load already: a model has its CPUs to itself, and two on one would both run at full speed.
     #[must_use]
     pub fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {
         let name = load.name().to_owned();
@@ -70,7 +70,8 @@ impl Load for Several {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, running) in list.iter_mut().enumerate() {
-            // The first writes straight into the result, so that one load alone costs nothing extra.
+            // The first writes straight into the result, so that one load alone costs nothing
+            // extra.
             if index == 0 {
                 running.load.step(step, work);
                 continue;

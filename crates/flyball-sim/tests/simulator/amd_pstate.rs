@@ -1,5 +1,6 @@
-//! amd-pstate beyond the recorded answers: what a guest with Linux 6.12.107 had in the request register and in its files on
-//! cores of different rank (ryzen-preferred, four CPUs), and which driver servers get.
+//! amd-pstate beyond the recorded answers: what a guest with Linux 6.12.107 had in the request
+//! register and in its files on cores of different rank (ryzen-preferred, four CPUs), and which
+//! driver servers get.
 
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 use flyball_sim::{Recording, describe, silicon::MachineSpec};
 use flyball_testing::{Fact, Facts};
 
-/// A recorded machine of the repository. Its facts are used as they are: as files they are tens of thousands.
+/// A recorded machine of the repository. Its facts are used as they are: as files they are tens of
+/// thousands.
 pub struct FromFacts<'a> {
     pub name: &'a str,
     pub facts: &'a Facts,

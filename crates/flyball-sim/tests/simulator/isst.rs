@@ -1,9 +1,10 @@
 //! Recorded answers of the real Speed Select drivers, call by call, asked of the simulator.
 //!
-//! The recordings are text files that a probe wrote in guests with real kernels over played firmware: a call's name, its
-//! return value or errno, and the first 160 bytes of its argument afterwards. They are looked for in
-//! `$FLYBALL_SHARED/lab/results/sst` (else `../shared` next to the workspace); without them the tests skip and say so. The TPMI
-//! guests had the registers of the recorded Granite Rapids of this repository.
+//! The recordings are text files that a probe wrote in guests with real kernels over played
+//! firmware: a call's name, its return value or errno, and the first 160 bytes of its argument
+//! afterwards. They are looked for in `$FLYBALL_SHARED/lab/results/sst` (else `../shared` next to
+//! the workspace); without them the tests skip and say so. The TPMI guests had the registers of the
+//! recorded Granite Rapids of this repository.
 
 mod calls;
 pub mod machines;

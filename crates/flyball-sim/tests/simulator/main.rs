@@ -1,4 +1,5 @@
-//! The simulated kernel against recorded answers of real ones, and properties that hold on any machine.
+//! The simulated kernel against recorded answers of real ones, and properties that hold on any
+//! machine.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

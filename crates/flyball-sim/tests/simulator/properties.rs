@@ -1,5 +1,5 @@
-//! Whatever is written to a simulated machine, it still answers, within its physical limits; and the same calls give the
-//! same bytes.
+//! Whatever is written to a simulated machine, it still answers, within its physical limits; and
+//! the same calls give the same bytes.
 
 use std::time::Duration;
 
@@ -257,7 +257,8 @@ fn turbo_that_firmware_switches_off_stays_off() {
     assert_eq!(machine.read(path).unwrap(), b"1\n");
 }
 
-/// Minimum and maximum of HWP's request as the kernel writes them on the machine that was recorded (adl0).
+/// Minimum and maximum of HWP's request as the kernel writes them on the machine that was recorded
+/// (adl0).
 #[test]
 fn levels_of_hybrid_processors_are_the_recorded_ones() {
     let mut machine = machine("hybrid-laptop", Kernel::V6_12);

@@ -1,9 +1,11 @@
-//! Recorded answers of real kernels, replayed: the same reads and writes on the simulator, attribute lists, values and
-//! errnos compared.
+//! Recorded answers of real kernels, replayed: the same reads and writes on the simulator,
+//! attribute lists, values and errnos compared.
 //!
-//! The recordings are text files that a probe wrote in a guest with a real kernel: `[directory]` and its attributes
-//! with mode and value, and lines `path <- 'text' RESULT now 'value' other=value`. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the tests skip and say so.
+//! The recordings are text files that a probe wrote in a guest with a real kernel: `[directory]`
+//! and its attributes with mode and value, and lines
+//! `path <- 'text' RESULT now 'value' other=value`. They are looked for in
+//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the tests
+//! skip and say so.
 
 use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
 
@@ -12,7 +14,8 @@ use flyball_testing::{shared, skip};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// Differences that are known, with the reason: (file, text in the difference, reason). Each must occur.
+/// Differences that are known, with the reason: (file, text in the difference, reason). Each must
+/// occur.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("acpi-cpufreq-7.2.txt", "cpuinfo_cur_freq", PORTS),
     ("acpi-cpufreq-6.12.txt", "cpuinfo_cur_freq", PORTS),

@@ -65,7 +65,8 @@ fn firmware_zeros_keep_amd_pstate_away() {
     );
 }
 
-/// amd_pstate_set_epp() of 6.12 sends `min_limit_perf` with shared memory, not the minimum of the performance policy.
+/// amd_pstate_set_epp() of 6.12 sends `min_limit_perf` with shared memory, not the minimum of the
+/// performance policy.
 #[test]
 fn performance_keeps_its_minimum_with_shared_memory_on_6_12() {
     let minimum = |kernel| {
@@ -76,7 +77,8 @@ fn performance_keeps_its_minimum_with_shared_memory_on_6_12() {
     assert!(minimum(Kernel::V6_12) < minimum(Kernel::V6_18));
 }
 
-/// tracing_mark_write(): TRACE_BUF_SIZE in 6.1, TRACE_MARKER_MAX_SIZE and the room of a sub-buffer later.
+/// tracing_mark_write(): TRACE_BUF_SIZE in 6.1, TRACE_MARKER_MAX_SIZE and the room of a sub-buffer
+/// later.
 #[test]
 fn a_long_marker_is_cut() {
     for (kernel, most) in [(Kernel::V6_1, 1024), (Kernel::V6_12, 4054)] {

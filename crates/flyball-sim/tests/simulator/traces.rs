@@ -1,9 +1,12 @@
-//! Recorded traces of real kernels, and the same experiment on the simulator: the formats of the events, which events
-//! fire under which governor of which driver, and what is traced when limits are written.
+//! Recorded traces of real kernels, and the same experiment on the simulator: the formats of the
+//! events, which events fire under which governor of which driver, and what is traced when limits
+//! are written.
 //!
-//! The recordings are text files that a probe wrote in a guest: format files, `== GOVERNOR: N cpu_frequency, ...` with the
-//! counts of a second of load on one CPU, and `== writes` with the first lines after three writes. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the test skips and says so.
+//! The recordings are text files that a probe wrote in a guest: format files,
+//! `== GOVERNOR: N cpu_frequency, ...` with the counts of a second of load on one CPU, and
+//! `== writes` with the first lines after three writes. They are looked for in
+//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the test
+//! skips and says so.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -154,7 +157,8 @@ fn compare(file: &str, recorded: &Recorded, wrong: &mut Vec<String>) -> usize {
         machine.advance(Duration::from_millis(50));
         let simulated = load(&mut machine);
         for ((_, event), (recorded, simulated)) in EVENTS.iter().zip(counts.iter().zip(simulated)) {
-            // The emulator's processors had neither APERF nor MPERF there: without a sample there is no event.
+            // The emulator's processors had neither APERF nor MPERF there: without a sample there
+            // is no event.
             if (*event, file) == ("amd_pstate_perf", "trace-amd-pstate.txt")
                 || recorded_driver == "intel_pstate"
             {

@@ -8,10 +8,12 @@ use flyball_sim::workload::{Engine, Progress, Shared, Workload};
 use super::SimHost;
 use crate::{SimError, workload_model};
 
-/// The word in front of a model's name in the records of a comparison, which no program has as its name.
+/// The word in front of a model's name in the records of a comparison, which no program has as its
+/// name.
 pub const PROGRAM: &str = "sim:workload";
 
-/// A model that does not end would run for ever: all that end do so within this much of the machine's time.
+/// A model that does not end would run for ever: all that end do so within this much of the
+/// machine's time.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// What is run, as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS] [--endless]`.
@@ -86,7 +88,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Puts the model that `launch` names to work. `run` is the number of the run, if runs are to differ.
+    /// Puts the model that `launch` names to work. `run` is the number of the run, if runs are to
+    /// differ.
     pub(crate) fn start(host: SimHost, launch: Launch, run: Option<u64>) -> Result<Program, SimError> {
         let request = Request::parse(&launch.words())?;
         let mut model = workload_model(&request.name, request.amount)?;
@@ -94,10 +97,12 @@ impl Program {
             model.seconds = 0.0;
             model.task.iter_mut().for_each(|group| group.turns = 0);
         }
-        // What the caller pins has precedence over --pin among the model's words, as taskset around a program.
+        // What the caller pins has precedence over --pin among the model's words, as taskset around
+        // a program.
         let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
         let engine = match run {
-            // The run's number makes rounds differ as on a real machine; the seed makes them repeat.
+            // The run's number makes rounds differ as on a real machine; the seed makes them
+            // repeat.
             Some(run) => Engine::varied(model.clone(), pins.clone(), host.seed() ^ run),
             None => Engine::new(model.clone(), pins.clone(), host.seed()),
         };
@@ -144,11 +149,12 @@ impl Drop for Program {
 }
 
 impl Process for Program {
-    /// Lets the machine's time pass in slices: the power at the wall, which is not metered on the machine, is summed up
-    /// between them. Does nothing but look if `limit` is zero.
+    /// Lets the machine's time pass in slices: the power at the wall, which is not metered on the
+    /// machine, is summed up between them. Does nothing but look if `limit` is zero.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         let began = self.host.now();
-        // 10 ms: short against the time in which power and heat change, long against the cost of a step.
+        // 10 ms: short against the time in which power and heat change, long against the cost of a
+        // step.
         let slice = limit.clamp(Duration::from_millis(1), Duration::from_millis(10));
         loop {
             if self.progress().done {
@@ -161,7 +167,8 @@ impl Process for Program {
                 return Ok(None);
             }
             self.host.sleep_metered(slice);
-            // The caller's turn comes before the end is noticed, so that meters are read at every multiple of its interval.
+            // The caller's turn comes before the end is noticed, so that meters are read at every
+            // multiple of its interval.
             if self.host.now().saturating_sub(began) >= limit {
                 return Ok(None);
             }

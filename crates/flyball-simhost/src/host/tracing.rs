@@ -86,7 +86,8 @@ impl Pages for SimPages {
         match self.host.with(|machine| machine.take(&full(&self.path), page.len())) {
             Ok(bytes) => {
                 let (start, rest) = page.split_at_mut(bytes.len().min(page.len()));
-                // A reader expects whole pages; the kernel's are filled with zeros behind the last record.
+                // A reader expects whole pages; the kernel's are filled with zeros behind the last
+                // record.
                 start.copy_from_slice(&bytes[..start.len()]);
                 rest.fill(0);
                 Ok(true)

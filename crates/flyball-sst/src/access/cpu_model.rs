@@ -34,14 +34,15 @@ impl CpuModel {
         }
     }
 
-    /// Skylake and Cascade Lake servers, whose classes of service are in the mailbox too (`is_skx_based_platform` in
-    /// isst-config.c).
+    /// Skylake and Cascade Lake servers, whose classes of service are in the mailbox too
+    /// (`is_skx_based_platform` in isst-config.c).
     pub fn is_skylake_based(&self) -> bool {
         self.model == SKYLAKE_X
     }
 
-    /// Cascade Lake, of which only the N parts have Speed Select: base frequencies set in the BIOS, visible in cpufreq
-    /// (`update_cpu_model` in isst-config.c distinguishes them from Skylake and Cooper Lake by the stepping).
+    /// Cascade Lake, of which only the N parts have Speed Select: base frequencies set in the BIOS,
+    /// visible in cpufreq (`update_cpu_model` in isst-config.c distinguishes them from Skylake and
+    /// Cooper Lake by the stepping).
     pub fn is_cascade_lake(&self) -> bool {
         self.model == SKYLAKE_X && matches!(self.stepping, 6 | 7)
     }

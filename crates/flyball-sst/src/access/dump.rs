@@ -1,4 +1,5 @@
-//! Reading without a driver: the TPMI register blocks as debugfs shows them (`tpmi-BDF/tpmi-id-05/mem_dump`).
+//! Reading without a driver: the TPMI register blocks as debugfs shows them
+//! (`tpmi-BDF/tpmi-id-05/mem_dump`).
 //!
 //! For machines whose Speed Select driver is not loaded, and for recorded ones. It is read-only.
 
@@ -33,8 +34,8 @@ fn ratio(value: u64) -> MegaHertz {
 }
 
 impl Dump {
-    /// Reads the dumps in debugfs. A device is a package; debugfs does not show its number, so devices are taken in the order
-    /// of their PCI addresses.
+    /// Reads the dumps in debugfs. A device is a package; debugfs does not show its number, so
+    /// devices are taken in the order of their PCI addresses.
     ///
     /// # Errors
     /// `ENOENT` without any dump.
@@ -53,7 +54,8 @@ impl Dump {
                     Err(error) if error.errno == Errno::NOENT => continue,
                     Err(_) => Vec::new(),
                 };
-            // A package whose dump cannot be read keeps its place, or those after it would get its number.
+            // A package whose dump cannot be read keeps its place, or those after it would get its
+            // number.
             packages.push(instances.iter().map(|instance| Block::decode(&instance.registers())).collect());
         }
         if packages.iter().all(Vec::is_empty) {
@@ -138,12 +140,14 @@ impl Access for Dump {
         let profile = self.profile(at)?;
         Ok(Levels {
             version: profile.revision as u8,
-            // The highest bit of the level mask; `| 1`, because level 0 always exists and 0 has no highest bit.
+            // The highest bit of the level mask; `| 1`, because level 0 always exists and 0 has no
+            // highest bit.
             highest: (u64::BITS - 1).saturating_sub((profile.enabled | 1).leading_zeros()) as u8,
             // Three bits of the status register: the cast loses nothing.
             current: profile.status[0] as u8,
             locked: profile.status[1] != 0,
-            // A block has this part only where the header's capability has SST-PP, which is what the driver reports here.
+            // A block has this part only where the header's capability has SST-PP, which is what
+            // the driver reports here.
             enabled: true,
         })
     }

@@ -123,8 +123,8 @@ impl Clos {
 /// One kind of interface.
 ///
 /// # Errors
-/// All calls: the errno of the driver, with a description of the request. `ENOTTY` is TPMI's answer to everything that
-/// it refuses, and the mailbox's where its driver is not loaded.
+/// All calls: the errno of the driver, with a description of the request. `ENOTTY` is TPMI's answer
+/// to everything that it refuses, and the mailbox's where its driver is not loaded.
 #[allow(clippy::missing_errors_doc)]
 pub trait Access {
     /// Whether domains are addressed by package and number (TPMI) rather than through a CPU.
@@ -137,7 +137,8 @@ pub trait Access {
     fn domains(&self, package: u8) -> Vec<u8>;
 
     fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError>;
-    /// Switches SST-CP itself (mailbox; a part of [`Access::set_qos`] on TPMI, where this does nothing).
+    /// Switches SST-CP itself (mailbox; a part of [`Access::set_qos`] on TPMI, where this does
+    /// nothing).
     fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError>;
     fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError>;
     fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError>;

@@ -108,12 +108,14 @@ impl<'h> Mailbox<'h> {
         if !self.pause.is_zero() {
             self.host.sleep(self.pause);
         }
-        // The mailbox is shared with the firmware and other agents and may be busy; the tool tries three times too.
+        // The mailbox is shared with the firmware and other agents and may be busy; the tool tries
+        // three times too.
         let mut left = self.tries.max(1);
         loop {
             left -= 1;
             match request.send(self.host) {
-                // A missing driver, a wrong request and a missing privilege are the same the next time.
+                // A missing driver, a wrong request and a missing privilege are the same the next
+                // time.
                 Err(error)
                     if left > 0 && !matches!(error.errno, Errno::NOTTY | Errno::INVAL | Errno::PERM) => {}
                 answer => return answer,
@@ -133,7 +135,8 @@ impl<'h> Mailbox<'h> {
         write: Option<u32>,
     ) -> Result<u32, HostError> {
         if self.classes_by_command {
-            // Skylake-X has no MMIO device for the classes (isst_if_mmio.c lists Ice Lake and later).
+            // Skylake-X has no MMIO device for the classes (isst_if_mmio.c lists Ice Lake and
+            // later).
             let flag = if write.is_some() { MBOX_CMD_WRITE_BIT } else { 0 };
             return self.send(at, CONFIG_CLOS, sub, flag | index, write.unwrap_or(0));
         }
@@ -179,8 +182,9 @@ impl Access for Mailbox<'_> {
 
     fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError> {
         let data = if enabled { CORE_POWER_ON } else { 0 };
-        // Parameter 0, as the tool sends it. The driver takes only parameter 3 for a set request (isst_cmd_set_reqs), so this one
-        // is neither checked for CAP_SYS_ADMIN nor repeated after a resume.
+        // Parameter 0, as the tool sends it. The driver takes only parameter 3 for a set request
+        // (isst_cmd_set_reqs), so this one is neither checked for CAP_SYS_ADMIN nor repeated after
+        // a resume.
         self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, data).map(|_| ())
     }
 
@@ -262,8 +266,8 @@ impl Access for Mailbox<'_> {
 
     fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
         let missing = |error: &HostError| error.errno == Errno::NOTTY || error.path == isst::NODE;
-        // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio; firmware without it still knows the older command. Only
-        // a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
+        // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio; firmware without it still knows the
+        // older command. Only a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
         match self.tdp(at, CONFIG_TDP_GET_RATIO_INFO, RATIO_OF_MESH | u32::from(level)) {
             Ok(answer) => return Ok([ratio(answer, 0), ratio(answer, 1), ratio(answer, 3)]),
             Err(error) if missing(&error) => return Err(error),
@@ -300,13 +304,15 @@ impl Access for Mailbox<'_> {
     fn bucket_cores(&self, at: &DomainAddress, _level: u8) -> Result<[u32; 8], HostError> {
         let counts =
             legacy::read_msr(self.host, Mailbox::cpu(at)?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT1)?;
-        // Bucket 0 is the lowest byte. The counts are in MSR 0x1AE for the current level; the mailbox has none by level.
+        // Bucket 0 is the lowest byte. The counts are in MSR 0x1AE for the current level; the
+        // mailbox has none by level.
         Ok(counts.to_le_bytes().map(u32::from))
     }
 
     fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let request = u32::from(level);
-        // The tool asks for the second half only on parts with more than 32 cores; others may refuse it.
+        // The tool asks for the second half only on parts with more than 32 cores; others may
+        // refuse it.
         let low = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, request).unwrap_or(0);
         let high = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, SECOND_HALF | request).unwrap_or(0);
         let ratios = self.tdp(at, CONFIG_TDP_PBF_GET_P1HI_P1LO_INFO, request)?;
@@ -365,7 +371,8 @@ impl Access for Mailbox<'_> {
 
     fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
         let fits = |frequency: MegaHertz| frequency.0 / 100 <= 0xff;
-        // Checked here: the mailbox takes any word, and a field that is too large would spill into the next one.
+        // Checked here: the mailbox takes any word, and a field that is too large would spill into
+        // the next one.
         if class > 3 || clos.epp > 15 || clos.weight > 15 || !fits(clos.min) || !fits(clos.max) {
             let what = format!("class of service {class} as {clos:?}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));
@@ -398,8 +405,8 @@ fn memory_speed(coding: MemoryCode, code: u32) -> u32 {
     match coding {
         MemoryCode::Steps => code * 200,
         MemoryCode::Countdown if code < 7 => {
-            // The tool's arithmetic after CONFIG_TDP_GET_MEM_FREQ: cut to MHz, then up by one if the last digit is
-            // above 5, so that 3199 becomes 3200.
+            // The tool's arithmetic after CONFIG_TDP_GET_MEM_FREQ: cut to MHz, then up by one if
+            // the last digit is above 5, so that 3199 becomes 3200.
             let tenths = (f64::from(12 - code) * 133.33 * 2.0 * 10.0) as u32;
             let whole = tenths / 10;
             if whole % 10 > 5 { whole + 1 } else { whole }

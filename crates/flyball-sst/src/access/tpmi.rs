@@ -18,8 +18,8 @@ pub struct Tpmi<'h> {
     domains: RefCell<BTreeMap<u8, Vec<Domain>>>,
 }
 
-/// How often, and in which intervals, a switch is read back before firmware counts as not following it: the driver
-/// returns before the power unit has acted.
+/// How often, and in which intervals, a switch is read back before firmware counts as not following
+/// it: the driver returns before the power unit has acted.
 const FOLLOW_TRIES: u32 = 5;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,7 +34,8 @@ impl<'h> Tpmi<'h> {
     }
 
     fn all(&self, package: u8) -> Result<Vec<Domain>, HostError> {
-        // Asked once per package: every request looks its domain up first, and domains do not change while the driver is loaded.
+        // Asked once per package: every request looks its domain up first, and domains do not
+        // change while the driver is loaded.
         if let Some(known) = self.domains.borrow().get(&package) {
             return Ok(known.clone());
         }
@@ -108,7 +109,8 @@ impl Access for Tpmi<'_> {
         tpmi::CorePower::write(self.host, domain, qos.enabled, qos.ordered)?;
         for _ in 0..FOLLOW_TRIES {
             self.host.sleep(FOLLOW_PAUSE);
-            // The driver reads the status register, which firmware updates after the control register was written.
+            // The driver reads the status register, which firmware updates after the control
+            // register was written.
             if tpmi::CorePower::read(self.host, domain)?.enabled == qos.enabled {
                 return Ok(());
             }
@@ -155,7 +157,8 @@ impl Access for Tpmi<'_> {
 
     fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
         let (domain, _, level) = self.level(at, level)?;
-        // No wait here: the driver waits for firmware itself (isst_if_set_perf_level, SST_PP_LEVEL_CHANGE_RETRY_COUNT).
+        // No wait here: the driver waits for firmware itself (isst_if_set_perf_level,
+        // SST_PP_LEVEL_CHANGE_RETRY_COUNT).
         tpmi::set_level(self.host, domain, level)
     }
 

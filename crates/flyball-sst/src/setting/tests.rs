@@ -1,4 +1,5 @@
-//! Writing settings: round trips on every interface, refusals, busy firmware, and values that must not reach a driver.
+//! Writing settings: round trips on every interface, refusals, busy firmware, and values that must
+//! not reach a driver.
 
 use flyball_host::Errno;
 use flyball_sst_fake::FakeMachine;

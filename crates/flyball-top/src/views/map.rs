@@ -94,7 +94,8 @@ enum Row {
     Cells(Vec<usize>),
 }
 
-/// How wide a cell is so that all fit; the narrowest if they do not. Dies are apart where there is room for their titles.
+/// How wide a cell is so that all fit; the narrowest if they do not. Dies are apart where there is
+/// room for their titles.
 fn plan(layout: &Layout, groups: &[Group], width: usize, room: usize) -> (usize, Vec<Row>) {
     let die = |index: &usize| layout.cpus[*index].die;
     let rows = |cell: usize, has_dies: bool| {
@@ -124,7 +125,8 @@ fn plan(layout: &Layout, groups: &[Group], width: usize, room: usize) -> (usize,
     (1, rows(1, false))
 }
 
-/// Cells of a line: a multiple of 8, so that numbers are easy to count, if that does not waste much.
+/// Cells of a line: a multiple of 8, so that numbers are easy to count, if that does not waste
+/// much.
 fn per_line(width: usize, cell: usize) -> usize {
     let most = ((width - 2) / cell).max(1);
     if most >= 16 { most / 8 * 8 } else { most }
@@ -135,8 +137,8 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
     let groups: Vec<Group> = groups(layout)
         .into_iter()
         .map(|mut group| {
-            // By CPU and not by cell: a filter must not change what a place in the map stands for more
-            // than it has to.
+            // By CPU and not by cell: a filter must not change what a place in the map stands for
+            // more than it has to.
             group.cpus.retain(|index| {
                 let word = moment.reasons[*index].as_ref().map_or("", |reason| reason.word.as_str());
                 passes(&state.filter, layout.cpus[*index].number, &format!("{} {word}", group.name))
@@ -177,7 +179,8 @@ pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -
                         moment.reasons[*index].as_ref(),
                     );
                     let tone = if selected == Some(*index) { Tone::Selected } else { value.tone };
-                    // Numbers only where they fit with a gap; a glyph has the same meaning in less room.
+                    // Numbers only where they fit with a gap; a glyph has the same meaning in less
+                    // room.
                     if cell == 4 {
                         canvas.text(1 + x * cell, y, &value.number, tone);
                     } else {

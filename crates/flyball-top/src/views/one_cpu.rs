@@ -1,4 +1,5 @@
-//! One CPU: where it is, what it was asked for, what it delivered over the last samples, and why not more.
+//! One CPU: where it is, what it was asked for, what it delivered over the last samples, and why
+//! not more.
 
 use flyball_monitor::{Cpu, CpuInterval};
 

@@ -139,7 +139,8 @@ fn title(column: Sorted) -> &'static str {
     }
 }
 
-/// The rows: CPUs that agree in all that a row shows once, and run at about the same speed, are one.
+/// The rows: CPUs that agree in all that a row shows once, and run at about the same speed, are
+/// one.
 fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> {
     let layout = scene.layout;
     let of = |index: usize| {
@@ -182,7 +183,8 @@ pub fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment)
     let lines = lines(state, scene, moment);
     let widest = lines.iter().map(|line| line.list.to_string().len()).max().unwrap_or(4);
     let mut columns = COLUMNS.to_vec();
-    // Lists get the room that others leave; the title with the mark of the order has five characters.
+    // Lists get the room that others leave; the title with the mark of the order has five
+    // characters.
     columns[0].width = widest.clamp(5, (canvas.width() / 5).max(10));
     let (chosen, _) = fitting(&columns, canvas.width());
     canvas.head(0, &columns, &chosen, Some(title(state.column)));

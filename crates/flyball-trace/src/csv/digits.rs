@@ -1,8 +1,8 @@
-//! Numbers as the tracers' Python prints them: whole numbers by itoa, decimals by integer arithmetic with Python's
-//! rounding.
+//! Numbers as the tracers' Python prints them: whole numbers by itoa, decimals by integer
+//! arithmetic with Python's rounding.
 
-/// One row while it is made. A fixed array, because some forty pieces make a row: appending each to a vector is a call that
-/// may have to grow it.
+/// One row while it is made. A fixed array, because some forty pieces make a row: appending each to
+/// a vector is a call that may have to grow it.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     bytes: [u8; ROOM],
@@ -39,8 +39,9 @@ impl Row {
         }
     }
 
-    /// A task's name, without its blanks. Any user can give a task any name: it must not end the cell, and no spreadsheet
-    /// may take it for a formula (OWASP, "CSV Injection"). All other names are as in the tracers' files.
+    /// A task's name, without its blanks. Any user can give a task any name: it must not end the
+    /// cell, and no spreadsheet may take it for a formula (OWASP, "CSV Injection"). All other names
+    /// are as in the tracers' files.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
         let plain = name.iter().all(|byte| matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'"'));
@@ -93,24 +94,26 @@ impl Row {
         self.padded::<PLACES>(value % scale);
     }
 
-    /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's float. Off the ties,
-    /// that is plain rounding of the quotient.
+    /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's
+    /// float. Off the ties, that is plain rounding of the quotient.
     #[inline]
     pub(super) fn quotient<const PLACES: usize>(&mut self, numerator: u64, denominator: u64) {
         if denominator == 0 {
             // The tracers end with a DivisionByZero here.
             return self.put(b"nan");
         }
-        // Three more digits than are printed; only where these are near a tie does more than that matter. Below a
-        // thousand the Decimal has at least one digit more still.
+        // Three more digits than are printed; only where these are near a tie does more than that
+        // matter. Below a thousand the Decimal has at least one digit more still.
         let scaled = numerator.checked_mul(10u64.pow(PLACES as u32 + 3)).map(|scaled| scaled / denominator);
         if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES as u32 + 3)) {
             let (whole, rest) = (scaled / 1000, scaled % 1000);
-            // 0, 499, 500 and 999 are left to the exact way: there the digits that were cut off decide.
+            // 0, 499, 500 and 999 are left to the exact way: there the digits that were cut off
+            // decide.
             match rest {
                 1..=498 => return self.fixed::<PLACES>(whole),
                 501..=998 => return self.fixed::<PLACES>(whole + 1),
-                // All of it was shown: a quotient that is a multiple of the last digit has nothing to round.
+                // All of it was shown: a quotient that is a multiple of the last digit has nothing
+                // to round.
                 0 if scaled * denominator == numerator * 10u64.pow(PLACES as u32 + 3) => {
                     return self.fixed::<PLACES>(whole);
                 }
@@ -138,7 +141,8 @@ impl Row {
     }
 }
 
-/// `numerator / denominator` as Python's Decimal has it with eleven significant digits, half to even; as a float.
+/// `numerator / denominator` as Python's Decimal has it with eleven significant digits, half to
+/// even; as a float.
 pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     const LOW: u128 = 10_000_000_000;
     if numerator == 0 || denominator == 0 {
@@ -165,7 +169,8 @@ pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Microseconds with eleven significant digits, half to even: what is left of a time in the tracers' arithmetic.
+/// Microseconds with eleven significant digits, half to even: what is left of a time in the
+/// tracers' arithmetic.
 pub(super) fn eleven(micros: u64) -> u64 {
     if micros < 100_000_000_000 {
         return micros;
@@ -214,7 +219,8 @@ mod tests {
 
     #[test]
     fn ties_are_rounded_as_python_rounds_the_float() {
-        // "%.4f" % Decimal(3300050)/Decimal(1000000), and others, from Python 3.11 with getcontext().prec = 11.
+        // "%.4f" % Decimal(3300050)/Decimal(1000000), and others, from Python 3.11 with
+        // getcontext().prec = 11.
         for (numerator, denominator, places, expected) in [
             (3_300_050, 1_000_000, 4, "3.3001"),
             (3_300_150, 1_000_000, 4, "3.3001"),

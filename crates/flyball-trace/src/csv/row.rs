@@ -123,7 +123,8 @@ impl Rows {
         row.put(b", ");
         row.name(record.comm.bytes());
         row.put(b"-");
-        // Negative numbers are damage, and their sign would be a second separator between name and number.
+        // Negative numbers are damage, and their sign would be a second separator between name and
+        // number.
         row.number(u64::try_from(record.pid).unwrap_or(0));
         row.put(b"\n");
         Some(CsvRow { cpu, header: tracer.header(), row: row.bytes() })

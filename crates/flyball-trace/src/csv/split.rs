@@ -10,11 +10,12 @@ use flyball_files::Replacement;
 
 use crate::error::TraceError;
 
-/// Files that are kept open; a process may have a thousand at most, by default (RLIMIT_NOFILE is 1024).
+/// Files that are kept open; a process may have a thousand at most, by default (RLIMIT_NOFILE is
+/// 1024).
 const OPEN: usize = 512;
 
-/// Bytes of one CPU's rows that are kept before they are written: whole pages of the page cache, so that none is
-/// written to twice.
+/// Bytes of one CPU's rows that are kept before they are written: whole pages of the page cache, so
+/// that none is written to twice.
 const KEPT: usize = 16 * 1024;
 
 /// Rows of one CPU that are not written yet.
@@ -41,7 +42,8 @@ pub(super) struct Split {
     cpus: Vec<CpuRows>,
     /// The block's rows in the order of time.
     pieces: Vec<Piece>,
-    /// The same by CPU: start and end. And for each CPU where its rows start there, in memory that is used again.
+    /// The same by CPU: start and end. And for each CPU where its rows start there, in memory that
+    /// is used again.
     sorted: Vec<(u32, u32)>,
     starts: Vec<u32>,
     open: usize,
@@ -80,7 +82,8 @@ impl Split {
         for cpu in 1..self.starts.len() {
             self.starts[cpu] += self.starts[cpu - 1];
         }
-        // A counting sort: two passes over some thousand small entries, and rows stay in order of time.
+        // A counting sort: two passes over some thousand small entries, and rows stay in order of
+        // time.
         self.sorted.resize(self.pieces.len(), (0, 0));
         for (at, piece) in self.pieces.iter().enumerate() {
             let end = self.pieces.get(at + 1).map_or(block.len() as u32, |next| next.start);

@@ -64,8 +64,8 @@ impl CpuPages {
         let page_size = page_size as usize;
         CpuPages {
             at: data.offset,
-            // A file that was cut off gives what it has. Compressed data is counted without the number of its
-            // stretches, which says where it ends.
+            // A file that was cut off gives what it has. Compressed data is counted without the
+            // number of its stretches, which says where it ends.
             end: if data.compressed {
                 source.len()
             } else {
@@ -87,7 +87,8 @@ impl CpuPages {
         self.data.cpu
     }
 
-    /// Where in the file the page that was handed out last came from; for compressed data, the stretch behind it.
+    /// Where in the file the page that was handed out last came from; for compressed data, the
+    /// stretch behind it.
     pub fn place(&self) -> u64 {
         if self.data.compressed { self.at } else { self.at - (self.stretch.len() - self.used) as u64 }
     }
@@ -112,7 +113,8 @@ impl CpuPages {
                         let missing =
                             self.data.offset.saturating_add(self.data.size).saturating_sub(self.source.len());
                         if missing > 0 && self.data.size > 0 && !self.data.compressed {
-                            // Reported once: the next call finds nothing missing, and ends the CPU in order.
+                            // Reported once: the next call finds nothing missing, and ends the CPU
+                            // in order.
                             self.data.size = 0;
                             return Err(self.damaged(format!(
                                 "the file ends {missing} bytes before this CPU's data does"
@@ -151,8 +153,8 @@ impl CpuPages {
     }
 
     fn more_compressed(&mut self) -> Result<bool, TraceError> {
-        // A count of stretches first, then each with its packed and full size (trace-cmd.dat.v7(5), compressed
-        // data).
+        // A count of stretches first, then each with its packed and full size (trace-cmd.dat.v7(5),
+        // compressed data).
         let mut cursor = self.source.cursor(self.at, Some(self.end));
         let left = match self.chunks {
             Some(left) => left,

@@ -18,7 +18,8 @@ impl Compression {
                 // Trust the frame, not the claim, with memory: it is grown as bytes come out.
                 let mut unpacked = Vec::new();
                 flyball_files::ZstdReader::new(bytes)
-                    // One byte more than claimed distinguishes a stream that goes on from one that ends.
+                    // One byte more than claimed distinguishes a stream that goes on from one that
+                    // ends.
                     .take(size as u64 + 1)
                     .read_to_end(&mut unpacked)
                     .map_err(|error| format!("zstd: {error}"))?;

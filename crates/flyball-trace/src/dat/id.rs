@@ -1,4 +1,5 @@
-//! Numbers of version 7's sections and of both versions' options (libtracecmd's trace-cmd-private.h).
+//! Numbers of version 7's sections and of both versions' options (libtracecmd's
+//! trace-cmd-private.h).
 
 /// The first ten bytes of every trace.dat file.
 pub const MAGIC: &[u8; 10] = b"\x17\x08Dtracing";

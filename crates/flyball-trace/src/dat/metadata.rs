@@ -177,8 +177,8 @@ impl TraceFile {
         Ok(())
     }
 
-    /// The buffer of an instance (`trace-cmd record -B`): a table of its own, anywhere in the file, and its clock behind it
-    /// (tracecmd_buffer_instance_handle() of trace-input.c).
+    /// The buffer of an instance (`trace-cmd record -B`): a table of its own, anywhere in the file,
+    /// and its clock behind it (tracecmd_buffer_instance_handle() of trace-input.c).
     fn instance(&mut self, name: String, at: u64, cpus: u32, main_clock: Clock) {
         let mut cursor = self.source.cursor(at, None);
         match cursor.bytes(10, "the kind of a buffer's data") {
@@ -259,7 +259,8 @@ impl TraceFile {
             }
             next = options.next;
         }
-        // After all lists of options: a damaged section must not keep the places of others from being found.
+        // After all lists of options: a damaged section must not keep the places of others from
+        // being found.
         for (number, place) in std::mem::take(&mut options.sections) {
             let read = self.section(place, number).and_then(|mut cursor| match number {
                 id::HEADER_INFO => self.header_info(&mut cursor),
@@ -332,8 +333,8 @@ impl TraceFile {
     }
 
     fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
-        // Both headers are copies of files of events/ in tracefs, each with its name and size in front
-        // (trace-cmd.dat.v6(5)).
+        // Both headers are copies of files of events/ in tracefs, each with its name and size in
+        // front (trace-cmd.dat.v6(5)).
         if cursor.text("the page header's name")? != "header_page" {
             return Err(cursor.error("no header_page where it should be"));
         }
@@ -349,7 +350,8 @@ impl TraceFile {
             return Err(cursor.error("no header_event where it should be"));
         }
         let size = cursor.u64("the event header's size")?;
-        // Its bit fields (type_len:5, time_delta:27) have never changed since 2.6.31; page.rs has them.
+        // Its bit fields (type_len:5, time_delta:27) have never changed since 2.6.31; page.rs has
+        // them.
         cursor.skip(size, "the event header's description")
     }
 

@@ -51,7 +51,8 @@ impl Options {
         // A version 7 list ends with its section, should DONE be missing.
         while !sections || cursor.left() > 0 {
             let number_of = cursor.u16("an option's number")?;
-            // Version 6 ends its list with the bare number, version 7 with an option of eight bytes.
+            // Version 6 ends its list with the bare number, version 7 with an option of eight
+            // bytes.
             if number_of == id::DONE && !sections {
                 return Ok(());
             }
@@ -85,7 +86,8 @@ impl Options {
                     self.sections
                         .push((number_of, at.ok_or_else(|| cursor.error("a section has no offset"))?));
                 }
-                // Later versions of trace-cmd add options; each has its size, so that readers pass over them.
+                // Later versions of trace-cmd add options; each has its size, so that readers pass
+                // over them.
                 _ => {}
             }
         }
@@ -95,7 +97,8 @@ impl Options {
 
 /// Place, name, clock, page size, CPUs; for each CPU its number, place and size.
 fn buffer(data: &[u8], compressed: bool) -> Option<Buffer> {
-    // The first eight bytes are the place of the buffer's section, which the CPUs' places make superfluous.
+    // The first eight bytes are the place of the buffer's section, which the CPUs' places make
+    // superfluous.
     let mut at = 8;
     let mut next_text = || {
         let end = at + memchr::memchr(0, data.get(at..)?)?;

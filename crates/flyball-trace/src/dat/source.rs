@@ -1,4 +1,5 @@
-//! Bytes by their place: a file, or memory. And a cursor over them that never reads, or believes, past the end.
+//! Bytes by their place: a file, or memory. And a cursor over them that never reads, or believes,
+//! past the end.
 
 use std::{
     fs::File,
@@ -77,7 +78,8 @@ impl Source {
                 let mut got = 0;
                 while got < buffer.len() {
                     match file.read_at(&mut buffer[got..], offset + got as u64) {
-                        // The file became shorter than when it was opened; the caller reports where it ends.
+                        // The file became shorter than when it was opened; the caller reports where
+                        // it ends.
                         Ok(0) => break,
                         Ok(count) => got += count,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -154,7 +156,8 @@ impl Cursor {
         // `skip` may have moved past the window, or a large piece been read in between.
         let mut start = self.at.checked_sub(self.window_at).map_or(usize::MAX, |start| start as usize);
         if start.checked_add(bytes.len()).is_none_or(|end| end > self.window.len()) {
-            // Metadata is read in words and short names; one system call each would take most of the time.
+            // Metadata is read in words and short names; one system call each would take most of
+            // the time.
             self.window.resize(WINDOW.min(self.left() as usize), 0);
             let got = self.source.read_at(self.at, &mut self.window)?;
             self.window.truncate(got);

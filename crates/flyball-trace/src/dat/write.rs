@@ -16,7 +16,8 @@ pub enum DatVersion {
     /// Parts in a fixed order; every trace-cmd and kernelshark reads it.
     #[default]
     Six,
-    /// Sections; needs trace-cmd 3.0 or later. The only one that says a sub-buffer's size apart from the page's.
+    /// Sections; needs trace-cmd 3.0 or later. The only one that says a sub-buffer's size apart
+    /// from the page's.
     Seven,
 }
 
@@ -177,15 +178,16 @@ impl Description {
         let mut part = Part::default();
         part.bytes(MAGIC);
         part.text(version);
-        // Little-endian, and a 64-bit long: the only kernels with these drivers that trace-cmd is built for.
+        // Little-endian, and a 64-bit long: the only kernels with these drivers that trace-cmd is
+        // built for.
         part.bytes(&[0, 8]);
         part.u32(self.page_size);
         part
     }
 }
 
-/// Writes a whole trace.dat file next to `path`, in `directory`, and renames it, so that a file of that name is whole or the
-/// one from before.
+/// Writes a whole trace.dat file next to `path`, in `directory`, and renames it, so that a file of
+/// that name is whole or the one from before.
 ///
 /// # Errors
 /// As [`write`], with the path.
@@ -226,8 +228,8 @@ pub fn write(
 pub struct Head {
     /// The first bytes of the file.
     pub bytes: Vec<u8>,
-    /// Where each CPU's pages start. Where all sizes are multiples of the page's, each starts where the one before
-    /// it ends.
+    /// Where each CPU's pages start. Where all sizes are multiples of the page's, each starts where
+    /// the one before it ends.
     pub places: Vec<u64>,
     /// The length of the file.
     pub end: u64,
@@ -260,8 +262,8 @@ fn places(start: u64, page_size: u32, cpus: &[(u32, u64)]) -> (Vec<u64>, u64) {
     (places, at)
 }
 
-/// Copies every CPU's pages to its place. The file reaches up to `end` also where the last CPUs have none: a reader
-/// finds every place inside the file.
+/// Copies every CPU's pages to its place. The file reaches up to `end` also where the last CPUs
+/// have none: a reader finds every place inside the file.
 fn copy_pages(out: &mut File, places: &[u64], end: u64, cpus: &mut [CpuInput]) -> io::Result<()> {
     for (place, cpu) in places.iter().zip(cpus) {
         out.seek(SeekFrom::Start(*place))?;
@@ -286,8 +288,8 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.bytes(&Description::short(&about.kallsyms).0);
     head.bytes(&Description::short(&about.printk).0);
     head.bytes(&about.cmdlines_part().0);
-    // All CPUs of the machine, not only the recorded ones: readers take a place in this table for the CPU's
-    // number.
+    // All CPUs of the machine, not only the recorded ones: readers take a place in this table for
+    // the CPU's number.
     head.u32(about.cpus);
     head.bytes(b"options  \0");
     about.common_options(&mut head);
@@ -296,13 +298,14 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.bytes(b"flyrecord\0");
     // trace-cmd looks for the brackets that trace_clock puts around the chosen clock.
     let clock = format!("[{}]", about.clock_name());
-    // Where the pages start depends on the table's own length: offset and size of eight bytes for each CPU.
+    // Where the pages start depends on the table's own length: offset and size of eight bytes for
+    // each CPU.
     let table = 16 * u64::from(about.cpus);
     let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
     let (places, end) = places(start, about.page_size, cpus);
     let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
-    // CPUs without pages point at the file's end: readers map each CPU's place, and refuse one outside the
-    // file.
+    // CPUs without pages point at the file's end: readers map each CPU's place, and refuse one
+    // outside the file.
     let mut described = vec![(end, 0); about.cpus as usize];
     for (place, (cpu, size)) in places.iter().zip(cpus) {
         if let Some(slot) = described.get_mut(*cpu as usize) {
@@ -366,7 +369,8 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     about.common_options(&mut options);
     options.option(id::CPUCOUNT, &about.cpus.to_le_bytes());
 
-    // The options describe the pages, which lie behind everything else: all sizes are known beforehand.
+    // The options describe the pages, which lie behind everything else: all sizes are known
+    // beforehand.
     let buffer_description = |place: u64, places: &[u64], cpus: &[(u32, u64)]| {
         let mut data = Part::default();
         data.u64(place);

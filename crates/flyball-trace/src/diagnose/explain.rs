@@ -1,9 +1,10 @@
 //! What the kernel's isolation of CPUs explains of a trace.
 //!
-//! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP) decides at each tick.
-//! A CPU of `nohz_full` has no tick while one task runs on it; the one a second that is left is made on another CPU,
-//! and intel_pstate_update_util() in drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never
-//! enters the kernel keeps the CPU at whatever P-state it had, often the lowest.
+//! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP)
+//! decides at each tick. A CPU of `nohz_full` has no tick while one task runs on it; the one a
+//! second that is left is made on another CPU, and intel_pstate_update_util() in
+//! drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never enters the
+//! kernel keeps the CPU at whatever P-state it had, often the lowest.
 
 use flyball_host::{CpuList, isolation::Isolation};
 
@@ -18,7 +19,8 @@ const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept th
 const UNEXPLAINED: &str = "record task switches too (--sched): they show whether a task ran there, which is this fault, or the \
     CPU slept, which is how it should be";
 
-/// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it makes suspicious.
+/// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it
+/// makes suspicious.
 pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
     let options =
         if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
@@ -53,7 +55,8 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
     without_decisions(diagnoser, isolation, &options, findings);
 }
 
-/// CPUs without a tick that made no decision in the whole trace: a fault if a task ran there, else only suspicious.
+/// CPUs without a tick that made no decision in the whole trace: a fault if a task ran there, else
+/// only suspicious.
 fn without_decisions(
     diagnoser: &Diagnoser,
     isolation: &Isolation,
@@ -61,7 +64,8 @@ fn without_decisions(
     findings: &mut Vec<Finding>,
 ) {
     let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
-    // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was not recorded.
+    // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was
+    // not recorded.
     if !diagnoser.cpus.iter().any(|state| state.samples > 0) {
         return;
     }

@@ -37,7 +37,8 @@ impl Scale {
         }
         if !ratios.is_empty() {
             let middle = ratios.len() / 2;
-            // The median: CPUs whose requests are ignored are among them, and must not move what is usual.
+            // The median: CPUs whose requests are ignored are among them, and must not move what is
+            // usual.
             let (_, median, _) = ratios.select_nth_unstable_by(middle, f32::total_cmp);
             scale.ratio = f64::from(*median);
         }
@@ -63,8 +64,9 @@ impl WindowRun {
     }
 }
 
-/// The stretches of one CPU's windows for which `holds`, at least `least` seconds long, with some samples. Windows
-/// without a sample do not end a stretch: an interval between decisions may be longer than a window.
+/// The stretches of one CPU's windows for which `holds`, at least `least` seconds long, with some
+/// samples. Windows without a sample do not end a stretch: an interval between decisions may be
+/// longer than a window.
 fn stretches(
     diagnoser: &Diagnoser,
     windows: &[Window],
@@ -282,7 +284,8 @@ fn no_boost(
     let time: f64 = full.iter().map(WindowRun::seconds).sum();
     let most = windows.iter().filter(|window| window.count > 0 && at_full(window)).map(Window::boost);
     let most = most.fold(0.0, f64::max);
-    // APERF over MPERF is 1 at nominal frequency; a hundredth of tolerance for what the two reads take apart.
+    // APERF over MPERF is 1 at nominal frequency; a hundredth of tolerance for what the two reads
+    // take apart.
     if time >= 2.0 * diagnoser.limits.least
         && most > 0.0
         && most <= 1.01
@@ -382,12 +385,12 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         if let Some(last) = state.last
             && state.samples >= 10
         {
-            // What is silent depends on the driver: intel_pstate decides each tick, schedutil at each change of
-            // load.
+            // What is silent depends on the driver: intel_pstate decides each tick, schedutil at
+            // each change of load.
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
-            // Whether it was busy or idle since then, if other events say so.
-            // 100 ms: longer than any driver's interval, and short against the silence that is judged.
+            // Whether it was busy or idle since then, if other events say so. 100 ms: longer than
+            // any driver's interval, and short against the silence that is judged.
             let soon = last.saturating_add(100_000_000);
             let task = state.running.filter(|(pid, since)| *pid != 0 && *since <= soon).map(|(pid, _)| pid);
             let asleep = state.idle.is_some_and(|(idle, since)| idle && since <= soon)
@@ -452,7 +455,8 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
 
 fn siblings(diagnoser: &Diagnoser, scale: &Scale, findings: &mut Vec<Finding>) {
     let all = &diagnoser.windows.cpus;
-    // A quarter of the scale, and both under load: siblings differ a little all the time, as their tasks do.
+    // A quarter of the scale, and both under load: siblings differ a little all the time, as their
+    // tasks do.
     let width = (0.25 * scale.highest_des.max(scale.highest_max)).max(1.0);
     for (first, second) in &diagnoser.siblings {
         let (Some(one), Some(other)) = (all.get(*first as usize), all.get(*second as usize)) else {
@@ -507,7 +511,8 @@ mod tests {
         record::Record,
     };
 
-    /// One request every 5 ms; `at` says level asked for, limit, frequency and load at each millisecond.
+    /// One request every 5 ms; `at` says level asked for, limit, frequency and load at each
+    /// millisecond.
     fn trace(
         diagnoser: &mut Diagnoser,
         cpu: u32,

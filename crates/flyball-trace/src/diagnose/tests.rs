@@ -150,7 +150,8 @@ fn heat_and_power_limits() {
     pair(FindingKind::Throttled, trip, with(Event::Temperature(zone)));
 }
 
-/// The governor of a thermal zone reports a trip point at each poll: a minute of that must not fill what is kept.
+/// The governor of a thermal zone reports a trip point at each poll: a minute of that must not fill
+/// what is kept.
 #[test]
 fn heat_that_lasts_is_one_finding() {
     let trip = |ms| record(ms, 0, Event::Trip(Trip { trip: 1, ..Trip::default() }));
@@ -224,9 +225,9 @@ fn lost_records() {
     pair(FindingKind::Lost, [requests(usual), vec![lost]].concat(), requests(usual));
 }
 
-/// intel_pstate in active mode without HWP decides in a callback of the scheduler. On a nohz_full CPU a task that
-/// never leaves user space lets no tick through, so that the callback does not run: the CPU stays at the P-state of
-/// the moment, usually the lowest.
+/// intel_pstate in active mode without HWP decides in a callback of the scheduler. On a nohz_full
+/// CPU a task that never leaves user space lets no tick through, so that the callback does not run:
+/// the CPU stays at the P-state of the moment, usually the lowest.
 fn nohz_full(end_ms: u64, load: f64) -> Vec<Record> {
     let mut records: Vec<Record> = (0..6_000).step_by(10).map(|ms| sample(ms, 0, 35, 3.5, 0.9, 10)).collect();
     records.extend((0..1_000).step_by(10).map(|ms| sample(ms, 4, 8, 0.8, 0.1, 10)));

@@ -85,11 +85,12 @@ struct Course {
 }
 
 impl Course {
-    /// Whether the request turns here. Small steps are a governor's usual work; those of a tenth of the level count.
+    /// Whether the request turns here. Small steps are a governor's usual work; those of a tenth of
+    /// the level count.
     fn turns(&mut self, des: u32) -> bool {
         let Some(before) = self.des.replace(des) else { return false };
-        // schedutil follows utilisation with a quarter of headroom, so that small steps come with nearly every
-        // tick.
+        // schedutil follows utilisation with a quarter of headroom, so that small steps come with
+        // nearly every tick.
         let step = u64::from(des.abs_diff(before));
         if step * 10 < u64::from(des.max(before)) || step == 0 {
             return false;
@@ -153,7 +154,8 @@ impl Windows {
         self.used = 0;
         for windows in &mut self.cpus {
             let merged = windows
-                // Pairs from the start, so that window n becomes n / 2 for all CPUs, however many each has.
+                // Pairs from the start, so that window n becomes n / 2 for all CPUs, however many
+                // each has.
                 .chunks(2)
                 .map(|pair| {
                     let mut window = pair[0];

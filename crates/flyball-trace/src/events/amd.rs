@@ -6,8 +6,8 @@ use super::{
 };
 
 event! {
-    /// `amd_cpu:amd_pstate_perf`: one request of the AMD driver in its passive and guided modes. [`AmdRequest`] is that of the
-    /// first kernels with the event.
+    /// `amd_cpu:amd_pstate_perf`: one request of the AMD driver in its passive and guided modes.
+    /// [`AmdRequest`] is that of the first kernels with the event.
     AmdPerf = "amd_cpu": "amd_pstate_perf",
     example "amd_min_perf=15 amd_des_perf=112 amd_max_perf=166 freq=2473320 mperf=8832012 aperf=6619514 \
              tsc=17826780 cpu_id=3 changed=true fast_switch=false",
@@ -37,8 +37,8 @@ event! {
 }
 
 event! {
-    /// `amd_cpu:amd_pstate_perf` of kernel 5.17, as the kernel's document of amd-pstate prints it: neither frequency nor
-    /// counters, so that the effect of a request cannot be judged.
+    /// `amd_cpu:amd_pstate_perf` of kernel 5.17, as the kernel's document of amd-pstate prints it:
+    /// neither frequency nor counters, so that the effect of a request cannot be judged.
     AmdRequest = "amd_cpu": "amd_pstate_perf",
     example "amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=15 changed=false fast_switch=true",
     about cpu,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::field::Layout;
 
-/// An event that this library reads field by field. [`event!`] implements this from a list of fields.
+/// An event that this library reads field by field. [`event!`] implements this from a list of
+/// fields.
 pub(crate) trait KernelEvent: Sized {
     /// The directory below events/ that the event is in.
     const SYSTEM: &'static str;
@@ -33,11 +34,12 @@ pub(crate) trait KernelEvent: Sized {
     }
 }
 
-/// Declares an event: its struct and, from one list of fields, how it is decoded, read from text and printed.
+/// Declares an event: its struct and, from one list of fields, how it is decoded, read from text
+/// and printed.
 ///
-/// The fields stand in the order in which the kernel prints them:
-/// `name: type as Kind = ["name in the format file", "name in older kernels"], "text before the value";`
-/// `without` names a key of the layout with more fields.
+/// The fields stand in the order in which the kernel prints them: `name: type as Kind = ["name in
+/// the format file", "name in older kernels"], "text before the value";` `without` names a key of
+/// the layout with more fields.
 macro_rules! event {
     (
         $(#[$doc:meta])*
@@ -60,7 +62,8 @@ macro_rules! event {
         }
 
         impl $type {
-            /// The event in the kernel's order of fields, from `at` in a larger text; and where it ends.
+            /// The event in the kernel's order of fields, from `at` in a larger text; and where it
+            /// ends.
             #[inline(always)]
             pub(crate) fn in_order(bytes: &[u8], at: usize) -> Option<($type, usize)> {
                 $(let ($field, at) = <$kind as $crate::events::field::Kind>::read_behind(bytes, at, $key)?;)+

@@ -1,7 +1,8 @@
 //! Kinds of event fields: how a value is read from a binary record, read from text and printed.
 //!
-//! The field lists in the neighbouring files name a kind for each field. A kind is a type without values; all of its
-//! functions are compiled into the event that uses it, so that reading an event costs no calls.
+//! The field lists in the neighbouring files name a kind for each field. A kind is a type without
+//! values; all of its functions are compiled into the event that uses it, so that reading an event
+//! costs no calls.
 
 #![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
 
@@ -13,7 +14,8 @@ use crate::{
     scan::{decimal, long_decimal, short_decimal, signed, truth, value_of},
 };
 
-/// Where an integer lies: `(eight bytes at load) >> shift & mask`, sign-extended from `sign` if that is not 0.
+/// Where an integer lies: `(eight bytes at load) >> shift & mask`, sign-extended from `sign` if
+/// that is not 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) load: usize,
@@ -23,14 +25,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// `size` is the least length of the event's records. Records of fewer than eight bytes have no slots: the load
-    /// would reach beyond their end.
+    /// `size` is the least length of the event's records. Records of fewer than eight bytes have no
+    /// slots: the load would reach beyond their end.
     pub(crate) fn new(field: &Field, size: usize) -> Option<Slot> {
         if field.shape != Shape::Integer || field.offset.saturating_add(field.size) > size || size < 8 {
             return None;
         }
-        // One load of eight bytes for all sizes of fields; near the record's end it starts earlier, and the
-        // shift makes up for it.
+        // One load of eight bytes for all sizes of fields; near the record's end it starts earlier,
+        // and the shift makes up for it.
         let load = field.offset.min(size - 8);
         let bits = 8 * field.size as u32;
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -66,7 +68,8 @@ impl<'a> Layout<'a> {
     }
 
     fn text(self, names: &[&str]) -> Option<Field> {
-        // The first name is that of the newest kernels; fields have been renamed, and each layout has one of the names.
+        // The first name is that of the newest kernels; fields have been renamed, and each layout
+        // has one of the names.
         let field = names.iter().find_map(|name| self.format.field(name))?;
         let text = matches!(field.shape, Shape::Text | Shape::Located { .. } | Shape::Relative { .. });
         text.then(|| field.clone())
@@ -88,7 +91,8 @@ pub(crate) trait Kind {
     /// Whether some kernels have the event without this field.
     const OPTIONAL: bool = false;
 
-    /// The place of the field with the first of `names` that the layout has. `None`: the event cannot be read.
+    /// The place of the field with the first of `names` that the layout has. `None`: the event
+    /// cannot be read.
     fn place(layout: Layout<'_>, names: &[&str]) -> Option<Self::Place>;
 
     fn decode(place: &Self::Place, record: &[u8]) -> Self::Value;
@@ -116,8 +120,8 @@ pub(crate) trait Kind {
     }
 }
 
-/// Declares a kind of integer field. The expressions become bodies of functions, not closures: without link-time
-/// optimisation a closure is not inlined where the event is read.
+/// Declares a kind of integer field. The expressions become bodies of functions, not closures:
+/// without link-time optimisation a closure is not inlined where the event is read.
 macro_rules! integers {
     ($(
         $(#[$doc:meta])* $kind:ident: $value:ty,
@@ -159,7 +163,8 @@ macro_rules! integers {
 }
 
 integers! {
-    /// A number below 2^32 that is meant to be exact: CPUs, states, levels of a driver that has 32 bits for them.
+    /// A number below 2^32 that is meant to be exact: CPUs, states, levels of a driver that has 32
+    /// bits for them.
     Small: u32,
         from(bits) bits as u32,
         from(bytes, at) {
@@ -167,7 +172,8 @@ integers! {
             Some((u32::try_from(value).ok()?, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
-    /// A performance level: `unsigned long` up to kernel 6.12, though no level needs more than eight bits.
+    /// A performance level: `unsigned long` up to kernel 6.12, though no level needs more than
+    /// eight bits.
     Level: u32,
         from(bits) bits as u32,
         from(bytes, at) {

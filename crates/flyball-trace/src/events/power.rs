@@ -12,7 +12,8 @@ event! {
     about cpu,
     {
         /// Frequency, kHz.
-        // The field is called state, as that of cpu_idle: both are DEFINE_EVENTs of the class `cpu`.
+        // The field is called state, as that of cpu_idle: both are DEFINE_EVENTs of the class
+        // `cpu`.
         khz: u32 as Small = ["state"], "state=";
         /// The CPU that was set.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";

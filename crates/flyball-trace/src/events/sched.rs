@@ -1,7 +1,7 @@
 //! Task switches (include/trace/events/sched.h).
 //!
-//! Written out instead of declared with `event!`: names of tasks contain blanks, and trace-cmd prints the event in a
-//! form of its own.
+//! Written out instead of declared with `event!`: names of tasks contain blanks, and trace-cmd
+//! prints the event in a form of its own.
 
 use std::fmt;
 

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use super::*;
 use crate::format::tests::format_text;
 
-/// A format file with the fields of `row`, eight bytes each, and a name of sixteen bytes for those that take text.
+/// A format file with the fields of `row`, eight bytes each, and a name of sixteen bytes for those
+/// that take text.
 fn format_of(row: &EventRow, without: Option<usize>, texts: &[&str]) -> EventFormat {
     let mut fields: Vec<(String, usize, usize)> = Vec::new();
     let mut offset = 8;
@@ -40,8 +41,8 @@ fn every_event_is_decoded_from_the_fields_it_names() {
     for (at, row) in TABLE.iter().enumerate() {
         let format = format_of(row, None, &TEXTS);
         let plan = Plan::new(&format);
-        // Each field has a value of its own: what is decoded, printed and read again is the same only if every field
-        // arrives in its place.
+        // Each field has a value of its own: what is decoded, printed and read again is the same
+        // only if every field arrives in its place.
         let mut record = vec![0u8; format.size()];
         for (number, field) in format.fields.iter().skip(format.common).enumerate() {
             record[field.offset] = if field.size == 16 { b'a' } else { 1 } + number as u8;

@@ -1,5 +1,5 @@
-//! Events that say that heat or a power limit took performance away (include/trace/events/thermal.h, hw_pressure.h
-//! and power.h).
+//! Events that say that heat or a power limit took performance away
+//! (include/trace/events/thermal.h, hw_pressure.h and power.h).
 
 use super::{
     declare::event,
@@ -24,7 +24,8 @@ event! {
 }
 
 event! {
-    /// `thermal:thermal_zone_trip`: a zone is at or above a trip point; one record for each update of the governor.
+    /// `thermal:thermal_zone_trip`: a zone is at or above a trip point; one record for each update
+    /// of the governor.
     Trip = "thermal": "thermal_zone_trip",
     example "thermal_zone=acpitz id=0 trip=1",
     {

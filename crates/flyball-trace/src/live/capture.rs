@@ -1,4 +1,5 @@
-//! A capture from its start to the file: the instance, the threads that read its buffers, the trace.dat at the end.
+//! A capture from its start to the file: the instance, the threads that read its buffers, the
+//! trace.dat at the end.
 
 use std::{
     io::{Seek, Write},
@@ -31,7 +32,8 @@ use super::{
     options::{CaptureError, CaptureOptions, CaptureSummary, CpuCapture, LiveSink},
 };
 
-/// A capture that is running. Dropped without [`Capture::stop`], it records no more and leaves nothing behind.
+/// A capture that is running. Dropped without [`Capture::stop`], it records no more and leaves
+/// nothing behind.
 #[derive(Debug)]
 pub struct Capture {
     tracefs: Tracefs,
@@ -49,18 +51,21 @@ pub struct Capture {
     leftovers: Vec<String>,
 }
 
-/// Sub-buffers of 16 KiB are read with a quarter of the system calls; larger ones gain little more, and cost a short
-/// recording on hundreds of CPUs more disk, because a CPU's last is stored whole.
+/// Sub-buffers of 16 KiB are read with a quarter of the system calls; larger ones gain little more,
+/// and cost a short recording on hundreds of CPUs more disk, because a CPU's last is stored whole.
 const PAGE_KIB: u32 = 16;
 
-/// CPUs that one thread reads. At 100,000 records a second and CPU it is busy for a tenth of the time.
+/// CPUs that one thread reads. At 100,000 records a second and CPU it is busy for a tenth of the
+/// time.
 const CPUS_PER_THREAD: usize = 32;
 
 impl Capture {
-    /// Starts to record `host`. With `live`, also hands on the records as they come, a quarter second late.
+    /// Starts to record `host`. With `live`, also hands on the records as they come, a quarter
+    /// second late.
     ///
     /// # Errors
-    /// Without root or tracefs, for events or clocks that the kernel does not have, and for buffers that do not fit.
+    /// Without root or tracefs, for events or clocks that the kernel does not have, and for buffers
+    /// that do not fit.
     pub fn start(
         host: &dyn Host,
         options: &CaptureOptions,
@@ -112,7 +117,8 @@ impl Capture {
             let decoder = Decoder::new(&formats, &Names::default());
             Arc::new(LiveRecords::new(decoder, sink, names.clone()))
         });
-        // What is printed as it comes is written in small pieces, which the page cache puts together.
+        // What is printed as it comes is written in small pieces, which the page cache puts
+        // together.
         let spool = if live.is_none() { Spool::create_in(&options.directory, readers.len()) } else { None };
         let mut parts = Vec::new();
         for (number, reader) in readers.iter().enumerate() {
@@ -146,7 +152,8 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Gives the buffers to reader threads; on a machine in software to one collector that [`Capture::poll`] runs.
+    /// Gives the buffers to reader threads; on a machine in software to one collector that
+    /// [`Capture::poll`] runs.
     fn collect(
         &mut self,
         readers: Vec<PageReader>,
@@ -174,8 +181,8 @@ impl Capture {
         }
     }
 
-    /// Takes what is in the buffers of a machine in software: to be called whenever its time has passed. Does nothing on
-    /// others, whose buffers are read meanwhile.
+    /// Takes what is in the buffers of a machine in software: to be called whenever its time has
+    /// passed. Does nothing on others, whose buffers are read meanwhile.
     ///
     /// # Errors
     /// Where the buffers cannot be read or the pages not be kept.
@@ -218,10 +225,12 @@ impl Capture {
         failure.map_or(Ok(parts), Err)
     }
 
-    /// Stops recording, reads what is left in the buffers, writes the trace.dat file and removes the instance.
+    /// Stops recording, reads what is left in the buffers, writes the trace.dat file and removes
+    /// the instance.
     ///
     /// # Errors
-    /// Where the buffers cannot be read or the file not be written; the instance is removed all the same.
+    /// Where the buffers cannot be read or the file not be written; the instance is removed all the
+    /// same.
     pub fn stop(mut self, path: &Path, version: DatVersion) -> Result<CaptureSummary, CaptureError> {
         let Some(instance) = self.instance.take() else {
             return Err(CaptureError::NotHere("the capture has been stopped already".into()));
@@ -263,7 +272,8 @@ impl Capture {
 }
 
 impl Capture {
-    /// Writes the trace.dat file: next to `path` first, so that a file of that name is whole or the one from before.
+    /// Writes the trace.dat file: next to `path` first, so that a file of that name is whole or the
+    /// one from before.
     fn save(
         &mut self,
         path: &Path,
@@ -294,7 +304,8 @@ impl Capture {
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
-            // A name that does not exist, then the wanted one: a file that was there is replaced as a whole.
+            // A name that does not exist, then the wanted one: a file that was there is replaced as
+            // a whole.
             let near = tempfile::Builder::new()
                 .prefix(".trace")
                 .make_in(&self.directory, |path| spool::give_name(&file, path))?;
@@ -322,7 +333,8 @@ fn is_plain(event: &str) -> bool {
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// 8 MiB per CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a sixteenth of the memory.
+/// 8 MiB per CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a
+/// sixteenth of the memory.
 fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
     buffer_kib(memory_kib(host).unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
 }

@@ -32,19 +32,20 @@ use super::{
     options::{CaptureError, LiveSink},
 };
 
-/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as much: together with the
-/// kernel's copy they no longer fit the second-level cache, and the page cache takes them in folios that it must look for.
+/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as
+/// much: together with the kernel's copy they no longer fit the second-level cache, and the page
+/// cache takes them in folios that it must look for.
 const WRITE: usize = 64 * 1024;
-/// The same past the page cache, where each write is a request to the disk: a quarter of the usual buffer, which is what
-/// there is when a reader wakes up.
+/// The same past the page cache, where each write is a request to the disk: a quarter of the usual
+/// buffer, which is what there is when a reader wakes up.
 const DIRECT_WRITE: usize = 2 * 1024 * 1024;
 
 /// The least time between two looks at the names of tasks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a list of so many names lasts. The kernel keeps some hundred names on old versions and some thousand on new
-/// ones (`saved_cmdlines_size`), and printing them costs it more than all else that a quiet recording does. No name is
-/// missed while fewer than 800 tasks a second are new.
+/// How long a list of so many names lasts. The kernel keeps some hundred names on old versions and
+/// some thousand on new ones (`saved_cmdlines_size`), and printing them costs it more than all else
+/// that a quiet recording does. No name is missed while fewer than 800 tasks a second are new.
 fn until_forgotten(names: usize) -> Duration {
     (LOOK * names as u32 / 800).clamp(LOOK, 10 * LOOK)
 }
@@ -161,7 +162,8 @@ impl Collector {
         self.parts
     }
 
-    /// Takes the pages of every buffer that is full enough; with a live sink, and the `last` time, of every buffer.
+    /// Takes the pages of every buffer that is full enough; with a live sink, and the `last` time,
+    /// of every buffer.
     pub(super) fn take(&mut self, last: bool) -> Result<(), CaptureError> {
         for at in 0..self.readers.len() {
             if last || self.live.is_some() || self.readers[at].is_ready() {
@@ -185,7 +187,8 @@ impl Collector {
         let mut ready = Vec::new();
         let (mut looked, mut until_look) = (Instant::now(), LOOK);
         loop {
-            // Read before the buffers are: what was written before the end was set is then taken in this turn.
+            // Read before the buffers are: what was written before the end was set is then taken in
+            // this turn.
             let last = end.load(Ordering::Acquire);
             if last || self.live.is_some() {
                 // A live sink does not wait for a quarter of a buffer.
@@ -200,7 +203,8 @@ impl Collector {
             if last {
                 return Ok(self.parts);
             }
-            // The kernel forgets names that are not read in time. A live sink prints them, so it needs new ones soon.
+            // The kernel forgets names that are not read in time. A live sink prints them, so it
+            // needs new ones soon.
             if let Some((tracefs, names)) = &self.names
                 && looked.elapsed() > until_look
             {
@@ -216,7 +220,8 @@ impl Collector {
         }
     }
 
-    /// Takes one CPU's pages: all of them, or (but for the last time) up to the one that is being written to.
+    /// Takes one CPU's pages: all of them, or (but for the last time) up to the one that is being
+    /// written to.
     fn drain(&mut self, at: usize, last: bool) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
@@ -231,14 +236,14 @@ impl Collector {
             }
             let page = Page::parse(bytes, header)
                 .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
-            // Counted here and not from the kernel's numbers: that both agree is what shows that nothing was
-            // lost.
+            // Counted here and not from the kernel's numbers: that both agree is what shows that
+            // nothing was lost.
             part.received += page.count().0;
             if let Some(live) = &self.live {
                 live.add(part.cpu, &page, &mut self.records);
             }
-            // Less than an eighth of room: the writer has left this page, so there may be another full one
-            // behind it.
+            // Less than an eighth of room: the writer has left this page, so there may be another
+            // full one behind it.
             let full = page.used() + size / 8 > size;
             have += size;
             if have + size > part.piece() {

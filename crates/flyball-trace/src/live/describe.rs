@@ -77,7 +77,8 @@ fn format_files(tracefs: &Tracefs, events: &[String]) -> Vec<(String, Vec<Vec<u8
         });
         for name in names {
             if let Ok(bytes) = tracefs.read(&format!("events/{group}/{name}/format"))
-                // An event that was named twice, alone and with its group, must not be in the file twice.
+                // An event that was named twice, alone and with its group, must not be in the file
+                // twice.
                 && !groups[at].1.contains(&bytes)
             {
                 groups[at].1.push(bytes);
@@ -112,7 +113,8 @@ pub(super) fn description(
         header_event: tracefs.read("events/header_event")?,
         ftrace_formats: tracers
             .iter()
-            // Formats of the tracers' own records; none of them is recorded here, but trace-cmd expects the part.
+            // Formats of the tracers' own records; none of them is recorded here, but trace-cmd
+            // expects the part.
             .filter_map(|name| tracefs.read(&format!("events/ftrace/{name}/format")).ok())
             .collect(),
         event_formats: format_files(tracefs, events),

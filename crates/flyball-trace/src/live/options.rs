@@ -6,8 +6,9 @@ use flyball_host::{CpuList, HostError, tracefs::Tracefs};
 
 use crate::{error::TraceError, machine::Machine, record::Record, stats::CpuStats};
 
-/// Called with the records of some pages, in the order of their time, while they are recorded. Events that are passed
-/// through have their name and fields with them; the text is empty for all others.
+/// Called with the records of some pages, in the order of their time, while they are recorded.
+/// Events that are passed through have their name and fields with them; the text is empty for all
+/// others.
 pub type LiveSink = Box<dyn FnMut(&[(Record, String)]) + Send>;
 
 /// What to record.
@@ -17,14 +18,18 @@ pub struct CaptureOptions {
     pub events: Vec<String>,
     /// CPUs to record on; all if not given.
     pub cpus: Option<CpuList>,
-    /// Buffer of each CPU, KiB; 8 MiB, less on machines with little memory or many CPUs, if not given.
+    /// Buffer of each CPU, KiB; 8 MiB, less on machines with little memory or many CPUs, if not
+    /// given.
     pub buffer_kib: Option<u64>,
-    /// Sub-buffer size, KiB, where the kernel can change it. If not given, 16 KiB where that can be had, and the
-    /// kernel's 4 KiB with a live sink, for which sub-buffers are taken before they are full.
+    /// Sub-buffer size, KiB, where the kernel can change it. If not given, 16 KiB where that can be
+    /// had, and the kernel's 4 KiB with a live sink, for which sub-buffers are taken before they
+    /// are full.
     pub page_kib: Option<u32>,
-    /// The trace clock; `mono`, which every program can read and which is the same on all CPUs, if not given.
+    /// The trace clock; `mono`, which every program can read and which is the same on all CPUs, if
+    /// not given.
     pub clock: Option<String>,
-    /// Where the pages are kept until the recording ends: a directory on the disk that the file will be on.
+    /// Where the pages are kept until the recording ends: a directory on the disk that the file
+    /// will be on.
     pub directory: PathBuf,
     /// The name of the program that writes the file, which the file carries.
     pub writer: String,
@@ -75,7 +80,8 @@ pub struct CpuCapture {
 impl CpuCapture {
     /// Whether every record is accounted for: received and lost are what the kernel wrote.
     pub fn balanced(&self) -> bool {
-        // `entries`: records that are still in the buffer, as the last ones of a CPU that went offline.
+        // `entries`: records that are still in the buffer, as the last ones of a CPU that went
+        // offline.
         self.received + self.stats.lost() + self.stats.entries == self.stats.written()
     }
 }

@@ -36,7 +36,8 @@ pub struct Loss {
 /// A trace in numbers.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Report {
-    /// The driver, by its events: `amd-pstate`, `amd-pstate-epp`, `intel_pstate`; absent without any.
+    /// The driver, by its events: `amd-pstate`, `amd-pstate-epp`, `intel_pstate`; absent without
+    /// any.
     pub driver: Option<&'static str>,
     /// What the times count.
     pub clock: Clock,
@@ -48,8 +49,8 @@ pub struct Report {
     pub records: u64,
     /// Records by event, the most frequent first.
     pub events: Vec<EventCount>,
-    /// Records of events that are known, with fields that are not: values that no kernel writes, or a layout of its own.
-    /// They are in none of the numbers.
+    /// Records of events that are known, with fields that are not: values that no kernel writes, or
+    /// a layout of its own. They are in none of the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<EventCount>,
     /// Where records were lost.
@@ -115,8 +116,8 @@ impl Analyser {
     /// Counts a record, and the time that the trace covers.
     #[inline]
     fn passed(&mut self, time: u64) {
-        // Not always the first record: with the local clock CPUs differ, and trace_pipe merges only what it has
-        // read so far.
+        // Not always the first record: with the local clock CPUs differ, and trace_pipe merges only
+        // what it has read so far.
         let first = self.first.get_or_insert(time);
         *first = (*first).min(time);
         self.last = self.last.max(time);
@@ -212,7 +213,8 @@ impl Analyser {
             .others
             .iter()
             .map(|(id, count)| EventCount { name: names.name(*id), count: *count })
-            // A name of the table that was passed through lacked fields, or had values that do not fit.
+            // A name of the table that was passed through lacked fields, or had values that do not
+            // fit.
             .partition(|event| TABLE.iter().any(|row| row.name == event.name));
         unread.sort_by(|a, b| a.name.cmp(&b.name));
         let mut events: Vec<EventCount> = TABLE
@@ -224,7 +226,8 @@ impl Analyser {
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         Report {
-            // The first of the table that occurred: the passive modes come before the active one (see ActiveMeter).
+            // The first of the table that occurred: the passive modes come before the active one
+            // (see ActiveMeter).
             driver: TABLE.iter().zip(self.counts).find_map(|(row, count)| row.driver.filter(|_| count > 0)),
             clock,
             start: first as f64 / unit,
@@ -415,7 +418,8 @@ mod tests {
         let mut analyser = Analyser::new();
         let idle = |state| Event::Idle(Idle { cpu: 0, state });
         let perf = |des| Event::AmdPerf(AmdPerf { des, cpu: 0, tsc: 2, mperf: 1, ..AmdPerf::default() });
-        // Ten seconds of state 1; then 80 s of which the trace knows nothing; then ten of work and ten of state 2.
+        // Ten seconds of state 1; then 80 s of which the trace knows nothing; then ten of work and
+        // ten of state 2.
         for (time, event) in [
             (0, idle(1)),
             (10, idle(u32::MAX)),

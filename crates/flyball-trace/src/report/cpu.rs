@@ -46,8 +46,8 @@ pub struct IdleReport {
     pub entries: u64,
     /// Seconds in it, up to the end of the trace; where records were lost in between, none.
     pub seconds: f64,
-    /// Share of the time in which the trace shows whether the CPU was idle, percent: from its first idle event on, less
-    /// what records were lost in.
+    /// Share of the time in which the trace shows whether the CPU was idle, percent: from its first
+    /// idle event on, less what records were lost in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }
@@ -110,8 +110,8 @@ pub struct CpuReport {
     pub longest_gap_seconds: Option<f64>,
 }
 
-/// Requests of active mode. Kernels from 7.0 on report each request of the passive modes twice, with both events:
-/// these count only where there is nothing of the other.
+/// Requests of active mode. Kernels from 7.0 on report each request of the passive modes twice,
+/// with both events: these count only where there is nothing of the other.
 #[derive(Debug, Clone, Default)]
 struct ActiveMeter {
     samples: u64,
@@ -180,10 +180,11 @@ pub(super) struct CpuSums {
 }
 
 impl CpuSums {
-    /// Adds samples, each a time and a level: the sample before lasted until then. Returns whether there was one.
+    /// Adds samples, each a time and a level: the sample before lasted until then. Returns whether
+    /// there was one.
     ///
-    /// This is a loop of its own because the words of the levels are often not in the nearest cache: in a short loop the
-    /// processor fetches many of them at the same time.
+    /// This is a loop of its own because the words of the levels are often not in the nearest
+    /// cache: in a short loop the processor fetches many of them at the same time.
     #[inline]
     fn times(&mut self, samples: impl Iterator<Item = (u64, u32)>) -> bool {
         let known = self.samples > 0;
@@ -212,7 +213,8 @@ impl CpuSums {
 
     #[inline]
     fn decide(&mut self, request: (u32, u32, u32), said: Option<bool>) {
-        // amd_pstate_perf says itself (`changed`) up to 6.12; for later kernels the requests are compared.
+        // amd_pstate_perf says itself (`changed`) up to 6.12; for later kernels the requests are
+        // compared.
         let differs = self.asked.replace(request).is_some_and(|before| before != request);
         self.decisions += u64::from(said.unwrap_or(differs));
     }
@@ -298,7 +300,8 @@ impl CpuSums {
         self.des.add(u64::from(event.to));
         self.decide((0, event.to, 0), Some(event.from != event.to));
         // In passive mode core_busy names the path: 90 is the scheduler's own.
-        // INTEL_PSTATE_TRACE_TARGET and INTEL_PSTATE_TRACE_FAST_SWITCH in drivers/cpufreq/intel_pstate.c.
+        // INTEL_PSTATE_TRACE_TARGET and INTEL_PSTATE_TRACE_FAST_SWITCH in
+        // drivers/cpufreq/intel_pstate.c.
         if event.scaled_busy == 0 && matches!(event.core_busy, 10 | 90) {
             *self.fast.get_or_insert(0) += u64::from(event.core_busy == 90);
         }
@@ -313,8 +316,8 @@ impl CpuSums {
     pub(super) fn lost(&mut self) {
         // Both, since a loss is not of one kind of event.
         (self.lost, self.active.lost) = (true, true);
-        // The exit from the idle state may be among the lost records: the time until the next event is nothing
-        // known.
+        // The exit from the idle state may be among the lost records: the time until the next event
+        // is nothing known.
         (self.idle_now, self.idle_last) = (None, None);
         self.lag.forget();
     }
@@ -326,7 +329,8 @@ impl CpuSums {
         if let Some((entered, since)) = self.idle_now.take() {
             self.idle.entry(entered).or_default().1 += time.saturating_sub(since);
         }
-        // A kernel has at most ten states (CPUIDLE_STATE_MAX); more are damage and must not fill memory.
+        // A kernel has at most ten states (CPUIDLE_STATE_MAX); more are damage and must not fill
+        // memory.
         if state != u32::MAX && (self.idle.len() < 64 || self.idle.contains_key(&state)) {
             self.idle.entry(state).or_default().0 += 1;
             self.idle_now = Some((state, time));
@@ -337,7 +341,8 @@ impl CpuSums {
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
         let timed = clock.nanoseconds();
         let active = &self.active;
-        // Kernels from 7.0 on report passive requests with both events; then those of active mode are left out.
+        // Kernels from 7.0 on report passive requests with both events; then those of active mode
+        // are left out.
         let only_active = self.samples == 0 && active.samples > 0;
         let (samples, decisions, first, last, gap) = if only_active {
             (active.samples, active.decisions, active.first, active.last, active.gap)

@@ -1,9 +1,10 @@
 //! From request to frequency: how long until a changed request shows in the measured frequency.
 //!
-//! Every request's record carries the frequency of the time *before* it. After a request that changed the level, the
-//! first record whose frequency has gone at least half the way from the frequency at the change to the frequency
-//! that was reached when the next change came, gives the lag. Holds that moved the frequency by less than 5 %, or
-//! against the request (the load changed, not the request's effect), say nothing and are left out.
+//! Every request's record carries the frequency of the time *before* it. After a request that
+//! changed the level, the first record whose frequency has gone at least half the way from the
+//! frequency at the change to the frequency that was reached when the next change came, gives the
+//! lag. Holds that moved the frequency by less than 5 %, or against the request (the load changed,
+//! not the request's effect), say nothing and are left out.
 
 use crate::histogram::Histogram;
 
@@ -96,7 +97,8 @@ mod tests {
     #[test]
     fn holds_that_say_nothing_are_left_out() {
         let mut meter = LagMeter::default();
-        // Up in request, down in frequency; then a change without effect; then a hold of one record.
+        // Up in request, down in frequency; then a change without effect; then a hold of one
+        // record.
         for (time, level, khz) in [
             (0, 50, 2_000_000),
             (1, 60, 2_000_000),

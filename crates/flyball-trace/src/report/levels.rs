@@ -12,9 +12,9 @@ const LONGEST: u64 = 1 << 40;
 
 /// By level: samples, and time until the next sample.
 ///
-/// A request adds to any of some hundred levels of its CPU. With hundreds of CPUs these words are most of what an analysis
-/// keeps in the core's cache, so both numbers share one word, which is emptied into wide ones every half million samples
-/// or two hours.
+/// A request adds to any of some hundred levels of its CPU. With hundreds of CPUs these words are
+/// most of what an analysis keeps in the core's cache, so both numbers share one word, which is
+/// emptied into wide ones every half million samples or two hours.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Levels {
     packed: Vec<u64>,
@@ -28,7 +28,8 @@ impl Levels {
         let level = level.min(MAX_LEVEL) as usize;
         match self.packed.get_mut(level) {
             Some(word) if time < LONGEST => {
-                // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, so 60 in place.
+                // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, so 60 in
+                // place.
                 *word += time << SAMPLE_BITS | 1;
                 if *word & NEARLY_FULL != 0 {
                     self.widen(level, 0, 0);

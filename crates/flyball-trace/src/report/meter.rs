@@ -10,12 +10,12 @@ use super::{
     range::load,
 };
 
-/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's first-level cache; each
-/// on its own, with hundreds of CPUs in turn, would fetch them from memory.
+/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's
+/// first-level cache; each on its own, with hundreds of CPUs in turn, would fetch them from memory.
 const TOGETHER: usize = 16;
 
-/// A request that waits to be added, in half a cache line: with 256 CPUs, what waits must leave room in the core's
-/// second-level cache for the text and the records of a chunk.
+/// A request that waits to be added, in half a cache line: with 256 CPUs, what waits must leave
+/// room in the core's second-level cache for the text and the records of a chunk.
 #[derive(Debug, Clone, Copy, Default)]
 struct PendingRequest {
     time: u64,
@@ -30,7 +30,8 @@ struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// `None` if a number does not fit. Counters of 32 bits last for more than a second between two requests.
+    /// `None` if a number does not fit. Counters of 32 bits last for more than a second between two
+    /// requests.
     #[inline]
     fn new(time: u64, event: &AmdPerf) -> Option<PendingRequest> {
         let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
@@ -68,11 +69,12 @@ impl Request {
     }
 }
 
-/// One CPU. Two words that each request needs are here, side by side for all CPUs; the rest is elsewhere.
+/// One CPU. Two words that each request needs are here, side by side for all CPUs; the rest is
+/// elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct CpuMeter {
-    /// Requests that wait. A word, so that reading it does not also read `known`, which was just written: the processor
-    /// would wait until that is in the cache.
+    /// Requests that wait. A word, so that reading it does not also read `known`, which was just
+    /// written: the processor would wait until that is in the cache.
     waiting: u32,
     /// The CPU had a request or sample.
     known: bool,
@@ -95,8 +97,8 @@ impl Numbers {
 }
 
 impl CpuMeter {
-    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before the trace (since
-    /// boot, after a change of driver): the kernel's tracers leave it out too.
+    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before
+    /// the trace (since boot, after a change of driver): the kernel's tracers leave it out too.
     #[inline]
     pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
         let known = std::mem::replace(&mut self.known, true);

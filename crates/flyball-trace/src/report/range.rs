@@ -9,7 +9,8 @@ pub struct Range {
     pub max: f64,
 }
 
-/// Adds up whole numbers. Three instructions a sample instead of the ten of floating point, and the sum is exact.
+/// Adds up whole numbers. Three instructions a sample instead of the ten of floating point, and the
+/// sum is exact.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WholeMeter {
     min: u64,

@@ -34,7 +34,8 @@ struct TaskMeter {
     load: LoadMeter,
 }
 
-/// Tasks whose place is found without the map: there is one look-up for every record, mostly of a few tasks.
+/// Tasks whose place is found without the map: there is one look-up for every record, mostly of a
+/// few tasks.
 const RECENT: usize = 256;
 
 /// Adds up all tasks of a trace, up to a number: text can name any number of them.
@@ -90,8 +91,8 @@ impl TaskMeters {
         &mut self.meters[place].1
     }
 
-    /// Adds a request that was made while the task ran: the level asked for, and frequency and load if the record's
-    /// counters cover time of the trace.
+    /// Adds a request that was made while the task ran: the level asked for, and frequency and load
+    /// if the record's counters cover time of the trace.
     #[inline]
     pub(super) fn add(&mut self, pid: i32, name: Comm, des: Option<u32>, counted: Option<(u64, f64)>) {
         let task = self.meter(pid);

@@ -1,9 +1,10 @@
 //! Text of any length in bounded memory, on any number of threads.
 //!
-//! Each thread takes the next chunk of whole lines from the reader, reads its records without holding any lock, and
-//! puts them into a queue. A thread that finds the queue without a deliverer becomes it, and hands on what is next, so that
-//! the receiver sees the text in order; the others go on reading, unless they are too far ahead. What a thread works on
-//! is one chunk and one batch of records, both of which fit into a core's second-level cache.
+//! Each thread takes the next chunk of whole lines from the reader, reads its records without
+//! holding any lock, and puts them into a queue. A thread that finds the queue without a deliverer
+//! becomes it, and hands on what is next, so that the receiver sees the text in order; the others
+//! go on reading, unless they are too far ahead. What a thread works on is one chunk and one batch
+//! of records, both of which fit into a core's second-level cache.
 
 use std::{
     collections::BTreeMap,
@@ -75,8 +76,9 @@ struct Chunks<R> {
 }
 
 impl<R: Read> Chunks<R> {
-    /// Fills `chunk` with whole lines: its number, its place in the text, and how much of it is used. `None` at the
-    /// end. What lies behind the used part is left as it is: clearing it would cost a pass over the text.
+    /// Fills `chunk` with whole lines: its number, its place in the text, and how much of it is
+    /// used. `None` at the end. What lies behind the used part is left as it is: clearing it would
+    /// cost a pass over the text.
     fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<Place>> {
         let mut used = self.rest.len();
         if chunk.len() < used + size {
@@ -209,7 +211,8 @@ impl<R: Read + Send> Shared<'_, R> {
                 match chunks.fill(&mut chunk, options.chunk.max(4096)) {
                     Ok(place) => place,
                     Err(error) => {
-                        // The other threads would read on behind the error, and hand on text with a hole.
+                        // The other threads would read on behind the error, and hand on text with a
+                        // hole.
                         chunks.ended = true;
                         self.fail(TraceError::io("read", path, error));
                         return;
@@ -229,8 +232,8 @@ impl<R: Read + Send> Shared<'_, R> {
         }
     }
 
-    /// Puts a chunk's records into the queue, and empties it up to the first gap unless another thread does.
-    /// Answers memory for the next batch; `None` after a failure.
+    /// Puts a chunk's records into the queue, and empties it up to the first gap unless another
+    /// thread does. Answers memory for the next batch; `None` after a failure.
     fn hand_on(&self, number: u64, done: Done) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);
         // The next one is always let in: all others wait for it.
@@ -260,11 +263,12 @@ impl<R: Read + Send> Shared<'_, R> {
     }
 }
 
-/// Reads trace text from `reader` (called `path` in errors) to its end, and hands the records to `sink` in the
-/// order of the text.
+/// Reads trace text from `reader` (called `path` in errors) to its end, and hands the records to
+/// `sink` in the order of the text.
 ///
 /// # Errors
-/// Where reading fails, and whatever `sink` answers. Lines that cannot be read are counted, not errors.
+/// Where reading fails, and whatever `sink` answers. Lines that cannot be read are counted, not
+/// errors.
 pub fn read_text<R: Read + Send>(
     reader: R,
     path: &Path,
@@ -278,7 +282,8 @@ pub fn read_text<R: Read + Send>(
         queue: Mutex::default(),
         moved: Condvar::new(),
         receiver: Mutex::new(Receiver { summary: TextSummary::default(), sink }),
-        // For each thread one that waits and one in work: memory stays bounded if the receiver is slow.
+        // For each thread one that waits and one in work: memory stays bounded if the receiver is
+        // slow.
         room: 2 * threads,
     };
     if threads == 1 {

@@ -30,7 +30,8 @@ pub struct TextBatch {
     pub entries: Option<(u64, u64)>,
     /// Where the chunk started, from the start of the text.
     pub offset: u64,
-    /// Where asked for: the text behind the name of each passed-through event, with its place in `records`.
+    /// Where asked for: the text behind the name of each passed-through event, with its place in
+    /// `records`.
     pub details: Vec<(usize, Vec<u8>)>,
 }
 
@@ -55,7 +56,8 @@ pub struct LineParser {
     amd: FrequentLine,
     intel: FrequentLine,
     names: Arc<Names>,
-    /// Names of passed-through events seen so far, the last one first: neighbours are often the same.
+    /// Names of passed-through events seen so far, the last one first: neighbours are often the
+    /// same.
     seen: Vec<(Vec<u8>, NameId)>,
 }
 
@@ -82,13 +84,14 @@ impl LineParser {
         }
     }
 
-    /// As [`LineParser::new`], and keeps the fields of passed-through events in [`TextBatch::details`].
+    /// As [`LineParser::new`], and keeps the fields of passed-through events in
+    /// [`TextBatch::details`].
     pub fn with_details(names: Arc<Names>) -> LineParser {
         LineParser { details: true, ..LineParser::new(names) }
     }
 
-    /// Reads a chunk of whole lines (the last may lack its newline) that starts `offset` bytes into the text.
-    /// Never fails: what cannot be read is counted in the batch.
+    /// Reads a chunk of whole lines (the last may lack its newline) that starts `offset` bytes into
+    /// the text. Never fails: what cannot be read is counted in the batch.
     pub fn parse(&mut self, chunk: &[u8], offset: u64, batch: &mut TextBatch) {
         batch.offset = offset;
         let mut at = 0;
@@ -137,8 +140,8 @@ impl LineParser {
         }
         // print_trace_line() in kernel/trace/trace.c; trace-cmd report words it as EVENTS DROPPED.
         if let Some((cpu, lost)) = lost(&line[first..]) {
-            // The line has no time. It stands in front of the next record of its CPU; the record before it, of
-            // whatever CPU, is as near, and known already.
+            // The line has no time. It stands in front of the next record of its CPU; the record
+            // before it, of whatever CPU, is as near, and known already.
             let time = batch.records.last().map_or(0, |record| record.time);
             let event = Event::Lost(lost);
             batch.records.push(Record {
@@ -228,9 +231,10 @@ impl FrequentEvent for IntelSample {
 
 /// Reads lines of one event as the kernel writes them.
 ///
-/// Each number of a line starts where the one before ends, which a processor learns late. The front of a line (task, CPU,
-/// time) is nearly always as long as that of the line before, so the fields are read from there at the same time as the
-/// front, and dropped if the front turns out to end elsewhere.
+/// Each number of a line starts where the one before ends, which a processor learns late. The front
+/// of a line (task, CPU, time) is nearly always as long as that of the line before, so the fields
+/// are read from there at the same time as the front, and dropped if the front turns out to end
+/// elsewhere.
 #[derive(Debug, Default)]
 struct FrequentLine {
     /// Bytes in front of the event's name.
@@ -240,7 +244,8 @@ struct FrequentLine {
 }
 
 impl FrequentLine {
-    /// Adds the record of a line, and returns where the next line starts. `None` for any other line.
+    /// Adds the record of a line, and returns where the next line starts. `None` for any other
+    /// line.
     #[inline(always)]
     fn read<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let at = start + self.front;
@@ -313,8 +318,8 @@ struct Marks {
 }
 
 impl Marks {
-    /// The reverse of `flags` in print.rs. Kernels before 5.17 have four characters; what later ones print for "not
-    /// supported", and letters of kernels to come, say nothing.
+    /// The reverse of `flags` in print.rs. Kernels before 5.17 have four characters; what later
+    /// ones print for "not supported", and letters of kernels to come, say nothing.
     #[cold]
     fn read(text: &[u8]) -> Marks {
         let mut marks = Marks::default();
@@ -349,7 +354,8 @@ impl Marks {
     }
 }
 
-/// What [`behind_task`] finds, where it looks as nearly always: `[003] d..1.  3552.927123: `, blanks before and in it.
+/// What [`behind_task`] finds, where it looks as nearly always: `[003] d..1.  3552.927123: `,
+/// blanks before and in it.
 #[inline(always)]
 fn usual_front(chunk: &[u8], at: usize, known: &mut Marks) -> Option<(u32, u64, bool, usize)> {
     let at = blanks(chunk, at);
@@ -388,7 +394,8 @@ fn holds(word: u128, byte: u8) -> bool {
     zeros.wrapping_sub(every(1)) & !zeros & every(0x80) != 0
 }
 
-/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, place and flags.
+/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in
+/// ticks, place and flags.
 #[inline]
 fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)> {
     // Option record-tgid puts the thread group's number here, in brackets.
@@ -410,7 +417,8 @@ fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)
         return None;
     }
     at = end + 2;
-    // Flags stand right here; a time without flags has at least one more blank before it, or ends in a colon.
+    // Flags stand right here; a time without flags has at least one more blank before it, or ends
+    // in a colon.
     let mut marks = Marks::default();
     if chunk.get(at) != Some(&b' ') && time_at(chunk, at).is_none() {
         let flags = chunk.get(at..at + 12)?;
@@ -450,7 +458,8 @@ fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
     ))
 }
 
-/// The prefix of any line: every minus sign may be the one before the number, the first that makes sense is it.
+/// The prefix of any line: every minus sign may be the one before the number, the first that makes
+/// sense is it.
 fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     if let Some(found) = kernel_prefix(line, 0, &mut Marks::default()) {
         return Some(found);
@@ -460,7 +469,8 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     for dash in memchr::memchr_iter(b'-', front) {
         let Some((pid, at)) = decimal(line, dash + 1) else { continue };
         if pid == 1 && dash > 0 && line[dash - 1] == b' ' {
-            // Not init behind a name that ends in a blank: perf's number of a task that it does not know.
+            // Not init behind a name that ends in a blank: perf's number of a task that it does not
+            // know.
             continue;
         }
         let (Some((cpu, time, ticks, at, marks)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid))
@@ -473,7 +483,8 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     perf_prefix(line)
 }
 
-/// How `perf script` starts a line: `comm  pid [cpu] time: group:event: fields`, the name before runs of blanks.
+/// How `perf script` starts a line: `comm  pid [cpu] time: group:event: fields`, the name before
+/// runs of blanks.
 fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     let front = &line[..line.len().min(120)];
     for bracket in memchr::memchr_iter(b'[', front) {
@@ -584,7 +595,8 @@ mod tests {
         assert_eq!((unknown.comm.to_string().as_str(), unknown.pid, unknown.cpu), (":-1", -1, 1));
     }
 
-    /// Both layouts of flags, with times of one to five digits: print_trace_line pads seconds to five.
+    /// Both layouts of flags, with times of one to five digits: print_trace_line pads seconds to
+    /// five.
     #[test]
     fn flags_are_read_in_both_layouts() {
         for (flags, expected) in [

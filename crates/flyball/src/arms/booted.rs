@@ -1,5 +1,5 @@
-//! Arms on a machine in software: it is booted for every round, so that arms that need another driver need nothing from
-//! the user and every round starts from the same state.
+//! Arms on a machine in software: it is booted for every round, so that arms that need another
+//! driver need nothing from the user and every round starts from the same state.
 
 use std::time::Duration;
 
@@ -19,12 +19,13 @@ use crate::{
 const AFTER_BOOT: Duration = Duration::from_millis(500);
 const AFTER_SETTINGS: Duration = Duration::from_millis(100);
 
-/// The arms of a comparison as boots: each is applied to a machine that has just been booted, with what it needs on the
-/// kernel's command line.
+/// The arms of a comparison as boots: each is applied to a machine that has just been booted, with
+/// what it needs on the kernel's command line.
 pub struct BootedArms<'h> {
     host: &'h dyn Host,
     software: &'h dyn Software,
-    // In this order: fields are dropped as they are listed, and the transaction needs its journal to the end.
+    // In this order: fields are dropped as they are listed, and the transaction needs its journal
+    // to the end.
     transaction: Option<(Transaction<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
     /// What is held beneath every arm.
@@ -47,7 +48,8 @@ impl<'h> BootedArms<'h> {
         Ok(BootedArms { host, software, transaction: None, seeds, quiet })
     }
 
-    /// Applies each arm once, so that one that no boot makes possible is refused before anything is measured.
+    /// Applies each arm once, so that one that no boot makes possible is refused before anything is
+    /// measured.
     pub fn check(mut self, arms: &[Arm]) -> Result<(), Failure> {
         for arm in arms {
             self.apply(arm).map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
@@ -60,7 +62,8 @@ impl<'h> BootedArms<'h> {
         let failed = |error: std::io::Error| SettingsError(error.to_string());
         // Before the boot: the seed decides how the machine comes up.
         self.software.vary(self.seeds.next());
-        // First with its own parameters: which driver they bring up decides what the arm still needs.
+        // First with its own parameters: which driver they bring up decides what the arm still
+        // needs.
         self.software.reboot(&[]).map_err(failed)?;
         let Some(needed) = boot_needed(self.host, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
@@ -80,7 +83,8 @@ impl Settings for BootedArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.restore()?;
         self.boot(arm)?;
-        // The processors leave the boot at its frequency and temperature; a round right after it would start from there.
+        // The processors leave the boot at its frequency and temperature; a round right after it
+        // would start from there.
         self.host.sleep(AFTER_BOOT);
         let failed = |failure: Failure| SettingsError(failure.to_string());
         let intent = intent(arm).map_err(failed)?;
@@ -88,7 +92,8 @@ impl Settings for BootedArms<'_> {
             return Ok(Vec::new());
         }
         // The journal is of no use once this machine is gone, so it is kept apart from the user's.
-        // Bound before the transaction: if something below fails, it is dropped first and still finds its journal.
+        // Bound before the transaction: if something below fails, it is dropped first and still
+        // finds its journal.
         let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
         let state = StateDir::new(folder.path());
         let mut transaction =
@@ -97,7 +102,8 @@ impl Settings for BootedArms<'_> {
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
             let quiet_plan = QuietPlan::decide(self.host, quiet).map_err(failed)?;
-            // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting has to be undone.
+            // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting
+            // has to be undone.
             quiet_plan.apply(self.host, &mut transaction, &|| false).map_err(failed)?;
         }
         let applied =

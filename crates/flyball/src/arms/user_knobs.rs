@@ -1,5 +1,5 @@
-//! The user's own knobs as settings of arms: read before anything is changed, written under the journal of the transaction, read
-//! back, and restored with it.
+//! The user's own knobs as settings of arms: read before anything is changed, written under the
+//! journal of the transaction, read back, and restored with it.
 
 use flyball_control::{
     Location,
@@ -39,7 +39,8 @@ pub fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the user's knobs of an arm. After a failure everything that the arm has changed is restored.
+/// Writes the user's knobs of an arm. After a failure everything that the arm has changed is
+/// restored.
 pub fn apply(
     transaction: &mut Transaction<'_>,
     knobs: &[CommandKnob],

@@ -1,4 +1,5 @@
-//! `flyball compare`: one workload under several settings, in a randomised order, with energy and a verdict.
+//! `flyball compare`: one workload under several settings, in a randomised order, with energy and a
+//! verdict.
 
 mod args;
 pub(super) mod confirm;
@@ -45,7 +46,8 @@ use crate::{
 
 /// Runs the comparison, or describes it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Opened by its own type first: the power at the wall is a number of the model, not of the host interface.
+    // Opened by its own type first: the power at the wall is a number of the model, not of the host
+    // interface.
     let simulated = context.open_simulated()?;
     let host: Box<dyn Host> = match &simulated {
         Some(machine) => Box::new(machine.clone()),
@@ -82,7 +84,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .quiet
         .map(|level| {
             let cpus = workload.command.cpus.clone();
-            // Random addresses stay: their effect belongs to the spread between rounds, one fixed layout could favour an arm.
+            // Random addresses stay: their effect belongs to the spread between rounds, one fixed
+            // layout could favour an arm.
             let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
             quiet_during_arms(&*host, quiet, &mut manifest)
         })
@@ -92,7 +95,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let interrupted = change::interrupts()?;
     if args.measuring.trace {
-        // Before anything is locked or written: a kernel without tracefs would fail in the first round.
+        // Before anything is locked or written: a kernel without tracefs would fail in the first
+        // round.
         tracer::check(&*host)?;
     }
     let user = args.run_as.user(&*host)?;
@@ -158,7 +162,8 @@ pub(super) fn quiet_during_arms(
 pub(super) fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
-    // The CPUs as they were asked for, not those of the note, which are what the earlier boot had online.
+    // The CPUs as they were asked for, not those of the note, which are what the earlier boot had
+    // online.
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
     Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
 }
@@ -204,7 +209,8 @@ pub(super) fn run_rounds(
     let mut workload = command_of(&directory.manifest.workload);
     workload.group.clone_from(&taken.group);
     workload.user = directory.owner().cloned();
-    // In the workload's directory and as its user: the step usually builds or cleans what the workload uses.
+    // In the workload's directory and as its user: the step usually builds or cleans what the
+    // workload uses.
     let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory.clone_from(&directory.manifest.workload.directory);
@@ -308,8 +314,8 @@ pub(super) fn failure(error: &MeasureError, kept: Option<&Path>) -> Failure {
     Failure::new(exit, format!("{error}{kept}"))
 }
 
-/// The command that continues a comparison. It names another machine than this one, because a directory may come from
-/// another user, whose choice of a machine is not followed.
+/// The command that continues a comparison. It names another machine than this one, because a
+/// directory may come from another user, whose choice of a machine is not followed.
 fn resume_command(machine: &MachineArg, directory: &RunDirectory) -> String {
     let mut words = vec!["flyball".to_owned(), "compare".to_owned()];
     if !matches!(machine, MachineArg::Live) {

@@ -1,6 +1,7 @@
-//! What a shell offers at the cursor: `flyball complete WORDS...`, which the scripts of `flyball completions` call. The last word
-//! is the one that is being typed. Commands and options come from the command line itself, values from what they are called in
-//! help: knobs, their values on the machine of -M, machines, CPUs.
+//! What a shell offers at the cursor: `flyball complete WORDS...`, which the scripts of
+//! `flyball completions` call. The last word is the one that is being typed. Commands and options
+//! come from the command line itself, values from what they are called in help: knobs, their values
+//! on the machine of -M, machines, CPUs.
 
 mod values;
 
@@ -40,7 +41,8 @@ pub fn values_of(knob: &Knob, machine: &MachineArg) -> Vec<String> {
     values::values(knob, machine)
 }
 
-/// Prints what fits, a line each: the word, a tab, what it is. A line of `:files` says that names of files fit too.
+/// Prints what fits, a line each: the word, a tab, what it is. A line of `:files` says that names
+/// of files fit too.
 pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let (words, current) = match args.words.split_last() {
         Some((last, words)) => (words, last.as_str()),
@@ -111,7 +113,8 @@ impl Place {
                 }
             }
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            // Letters may be joined (-nv), and the first one that takes a value takes the rest (-c0-3).
+            // Letters may be joined (-nv), and the first one that takes a value takes the rest
+            // (-c0-3).
             for (at, letter) in letters.char_indices() {
                 let is =
                     |arg: &Arg| arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&letter));

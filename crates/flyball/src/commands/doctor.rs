@@ -61,13 +61,13 @@ pub struct Args {
     #[arg(short = 'n', long, requires = "fix")]
     dry_run: bool,
 
-    /// Also run the amd-pstate unit tests that write preferences and modes. Every write is journaled and restored, also
-    /// after a crash.
+    /// Also run the amd-pstate unit tests that write preferences and modes. Every write is
+    /// journaled and restored, also after a crash.
     #[arg(long, conflicts_with_all = ["fix", "list"])]
     write: bool,
 
-    /// Also check a trace of this machine (trace.dat or text, see `flyball trace record`): was the driver called on
-    /// isolated CPUs, and did the frequency follow the requests?
+    /// Also check a trace of this machine (trace.dat or text, see `flyball trace record`): was the
+    /// driver called on isolated CPUs, and did the frequency follow the requests?
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "fix"])]
     trace: Option<PathBuf>,
 
@@ -94,7 +94,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })?;
-    // Before anything else is tried: without control files the other options would only fail one by one.
+    // Before anything else is tried: without control files the other options would only fail one by
+    // one.
     if report.not_visible.is_some() {
         left_out(args);
     }
@@ -203,7 +204,8 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     for note in transaction.notes() {
         eprintln!("note: {note}");
     }
-    // Its result is looked at after the restore: a test that fails must not leave the machine as it was tested.
+    // Its result is looked at after the restore: a test that fails must not leave the machine as it
+    // was tested.
     let found =
         doctor::amd_pstate_write::examine(host, &mut transaction, &|| interrupted.load(Ordering::Relaxed));
     let restoration = transaction.end();

@@ -1,4 +1,5 @@
-//! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers; and the text of a profile.
+//! `flyball explain`: what a knob does, its values, what it interacts with, its files and
+//! registers; and the text of a profile.
 
 use flyball_control::{Access, Knob, KnobName, TABLE, called, doctor::CHECKS};
 use serde::Serialize;

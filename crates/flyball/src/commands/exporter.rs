@@ -30,7 +30,8 @@ Examples:
 Exit codes: 0 ended by a signal, or --stdout is done, 1 it cannot listen or write, 2 an address or the configuration is not accepted, \
 4 the machine has no CPUs to list.")]
 pub struct Args {
-    /// Write the metrics to this file again and again, for node_exporter's textfile collector, instead of serving them.
+    /// Write the metrics to this file again and again, for node_exporter's textfile collector,
+    /// instead of serving them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdout", "node"])]
     textfile: Option<PathBuf>,
 
@@ -50,7 +51,8 @@ pub struct Args {
     #[arg(long)]
     per_cpu: bool,
 
-    /// Add the names of node_exporter's collectors cpu, cpufreq and rapl; most of them are of each CPU, with --per-cpu.
+    /// Add the names of node_exporter's collectors cpu, cpufreq and rapl; most of them are of each
+    /// CPU, with --per-cpu.
     #[arg(long)]
     node: bool,
 
@@ -62,7 +64,8 @@ pub struct Args {
     #[arg(long)]
     no_doctor: bool,
 
-    /// Where to listen: HOST:PORT, :PORT for all addresses, unix:PATH; may be repeated [default: 127.0.0.1:9966 and [::1]:9966].
+    /// Where to listen: HOST:PORT, :PORT for all addresses, unix:PATH; may be repeated [default:
+    /// 127.0.0.1:9966 and [::1]:9966].
     #[arg(long = "web.listen-address", value_name = "ADDRESS")]
     listen: Vec<Address>,
 
@@ -104,7 +107,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Writes the file until a signal ends it. Nothing but this file is written, and readers find it whole.
+/// Writes the file until a signal ends it. Nothing but this file is written, and readers find it
+/// whole.
 fn write_again(
     host: &dyn Host,
     collector: &mut Collector<'_>,

@@ -28,12 +28,13 @@ pub struct Args {
     #[arg(value_name = "KNOB", required = true, value_parser = knob_arguments::Name, hide_possible_values = true)]
     pub knobs: Vec<KnobName>,
 
-    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
+    /// commas [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 
-    /// Print only values, one per line and equal ones once, for scripts: words as `set` takes them, numbers without their unit
-    /// in the unit that --json names.
+    /// Print only values, one per line and equal ones once, for scripts: words as `set` takes them,
+    /// numbers without their unit in the unit that --json names.
     #[arg(long, conflicts_with = "json")]
     pub bare: bool,
 }
@@ -60,8 +61,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
-    // In JSON one object per place, so that a script can look a CPU up; in text equal values share a line.
-    // Every place is asked: the knobs were requested by name, and JSON has a row per place.
+    // In JSON one object per place, so that a script can look a CPU up; in text equal values share
+    // a line. Every place is asked: the knobs were requested by name, and JSON has a row per place.
     let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
@@ -104,7 +105,8 @@ fn bare(rows: &[Row]) -> String {
             // Switches and lists as `set` takes them.
             _ => value.to_string(),
         };
-        // Equal values once: a script that compares with one word should not depend on the number of CPUs.
+        // Equal values once: a script that compares with one word should not depend on the number
+        // of CPUs.
         if !lines.contains(&line) {
             lines.push(line);
         }

@@ -1,4 +1,5 @@
-//! `flyball guardian`: the process that restores settings if flyball dies. Started only by flyball itself.
+//! `flyball guardian`: the process that restores settings if flyball dies. Started only by flyball
+//! itself.
 
 use std::os::fd::AsFd;
 

@@ -58,14 +58,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Download kernels (--kernel 6.1,6.12) and the emulator from the distribution's packages to the cache. Installs
-    /// nothing.
+    /// Download kernels (--kernel 6.1,6.12) and the emulator from the distribution's packages to
+    /// the cache. Installs nothing.
     Fetch,
     /// List machines, and the kernels in the cache.
     List,
     /// Boot a guest, run a command in it as root, and exit with its exit code.
     ///
-    /// 124: timeout. 125: the guest did not run the command; the kernel's last messages are printed.
+    /// 124: timeout. 125: the guest did not run the command; the kernel's last messages are
+    /// printed.
     Run(RunArgs),
     /// Boot a guest and open a shell in it. The guest ends with the shell.
     ///
@@ -73,15 +74,17 @@ enum Action {
     Shell(GuestArgs),
     /// Run a command and record the driver's decisions and every register write.
     ///
-    /// Writes to --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the processor's state every
-    /// millisecond), console.log.
+    /// Writes to --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the
+    /// processor's state every millisecond), console.log.
     Record(RunArgs),
-    /// Measure what guests cost on this host: boot time, speed and memory, with and without --closed.
+    /// Measure what guests cost on this host: boot time, speed and memory, with and without
+    /// --closed.
     Cost(cost::Args),
-    /// Test a kernel's cpufreq drivers on emulated processors: sequences of settings, judged by rules and by another kernel
-    /// (KTAP).
+    /// Test a kernel's cpufreq drivers on emulated processors: sequences of settings, judged by
+    /// rules and by another kernel (KTAP).
     Test(test::Args),
-    /// Look for faults of a kernel's cpufreq drivers with sequences that are drawn by what the driver does.
+    /// Look for faults of a kernel's cpufreq drivers with sequences that are drawn by what the
+    /// driver does.
     Fuzz(fuzz::Args),
 }
 
@@ -107,8 +110,8 @@ struct GuestArgs {
     #[arg(long, value_name = "DIR")]
     modules_dir: Option<PathBuf>,
 
-    /// The driver: default, amd-pstate[=active|passive|guided], intel_pstate[=active|passive|no_hwp], acpi-cpufreq,
-    /// none.
+    /// The driver: default, amd-pstate[=active|passive|guided],
+    /// intel_pstate[=active|passive|no_hwp], acpi-cpufreq, none.
     #[arg(long, default_value = "default")]
     driver: String,
 
@@ -116,8 +119,8 @@ struct GuestArgs {
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     cpus: u32,
 
-    /// Interface for performance requests, instead of the machine's own: cppc-msr, cppc-mailbox, p-states, hwp-off (the
-    /// firmware leaves HWP to the driver).
+    /// Interface for performance requests, instead of the machine's own: cppc-msr, cppc-mailbox,
+    /// p-states, hwp-off (the firmware leaves HWP to the driver).
     #[arg(long, value_name = "WAY")]
     interface: Option<String>,
 
@@ -125,8 +128,8 @@ struct GuestArgs {
     #[arg(long)]
     closed: bool,
 
-    /// Let the guest inject firmware faults by writing to register 0x400000fb: 1 Speed Select's mailboxes stay busy, 2
-    /// changes are refused, 4 levels are locked, 0 none.
+    /// Let the guest inject firmware faults by writing to register 0x400000fb: 1 Speed Select's
+    /// mailboxes stay busy, 2 changes are refused, 4 levels are locked, 0 none.
     #[arg(long)]
     faults: bool,
 
@@ -134,8 +137,8 @@ struct GuestArgs {
     #[arg(long, default_value_t = 16.0, value_name = "N")]
     cycles: f64,
 
-    /// Kind of instructions with --closed: integer (scales with frequency), build, network or memory (90 % of the time at
-    /// 3.3 GHz is memory latency). docs/guest.md has the numbers.
+    /// Kind of instructions with --closed: integer (scales with frequency), build, network or
+    /// memory (90 % of the time at 3.3 GHz is memory latency). docs/guest.md has the numbers.
     #[arg(long, default_value = "integer", value_name = "CLASS")]
     workload_class: String,
 
@@ -147,16 +150,19 @@ struct GuestArgs {
     #[arg(long, default_value_t = 512, value_name = "MB")]
     memory: u32,
 
-    /// The command's root file system: initramfs (busybox), host, a directory, or the image of an ext4 file system. All but the
-    /// first are read-only, with an overlay in memory. A directory is gone after the guest was suspended, an image is not.
+    /// The command's root file system: initramfs (busybox), host, a directory, or the image of an
+    /// ext4 file system. All but the first are read-only, with an overlay in memory. A directory is
+    /// gone after the guest was suspended, an image is not.
     #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR|FILE")]
     root: String,
 
-    /// Boot the root's own systemd as process 1; the command is a unit of it, started after multi-user.target. Needs --root.
+    /// Boot the root's own systemd as process 1; the command is a unit of it, started after
+    /// multi-user.target. Needs --root.
     #[arg(long)]
     init: bool,
 
-    /// A file or directory to copy to the command's working directory. Programs are copied with their shared libraries.
+    /// A file or directory to copy to the command's working directory. Programs are copied with
+    /// their shared libraries.
     #[arg(long = "file", value_name = "FILE[:NAME]")]
     files: Vec<String>,
 
@@ -168,7 +174,8 @@ struct GuestArgs {
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     append: Vec<String>,
 
-    /// Save what the command leaves in ./out, the console and a log of register writes to this directory.
+    /// Save what the command leaves in ./out, the console and a log of register writes to this
+    /// directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -264,7 +271,8 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
                 // A person at a terminal ends the guest.
                 request.timeout = None;
             } else {
-                // Without a terminal the input is a script, which runs as a line of `guest run` does.
+                // Without a terminal the input is a script, which runs as a line of `guest run`
+                // does.
                 let script = io::read_to_string(io::stdin())
                     .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
                 // One word: a line for the shell, which may be a script of many lines.
@@ -299,11 +307,13 @@ fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
     guest::run(&cache, request, sinks(verbose)).map_err(before)
 }
 
-/// If the emulator does not start, the command did not run either (125). A wrong request stays a usage error.
+/// If the emulator does not start, the command did not run either (125). A wrong request stays a
+/// usage error.
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
-        // As env(1) and timeout(1): 125 is the launcher's own failure, other codes are the command's.
+        // As env(1) and timeout(1): 125 is the launcher's own failure, other codes are the
+        // command's.
         Exit::Failed => failure.exiting(Exit::Command(125)),
         _ => failure,
     }
@@ -319,7 +329,8 @@ fn sinks(verbose: bool) -> OutputSinks {
 
 /// Prints notes and errors, and returns the exit code.
 fn finish(end: &End, verbose: bool) -> Exit {
-    // Before the exit code is explained: a module that could not be loaded is often why the command failed.
+    // Before the exit code is explained: a module that could not be loaded is often why the command
+    // failed.
     for note in &end.notes {
         let remedy = if note.contains("could not be loaded") {
             " (give the kernel's modules with --modules-dir; built-in drivers do not need them)"

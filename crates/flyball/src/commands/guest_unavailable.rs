@@ -1,4 +1,5 @@
-//! `flyball guest` and `-M guest:NAME` in a build without the feature `guest`: they say how to build with it.
+//! `flyball guest` and `-M guest:NAME` in a build without the feature `guest`: they say how to
+//! build with it.
 
 use std::ffi::OsString;
 

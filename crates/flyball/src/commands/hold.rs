@@ -1,4 +1,5 @@
-//! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and `status` look, `run` is the service.
+//! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and
+//! `status` look, `run` is the service.
 
 mod add;
 #[cfg(feature = "bus")]
@@ -182,7 +183,8 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
             format!("released: {}\n", names.join(", "))
         };
         let stays: String = stays.iter().map(show::stays).collect();
-        // 'nothing to restore: every setting has its earlier value' would be wrong of one that another program has set since.
+        // 'nothing to restore: every setting has its earlier value' would be wrong of one that
+        // another program has set since.
         let has_nothing =
             !stays.is_empty() && brought.restored.is_exact() && brought.restored.written.is_empty();
         let restored = if has_nothing { String::new() } else { restored_text(&brought) };
@@ -225,7 +227,8 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// What the released holds did not have in force, and is as it was found: what another program or the user set meanwhile.
+/// What the released holds did not have in force, and is as it was found: what another program or
+/// the user set meanwhile.
 fn stays(host: &dyn Host, store: &Store, before: &Status, released: &[Hold]) -> Vec<HeldKnob> {
     // The same question to the machine as before the release.
     let after = status_of(host, store).knobs;
@@ -234,8 +237,8 @@ fn stays(host: &dyn Host, store: &Store, before: &Status, released: &[Hold]) -> 
     stays.filter(|knob| after.contains(knob)).cloned().collect()
 }
 
-/// Holds a profile while `command` runs. A flyball that is killed leaves the end to the service, or to the next command that changes
-/// holds: the hold ends with this process.
+/// Holds a profile while `command` runs. A flyball that is killed leaves the end to the service, or
+/// to the next command that changes holds: the hold ends with this process.
 pub fn while_running(
     context: &Context,
     profile: &str,
@@ -276,7 +279,8 @@ pub fn while_running(
     }
 }
 
-/// Below which root the files of a machine that boots are; none for one that exists only in software.
+/// Below which root the files of a machine that boots are; none for one that exists only in
+/// software.
 fn root(context: &Context) -> Option<PathBuf> {
     match &context.machine {
         MachineArg::Live => Some("/".into()),

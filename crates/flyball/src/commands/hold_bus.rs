@@ -1,5 +1,5 @@
-//! `flyball hold-bus`: the process that speaks D-Bus for `flyball hold run`. Started only by flyball itself. Stdin is the socket to the
-//! service, stdout the connected bus.
+//! `flyball hold-bus`: the process that speaks D-Bus for `flyball hold run`. Started only by
+//! flyball itself. Stdin is the socket to the service, stdout the connected bus.
 
 use std::os::{
     fd::{AsFd as _, BorrowedFd},

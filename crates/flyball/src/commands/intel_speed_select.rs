@@ -32,18 +32,21 @@ const NAME: &str = "intel-speed-select";
 /// Set for the process that `--oob` leaves in the background.
 const BACKGROUND: &str = "FLYBALL_OOB_BACKGROUND";
 
-/// The pid file of the background process. The original has it in /tmp, where any user can put a link of that name.
+/// The pid file of the background process. The original has it in /tmp, where any user can put a
+/// link of that name.
 const PID_FILE: &str = "/run/hfi-events.pid";
 
 /// Arguments of `intel-speed-select`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The tool's options and commands; --strict first for results on stdout and reliable exit codes.
+    /// The tool's options and commands; --strict first for results on stdout and reliable exit
+    /// codes.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     words: Vec<String>,
 }
 
-/// Runs the tool if this process was started by its name or with it as the command; `None` otherwise.
+/// Runs the tool if this process was started by its name or with it as the command; `None`
+/// otherwise.
 pub fn of_process() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
@@ -51,7 +54,8 @@ pub fn of_process() -> Option<ExitCode> {
         return Some(on(&MachineArg::Live, &args));
     }
     let (before, at) = command_word(&args)?;
-    // The kernel tool ends with an exit code of its own for words that it does not know; a missing machine is flyball's matter.
+    // The kernel tool ends with an exit code of its own for words that it does not know; a missing
+    // machine is flyball's matter.
     let (after, words) = match machine_of_words(&args[at..]) {
         Ok(found) => found,
         Err(failure) => return Some(report(&failure)),
@@ -80,7 +84,8 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
             "--state-dir" => at += 1,
             _ if word.starts_with("--machine=") => word["--machine=".len()..].clone_into(&mut machine),
             _ if word.starts_with("-M") => word[2..].clone_into(&mut machine),
-            // Flyball's other options do nothing here. A value of one of them ends the search, and clap takes over.
+            // Flyball's other options do nothing here. A value of one of them ends the search, and
+            // clap takes over.
             _ if word.starts_with('-') => {}
             _ => return None,
         }
@@ -88,8 +93,9 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
     }
 }
 
-/// The machine that the tool's own words name, and the other words. The original has no option -M: taking the word for one of
-/// the original's would act on the running machine instead of the one that is named.
+/// The machine that the tool's own words name, and the other words. The original has no option -M:
+/// taking the word for one of the original's would act on the running machine instead of the one
+/// that is named.
 fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
     let (mut machine, mut words) = (None, Vec::new());
     let mut rest = args.iter();
@@ -128,7 +134,8 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let live = host.kind() == Kind::Live;
     let stopped = Arc::new(AtomicBool::new(false));
     let mut daemon = Process { stopped, events: None, live };
-    // Flushed below, where a full disk can still be reported: a dropped BufWriter ignores the error.
+    // Flushed below, where a full disk can still be reported: a dropped BufWriter ignores the
+    // error.
     let mut out = standard_output();
     let environment = Environment {
         host,
@@ -143,8 +150,8 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// stdout, buffered in blocks unless it is a terminal, as in the C library: scripts that send both streams to one file
-/// see the same order of lines.
+/// stdout, buffered in blocks unless it is a terminal, as in the C library: scripts that send both
+/// streams to one file see the same order of lines.
 fn standard_output() -> Box<dyn std::io::Write> {
     let out = terminal::stdout();
     if terminal::is_terminal() {
@@ -182,15 +189,16 @@ impl Daemon for Process {
         }
         let program = own_program().map_err(|_| Ended(1))?;
         let mut command = std::process::Command::new(program);
-        // A group of its own: Ctrl-C in the terminal that started it does not reach it. Started again and not forked, since
-        // fork without exec is not safe once there are threads.
+        // A group of its own: Ctrl-C in the terminal that started it does not reach it. Started
+        // again and not forked, since fork without exec is not safe once there are threads.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
             .args(std::env::args_os().skip(1))
             .env(BACKGROUND, "1")
             // A daemon must not keep the directory busy that it was started in.
             .current_dir("/tmp")
-            // The original's daemonize() closes them, too: a shell that waits for the end of a pipe would wait for the daemon.
+            // The original's daemonize() closes them, too: a shell that waits for the end of a pipe
+            // would wait for the daemon.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -218,7 +226,8 @@ impl Daemon for Process {
         }
         match self.events.as_ref()?.wait(time) {
             Ok(changes) => Some(changes.into_iter().map(|change| change.cpu).collect()),
-            // A signal, or more events than the socket holds. The next poll reads the current state anyway.
+            // A signal, or more events than the socket holds. The next poll reads the current state
+            // anyway.
             Err(error) if matches!(error.errno.name(), Some("EINTR" | "ENOBUFS")) => Some(Vec::new()),
             Err(_) => None,
         }

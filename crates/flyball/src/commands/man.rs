@@ -1,5 +1,5 @@
-//! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command and subcommand has a page of its
-//! own, as section 1 names them: flyball-trace-record(1).
+//! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command
+//! and subcommand has a page of its own, as section 1 names them: flyball-trace-record(1).
 
 use std::path::PathBuf;
 
@@ -89,7 +89,8 @@ fn breakable(page: &str) -> String {
     // `\:` is groff's place for a break without a hyphen.
     let word = |word: &str| if word.len() > LONG { word.replace('/', "/\\:") } else { word.to_owned() };
     let line = |line: &str| match line.strip_prefix('.') {
-        // A request (.TH, .SH): its arguments are not filled, and the escape would be part of a heading.
+        // A request (.TH, .SH): its arguments are not filled, and the escape would be part of a
+        // heading.
         Some(_) => line.to_owned(),
         None => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
     };
@@ -119,7 +120,8 @@ fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
     let version = format!("flyball {}", env!("CARGO_PKG_VERSION"));
     // A fixed date: the same source makes the same page.
     roff.control("TH", [path.join("-").to_uppercase().as_str(), "1", WRITTEN, &version, "User Commands"]);
-    // Left-aligned and without hyphens: paths and commands can be copied, and no line has to be stretched.
+    // Left-aligned and without hyphens: paths and commands can be copied, and no line has to be
+    // stretched.
     roff.control("ad", ["l"]);
     roff.control("nh", []);
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `flyball parse`: whether words are a command line. Nothing is run. The tests of the examples in documents ask it.
+//! `flyball parse`: whether words are a command line. Nothing is run. The tests of the examples in
+//! documents ask it.
 
 use crate::exit::{Exit, Failure};
 

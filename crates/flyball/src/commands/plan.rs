@@ -1,4 +1,5 @@
-//! `flyball plan`: prints every write that settings need, in order, with its reason. Writes nothing.
+//! `flyball plan`: prints every write that settings need, in order, with its reason. Writes
+//! nothing.
 
 use flyball_control::{Intent, Snapshot, plan};
 use flyball_host::{Host, confine::Confinement};

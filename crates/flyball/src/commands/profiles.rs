@@ -85,7 +85,8 @@ fn object(snapshot: &Snapshot, one: &Named) -> Result<Object, Failure> {
     let intent = &one.profile.intent;
     let (possible, in_effect, notes) = match plan_and_choice(snapshot, intent) {
         Ok((plan, chosen)) => {
-            // verify() leaves out what a plan writes in any case: `epp=default`, and what a write before it may change.
+            // verify() leaves out what a plan writes in any case: `epp=default`, and what a write
+            // before it may change.
             let holds = plan.is_empty() || verify(snapshot, &chosen).is_ok_and(|verdict| verdict.holds());
             let notes = plan.notes.iter().filter(|note| note.is_choice()).map(Note::to_string).collect();
             (chosen.settings.len(), holds, notes)

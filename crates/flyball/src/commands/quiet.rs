@@ -1,8 +1,9 @@
-//! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of runs.
+//! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of
+//! runs.
 //!
-//! `command` runs one command, `on_off` is for a machine that stays quiet, `status` only looks; `bench` runs a series on a
-//! quiet machine, `shifts` searches any series. What makes a machine quiet is in `crate::quiet_machine`, since `run` and
-//! `compare` share it.
+//! `command` runs one command, `on_off` is for a machine that stays quiet, `status` only looks;
+//! `bench` runs a series on a quiet machine, `shifts` searches any series. What makes a machine
+//! quiet is in `crate::quiet_machine`, since `run` and `compare` share it.
 
 mod bench;
 mod command;

@@ -76,7 +76,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
-    // Asked before the machine is read, which takes seconds; finish_new() below refuses a file that appeared meanwhile.
+    // Asked before the machine is read, which takes seconds; finish_new() below refuses a file that
+    // appeared meanwhile.
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
@@ -136,7 +137,8 @@ fn facts(host: &dyn Host, mut file: &File) -> io::Result<Summary> {
     Ok(summary)
 }
 
-/// The recording as text. It goes through an archive, so that both forms hold the same and leave out the same.
+/// The recording as text. It goes through an archive, so that both forms hold the same and leave
+/// out the same.
 fn text(host: &dyn Host) -> io::Result<(Summary, String)> {
     let (summary, bytes) = record(host, Vec::new())?;
     let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;

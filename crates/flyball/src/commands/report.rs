@@ -1,5 +1,5 @@
-//! `flyball report`: rebuilds a comparison's report from its run directory, puts those of a fleet together, and analyses the
-//! kernel selftest's CSV files.
+//! `flyball report`: rebuilds a comparison's report from its run directory, puts those of a fleet
+//! together, and analyses the kernel selftest's CSV files.
 
 mod fleet;
 
@@ -38,7 +38,8 @@ pub struct Args {
     #[command(flatten)]
     of_fleet: fleet::FleetArgs,
 
-    /// Directory for the report's files [default: the run directory; none for a CSV file or a fleet].
+    /// Directory for the report's files [default: the run directory; none for a CSV file or a
+    /// fleet].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -80,7 +81,8 @@ impl Args {
     }
 }
 
-/// Rebuilds the report. `is_search` and `search` recognise and report a directory of `tune`, which is built upon this command.
+/// Rebuilds the report. `is_search` and `search` recognise and report a directory of `tune`, which
+/// is built upon this command.
 pub fn run(
     output: &Reporter,
     args: &Args,
@@ -118,8 +120,8 @@ pub fn run(
     Ok(Exit::Done)
 }
 
-/// Writes a file of the report. One that is there is replaced; a link is not followed, since a run directory may come from
-/// another user.
+/// Writes a file of the report. One that is there is replaced; a link is not followed, since a run
+/// directory may come from another user.
 pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
     replace(&path, bytes)
@@ -147,7 +149,8 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
 pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
-    // As the owner of the directory, who could have put links in it: root must not write where that user may not.
+    // As the owner of the directory, who could have put links in it: root must not write where that
+    // user may not.
     let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
     save(place, "report.json", &Reporter::file(schema::REPORT, &report)?)?;

@@ -54,7 +54,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return preview(&output, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
-    // Not `exists`: that answers no where the directory may not be read, and a pending restore would be denied.
+    // Not `exists`: that answers no where the directory may not be read, and a pending restore
+    // would be denied.
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
@@ -65,7 +66,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         output.object(schema::RESTORE, Restored::default, String::new)?;
         return Ok(Exit::Done);
     }
-    // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new settings.
+    // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new
+    // settings.
     let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
     if scope == Scope::All {
         // Otherwise the service would set them again.
@@ -124,7 +126,8 @@ fn preview(
         let (path, machine) = (state.journal(), contents.machine);
         return Err(JournalError::OtherMachine { path, machine }.into());
     }
-    // sysfs forgets at boot: the old values may not be those of this boot, and writing them would be a change.
+    // sysfs forgets at boot: the old values may not be those of this boot, and writing them would
+    // be a change.
     if contents.boot != transaction::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
         let nothing = || serde_json::json!({ "undo": [], "remembered": 0, "differing": [] });

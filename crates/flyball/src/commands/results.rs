@@ -39,7 +39,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Store run directories, reports and snapshots of flyball, and results of hyperfine, pyperf, Google Benchmark and fio.
+    /// Store run directories, reports and snapshots of flyball, and results of hyperfine, pyperf,
+    /// Google Benchmark and fio.
     Add(Add),
     /// List what was added, a line per input.
     List(List),
@@ -65,7 +66,8 @@ struct Add {
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 
-    /// When inputs were measured that do not say it, such as 2026-01-31T12:00:00Z [default: when the file was written].
+    /// When inputs were measured that do not say it, such as 2026-01-31T12:00:00Z [default: when
+    /// the file was written].
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
 }
@@ -138,7 +140,8 @@ struct Shifts {
     #[command(flatten)]
     which: Which,
 
-    /// Of the series that are named, at most a share of 100 % minus this is named by chance, on average.
+    /// Of the series that are named, at most a share of 100 % minus this is named by chance, on
+    /// average.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
     confidence: f64,
 }

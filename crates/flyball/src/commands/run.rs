@@ -27,7 +27,8 @@ use crate::{
     speed::SpeedWatch,
 };
 
-/// Energy counters are read so often: those of a package wrap after minutes under load (powercap's max_energy_range_uj).
+/// Energy counters are read so often: those of a package wrap after minutes under load (powercap's
+/// max_energy_range_uj).
 const BETWEEN_ENERGY: Duration = Duration::from_secs(30);
 
 /// Arguments of `run`.
@@ -64,18 +65,18 @@ pub struct Args {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
 
-    /// Make the machine quiet first (light, steady or fixed; see flyball quiet) for the CPUs of --pin, then apply the
-    /// settings.
+    /// Make the machine quiet first (light, steady or fixed; see flyball quiet) for the CPUs of
+    /// --pin, then apply the settings.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     quiet: Option<Level>,
 
-    /// Hold this profile while the command runs, over other holds: the settings stay with 'flyball hold', which other
-    /// commands can use meanwhile.
+    /// Hold this profile while the command runs, over other holds: the settings stay with 'flyball
+    /// hold', which other commands can use meanwhile.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet", "why"])]
     hold: Option<String>,
 
-    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does, and the packages' energy. CPUs that run
-    /// are interrupted once per second for that.
+    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does, and the
+    /// packages' energy. CPUs that run are interrupted once per second for that.
     #[arg(long)]
     why: bool,
 
@@ -128,9 +129,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     change::must_be_writable(&*host)?;
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
-    // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its guardian.
+    // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its
+    // guardian.
     let signals = Signals::catch()?;
-    // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its settings in effect.
+    // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its
+    // settings in effect.
     let mut transaction =
         Transaction::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
     for note in transaction.notes() {
@@ -167,7 +170,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     ended
 }
 
-/// Makes the machine quiet beneath the settings, where that is asked for; the control group that the command is to join.
+/// Makes the machine quiet beneath the settings, where that is asked for; the control group that
+/// the command is to join.
 fn make_quiet(
     host: &dyn Host,
     transaction: &mut Transaction<'_>,
@@ -216,7 +220,8 @@ fn command(
     if let Some(group) = group {
         launch = launch.in_control_group(group);
     }
-    // Not stopped by Ctrl-C: the command gets that itself, and may handle it and go on (a shell, a debugger).
+    // Not stopped by Ctrl-C: the command gets that itself, and may handle it and go on (a shell, a
+    // debugger).
     if let Some(speed) = &mut speed {
         speed.begin("");
     }

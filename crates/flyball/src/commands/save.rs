@@ -57,7 +57,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     } else {
         Replacement::of(&args.out).and_then(|(mut file, replacement)| {
             file.write_all(text.as_bytes())?;
-            // Refused at the rename: a check beforehand would miss a file that another process makes meanwhile.
+            // Refused at the rename: a check beforehand would miss a file that another process
+            // makes meanwhile.
             replacement.finish_new()
         })
     };

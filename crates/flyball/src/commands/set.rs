@@ -28,7 +28,8 @@ pub struct Args {
     #[arg(required = true, value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
 
-    /// CPUs of settings that do not name their own: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E [default: all].
+    /// CPUs of settings that do not name their own: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0,
+    /// policy:0, type:P, type:E [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 

@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, hide_possible_values = true, help_heading = None)]
     pub knobs: Vec<KnobName>,
 
-    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
+    /// commas [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 
@@ -48,7 +49,8 @@ pub struct Args {
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
 
-    /// Print the machine as labels for Kubernetes' Node Feature Discovery, or write them to this file of its features.d.
+    /// Print the machine as labels for Kubernetes' Node Feature Discovery, or write them to this
+    /// file of its features.d.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with_all = ["knobs", "cpus", "all"])]
     pub nfd: Option<PathBuf>,
 
@@ -68,7 +70,8 @@ struct Whole<'a> {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the process ends anyway.
+    // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the
+    // process ends anyway.
     let mut snapshot = ManuallyDrop::new(Snapshot::begin(host.as_ref())?);
     let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
@@ -110,7 +113,8 @@ fn whole(
     cpus: Option<CpuList>,
     all: bool,
 ) -> Result<Vec<Row>, ReadError> {
-    // Many knobs do not exist on a machine: asking one place is enough for a screen that groups the absences.
+    // Many knobs do not exist on a machine: asking one place is enough for a screen that groups the
+    // absences.
     let options = SurveyOptions { cpus, sample_absence: true, ..SurveyOptions::default() };
     let mut rows_of = |is_asked_for: &dyn Fn(&Knob) -> bool| {
         let ids: Vec<Id> = TABLE.iter().filter(|knob| is_asked_for(knob)).map(|knob| knob.id).collect();
@@ -136,8 +140,8 @@ fn whole(
     Ok(rows)
 }
 
-/// The exit code of a command that printed `rows`; errors go to stderr. With `strict` the rows were requested by name, so
-/// that no value at all is a failure.
+/// The exit code of a command that printed `rows`; errors go to stderr. With `strict` the rows were
+/// requested by name, so that no value at all is a failure.
 pub fn verdict(rows: &[Row], strict: bool) -> Exit {
     let (mut values, mut broken, mut denied) = (0, 0, 0);
     for row in rows {

@@ -58,7 +58,8 @@ ordinary users) user namespaces.")]
     },
     /// Inside `run`: run a workload model on the machine; prints what the real tool prints.
     Work {
-        /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, memory, bursts, call-simple or idle.
+        /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, memory, bursts, call-simple or
+        /// idle.
         name: String,
         /// Turns of the workload, or seconds if it is limited by time.
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -67,8 +68,8 @@ ordinary users) user namespaces.")]
         #[arg(long, value_name = "CPUS")]
         pin: Option<flyball_host::CpuList>,
     },
-    /// Compare the models with published measurements: every value of five documents, the simulated value, which values
-    /// were used to set constants, and which targets are missed.
+    /// Compare the models with published measurements: every value of five documents, the simulated
+    /// value, which values were used to set constants, and which targets are missed.
     #[command(after_help = "\
 Each experiment runs on the simulated machine of its document with the document's settings. At most half of the values \
 of a table were used to set constants of the models; the others are predictions. All documents take about a minute.

@@ -1,7 +1,8 @@
 //! `flyball sst`: Intel Speed Select by the names of its features, with plan and undo.
 //!
-//! Reads use the processor's interface. Changes become settings of knobs (`sst-level`, `sst-bf`, `clos` and so on), which
-//! are planned, journaled and read back as in `flyball set`, and undone by `flyball restore`.
+//! Reads use the processor's interface. Changes become settings of knobs (`sst-level`, `sst-bf`,
+//! `clos` and so on), which are planned, journaled and read back as in `flyball set`, and undone by
+//! `flyball restore`.
 
 mod read;
 mod recommend;
@@ -126,9 +127,10 @@ enum BaseFreq {
     Info(Level),
     /// Enable it.
     Enable {
-        /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise the minimum frequency
-        /// to the base frequency.
-        // The letters of intel-speed-select work and are not listed: in flyball a letter has one meaning (docs/options.md).
+        /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise
+        /// the minimum frequency to the base frequency.
+        // The letters of intel-speed-select work and are not listed: in flyball a letter has one
+        // meaning (docs/options.md).
         #[arg(long, short_alias = 'a')]
         auto: bool,
     },
@@ -259,7 +261,8 @@ impl Session<'_> {
             return Err(Failure::new(Exit::NotHere, "Speed Select was not looked for"));
         };
         layout.map_err(|error| {
-            // A machine without Speed Select is not a failure; a driver that answers with an error is.
+            // A machine without Speed Select is not a failure; a driver that answers with an error
+            // is.
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
             Failure::new(exit, isst::explain(self.host, error))
         })
@@ -300,7 +303,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let session =
         Session { context, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
-    // Notes about what limits the commands; without a layout each command reports the error by itself.
+    // Notes about what limits the commands; without a layout each command reports the error by
+    // itself.
     if let Ok(layout) = session.layout() {
         if layout.via == Via::Dump && session.host.kind() == Kind::Live {
             eprintln!(
@@ -361,7 +365,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             CorePower::GetAssoc => read::assoc(&session),
         },
         Feature::TurboMode { command } => match command {
-            // The same as in the kernel's tool, where turbo-mode sets scaling_max_freq and touches no switch of turbo.
+            // The same as in the kernel's tool, where turbo-mode sets scaling_max_freq and touches
+            // no switch of turbo.
             TurboMode::Enable => write::apply(&session, &[write::assign("max-freq", "max")]),
             TurboMode::Disable => write::apply(&session, &[write::assign("max-freq", "base")]),
             TurboMode::GetTrl => read::turbo_limits(&session),

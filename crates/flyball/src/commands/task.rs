@@ -57,7 +57,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {
-            // A process and not a thread: perf's benchmark switches address spaces at every turn, too.
+            // A process and not a thread: perf's benchmark switches address spaces at every turn,
+            // too.
             let mut peer = std::process::Command::new(own_program()?);
             peer.args(["task", "pipe-peer"]);
             let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
@@ -65,7 +66,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         Task::PipePeer => pipe_peer().map_err(|error| fail("sched-pipe's peer", error))?,
         Task::Spin { millions } => {
-            // `compare` reads these lines back: nanoseconds, because differences of a thousandth count.
+            // `compare` reads these lines back: nanoseconds, because differences of a thousandth
+            // count.
             line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
         }
         Task::Load { kind } => load(kind.of_measure()),

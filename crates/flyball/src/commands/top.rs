@@ -1,4 +1,5 @@
-//! `flyball top`: each CPU's requested and delivered speed on a screen, as text or as data; recorded and replayed.
+//! `flyball top`: each CPU's requested and delivered speed on a screen, as text or as data;
+//! recorded and replayed.
 
 mod live;
 mod print;
@@ -39,7 +40,8 @@ pub struct Args {
         value_parser = clap::builder::PossibleValuesParser::new(print::COLUMNS.map(|column| column.0)))]
     columns: Vec<String>,
 
-    /// Record to this file too; without a terminal, only record. A day (UTC) that ends gets a file of its own, FILE.DATE.
+    /// Record to this file too; without a terminal, only record. A day (UTC) that ends gets a file
+    /// of its own, FILE.DATE.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
 
@@ -47,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "record", value_parser = time)]
     keep: Option<Duration>,
 
-    /// Bytes of all files of a recording: 500MB, 2GB. The oldest day goes first; if the day's own file has as many, the
-    /// recording ends.
+    /// Bytes of all files of a recording: 500MB, 2GB. The oldest day goes first; if the day's own
+    /// file has as many, the recording ends.
     #[arg(long, value_name = "SIZE", requires = "record", value_parser = size)]
     size: Option<u64>,
 
@@ -64,17 +66,18 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
     at: Option<flyball_top::state::Jump>,
 
-    /// Report when this holds: 'throttled for 2s', 'package > 340 W', 'temperature > 90 C', 'busy > 95 %', 'speed < 2 GHz',
-    /// 'got < 80 % for 10s'. May be repeated.
+    /// Report when this holds: 'throttled for 2s', 'package > 340 W', 'temperature > 90 C', 'busy >
+    /// 95 %', 'speed < 2 GHz', 'got < 80 % for 10s'. May be repeated.
     #[arg(long, value_name = "ALERT")]
     alert: Vec<Alert>,
 
-    /// Run this shell command when an alert begins or is over, with the alert as JSON on its stdin; one at a time, never
-    /// waited for.
+    /// Run this shell command when an alert begins or is over, with the alert as JSON on its stdin;
+    /// one at a time, never waited for.
     #[arg(long, value_name = "COMMAND", requires = "alert")]
     on_alert: Option<String>,
 
-    /// Which CPUs may be interrupted for their counters: none, those that ran since the last sample, or all.
+    /// Which CPUs may be interrupted for their counters: none, those that ran since the last
+    /// sample, or all.
     #[arg(long, value_name = "WHICH", default_value = "ran")]
     touch: TouchArg,
 
@@ -82,11 +85,13 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, hide_short_help = true)]
     speed: f64,
 
-    /// The files of the recording to replay. They are looked for before this process is confined to them.
+    /// The files of the recording to replay. They are looked for before this process is confined to
+    /// them.
     #[arg(skip)]
     found: OnceLock<Vec<PathBuf>>,
 
-    /// Show this while a command runs (on a simulated machine: the model of a workload). Its output is not shown.
+    /// Show this while a command runs (on a simulated machine: the model of a workload). Its output
+    /// is not shown.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -169,7 +174,8 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Adds the files of a recording; `false` if this machine is watched, whose files cannot be listed beforehand.
+    /// Adds the files of a recording; `false` if this machine is watched, whose files cannot be
+    /// listed beforehand.
     pub fn files(&self, files: &mut Confinement) -> bool {
         let Some(replay) = &self.replay else { return false };
         for file in self.found.get_or_init(|| file::shards(replay).unwrap_or_default()) {

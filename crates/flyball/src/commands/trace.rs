@@ -32,7 +32,8 @@ pub struct Args {
 enum What {
     /// Find stuck, oscillating, clipped, ignored or silent CPUs, with time ranges.
     Diagnose(diagnose::Args),
-    /// Record the driver's decisions to a trace.dat file, until Ctrl-C, a time limit, or the end of a command.
+    /// Record the driver's decisions to a trace.dat file, until Ctrl-C, a time limit, or the end of
+    /// a command.
     Record(record::Args),
     /// Record while a command runs, then report and diagnose.
     Run(run::Args),

@@ -1,5 +1,6 @@
-//! `flyball amd_pstate_trace.py` and `flyball intel_pstate_tracer.py`, or links of these names: the kernel's tracers
-//! (tools/power/x86/amd_pstate_tracer, intel_pstate_tracer) in terms of `trace record` and `trace report`.
+//! `flyball amd_pstate_trace.py` and `flyball intel_pstate_tracer.py`, or links of these names: the
+//! kernel's tracers (tools/power/x86/amd_pstate_tracer, intel_pstate_tracer) in terms of
+//! `trace record` and `trace report`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -92,7 +93,8 @@ impl Args {
         Ok(commands)
     }
 
-    /// results/NAME in the current directory, of the user who called sudo (fix_ownership in the scripts).
+    /// results/NAME in the current directory, of the user who called sudo (fix_ownership in the
+    /// scripts).
     fn make_directory(&self) -> Result<PathBuf, Failure> {
         if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
             return Err(Failure::usage("the name is that of a directory below results/"));

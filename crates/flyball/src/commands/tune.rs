@@ -1,7 +1,9 @@
-//! `flyball tune`: searches settings for the best one under a limit, then measures it again in fresh rounds.
+//! `flyball tune`: searches settings for the best one under a limit, then measures it again in
+//! fresh rounds.
 //!
-//! The search is a comparison whose blocks a model chooses (`flyball-search`); its run directory holds its rounds and
-//! `search.json`. What is announced comes from a second comparison, in the folder `confirm` of that directory.
+//! The search is a comparison whose blocks a model chooses (`flyball-search`); its run directory
+//! holds its rounds and `search.json`. What is announced comes from a second comparison, in the
+//! folder `confirm` of that directory.
 
 mod args;
 mod blocks;
@@ -46,7 +48,8 @@ use crate::{
     time, user_knobs, workloads,
 };
 
-/// What `search.json` holds, besides the manifest: enough to continue the search and to compute it again.
+/// What `search.json` holds, besides the manifest: enough to continue the search and to compute it
+/// again.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 struct Record {
     format: String,
@@ -84,7 +87,8 @@ const CERTAINTY: f64 = 0.99;
 /// Pairs of the confirmation beyond those without which its test cannot decide.
 const SPARE_PAIRS: usize = 2;
 
-/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of the second.
+/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of
+/// the second.
 const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
 /// Runs the search, or describes it.
@@ -216,7 +220,8 @@ fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<Asked, Failu
 /// After how many times the base's median a round is ended.
 fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     match args.cap {
-        // What takes several times as long can still use the least power, and a score is only there at the end.
+        // What takes several times as long can still use the least power, and a score is only there
+        // at the end.
         Some(_) if !goal.is_about_time() => Err(Failure::usage(
             "--cap needs time as a quantity or as the limit: other quantities need the whole run; use --timeout",
         )),
@@ -328,7 +333,8 @@ impl Tuning<'_> {
         self.ended(blocks.failure(), blocks.found()).map(Some)
     }
 
-    /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was interrupted.
+    /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was
+    /// interrupted.
     fn run(&mut self) -> Result<Option<(Outcome, Option<Confirmed>)>, Failure> {
         loop {
             let Some(outcome) = self.search()? else { return Ok(None) };
@@ -351,7 +357,8 @@ impl Tuning<'_> {
         }
     }
 
-    /// Runs the rounds of a directory: the search's, or fresh ones. `None` if they were interrupted.
+    /// Runs the rounds of a directory: the search's, or fresh ones. `None` if they were
+    /// interrupted.
     fn rounds(
         &self,
         directory: &mut RunDirectory,
@@ -427,7 +434,8 @@ impl Tuning<'_> {
             let alpha = 1.0 - manifest.schedule.confidence;
             manifest.schedule.length =
                 Length::Rounds(stats::pairs_needed(alpha, arms.len() - 1) + SPARE_PAIRS);
-            // Another order than that of the search, and other random numbers of a simulated machine.
+            // Another order than that of the search, and other random numbers of a simulated
+            // machine.
             manifest.schedule.seed = manifest.schedule.seed.wrapping_add(folder.len() as u64);
             // The machine is warm from the search.
             manifest.schedule.warm_up = 0;

@@ -1,4 +1,5 @@
-//! `flyball verify`: checks whether settings hold, and if not, which programs may have changed them.
+//! `flyball verify`: checks whether settings hold, and if not, which programs may have changed
+//! them.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! `flyball why`: from the highest frequency of the hardware to the one that CPUs had, what took how much of it.
+//! `flyball why`: from the highest frequency of the hardware to the one that CPUs had, what took
+//! how much of it.
 
 use std::{
     fmt::Write as _,
@@ -44,7 +45,8 @@ Examples:
 
 Exit codes: 0 explained, 1 no CPU that was asked for can be explained, 2 wrong arguments or a recording that cannot be used.")]
 pub struct Args {
-    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
+    /// commas [default: all].
     #[arg(value_name = "CPUS", help_heading = None)]
     cpus: Option<String>,
 
@@ -52,7 +54,8 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = time::duration)]
     time: Duration,
 
-    /// On a simulated machine: the model of a workload that runs meanwhile (a name of `flyball sim list`, or a file).
+    /// On a simulated machine: the model of a workload that runs meanwhile (a name of
+    /// `flyball sim list`, or a file).
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
 
@@ -64,7 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     replay: Option<PathBuf>,
 
-    /// The moment: 14:05, 14:05:30 (UTC), or -90s, -5m, -2h before the recording's end [default: its end].
+    /// The moment: 14:05, 14:05:30 (UTC), or -90s, -5m, -2h before the recording's end [default:
+    /// its end].
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
     at: Option<Jump>,
 
@@ -234,8 +238,8 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
-/// Who set a frequency limit, by the journal: the flyball command that wrote the file last and whose setting was kept, unless the
-/// file has something else since.
+/// Who set a frequency limit, by the journal: the flyball command that wrote the file last and
+/// whose setting was kept, unless the file has something else since.
 fn setter(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
     let contents = Journal::load(&context.state().ok()?).ok()??;
     let location = Location::File(path.to_owned());
@@ -247,7 +251,8 @@ fn setter(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
     Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
         format!("'{command}'")
     } else {
-        // The file shows the lowest of all requests: another program's write, or one of the kernel's own.
+        // The file shows the lowest of all requests: another program's write, or one of the
+        // kernel's own.
         format!(
             "another program or the kernel, since '{command}' (it wrote {wrote}, the file has {})",
             found.trim()

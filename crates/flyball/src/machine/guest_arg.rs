@@ -1,4 +1,5 @@
-//! `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,class=C][,seed=N][,memory=MB][,root=host][,file=FILE][,open]`:
+//! `-M
+//! guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,class=C][,seed=N][,memory=MB][,root=host][,file=FILE][,open]`:
 //! a guest in which the whole command line runs.
 
 use std::{fmt, path::PathBuf};
@@ -28,7 +29,8 @@ impl GuestArg {
         let mut parts = text.split(',');
         let machine = parts.next().unwrap_or_default();
         let mut request = Request::new(machine, KERNEL, &[]);
-        // Guest time is the emulated processor's unless the user says `open`, and a command may take as long as it needs.
+        // Guest time is the emulated processor's unless the user says `open`, and a command may
+        // take as long as it needs.
         request.closed = true;
         request.timeout = None;
         // More than `guest run`: flyball and what it starts live in the memory, too.
@@ -50,7 +52,8 @@ impl GuestArg {
                 Some(("cycles", number)) => {
                     let cycles: Option<f64> = number.parse().ok().filter(|n| (0.25..=1000.0).contains(n));
                     let cycles = cycles.ok_or_else(bad)?;
-                    // Fixed point, as the plug-in counts: 1/256 of a cycle. At most 1000, so that it fits.
+                    // Fixed point, as the plug-in counts: 1/256 of a cycle. At most 1000, so that
+                    // it fits.
                     request.cycles = (cycles * 256.0) as u32;
                 }
                 Some(("class", word)) => request.class = class(word)?,
@@ -66,7 +69,8 @@ impl GuestArg {
                 _ => return Err(bad()),
             }
         }
-        // What the kernels have as modules and commands of flyball use; "?" makes a module optional.
+        // What the kernels have as modules and commands of flyball use; "?" makes a module
+        // optional.
         request.modules = [
             "?acpi-cpufreq",
             "?msr",

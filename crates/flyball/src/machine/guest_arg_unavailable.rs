@@ -1,4 +1,5 @@
-//! `-M guest:MACHINE` in a build without the feature `guest`: understood, so that the command can say what is missing.
+//! `-M guest:MACHINE` in a build without the feature `guest`: understood, so that the command can
+//! say what is missing.
 
 use std::fmt;
 

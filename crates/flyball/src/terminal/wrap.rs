@@ -1,4 +1,5 @@
-//! Lines that fit a terminal: broken at blanks, never inside a word, and continued below the column that they were in.
+//! Lines that fit a terminal: broken at blanks, never inside a word, and continued below the column
+//! that they were in.
 
 use super::is_mark;
 
@@ -22,8 +23,8 @@ fn visible(text: &str) -> usize {
     text.chars().filter(|char| !is_mark(*char)).count()
 }
 
-/// Where a line goes on: below its last column that begins in the left half, otherwise two to the right of its start. A column
-/// begins after two blanks.
+/// Where a line goes on: below its last column that begins in the left half, otherwise two to the
+/// right of its start. A column begins after two blanks.
 fn hang(line: &str, width: usize) -> usize {
     let indent = line.chars().take_while(|char| *char == ' ').count();
     let mut column = None;
@@ -54,7 +55,8 @@ fn broken(line: &str, width: usize, out: &mut String) {
         let length = visible(word);
         // The first word stays where it is: a line of its own would not be shorter.
         let is_too_long = hang + length > width && used > 0 && used + blanks > width.saturating_sub(length);
-        // A column that fits whole on a line of its own is not broken: `old -> new` of a plan stays together.
+        // A column that fits whole on a line of its own is not broken: `old -> new` of a plan stays
+        // together.
         let column = visible(rest[blanks..].split("  ").next().unwrap_or_default());
         let is_column_whole_below =
             blanks >= 2 && used > hang && used + blanks + column > width && hang + column <= width;

@@ -1,10 +1,13 @@
-//! README.md and the pages of docs: every page is in the book, every link and anchor leads somewhere, and every block of code
-//! is run or says why not.
+//! README.md and the pages of docs: every page is in the book, every link and anchor leads
+//! somewhere, and every block of code is run or says why not.
 //!
-//! Blocks without a language, or of `sh`, are given to a shell, page by page, in a directory of their own. There `flyball` acts on
-//! a simulated machine (`<!-- machine: sim:NAME -->` names another for the rest of the page), `sudo` does nothing, and `./bench` and `make`
-//! end at once. `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the program, and not run: comparisons and searches without a model,
-//! guests, `sim run`, `quiet` with a command. Profiles (`toml`) and `json` are read. `<!-- not run: REASON -->` in front of a block excludes it.
+//! Blocks without a language, or of `sh`, are given to a shell, page by page, in a directory of
+//! their own. There `flyball` acts on a simulated machine (`<!-- machine: sim:NAME -->` names
+//! another for the rest of the page), `sudo` does nothing, and `./bench` and `make` end at once.
+//! `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the
+//! program, and not run: comparisons and searches without a model, guests, `sim run`, `quiet` with
+//! a command. Profiles (`toml`) and `json` are read. `<!-- not run: REASON -->` in front of a block
+//! excludes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -153,7 +156,8 @@ fn blocks(page: &str) -> Vec<Block> {
     all
 }
 
-/// `flyball` in the blocks: what it cannot do here is parsed only. What fails is noted in the file `failures`.
+/// `flyball` in the blocks: what it cannot do here is parsed only. What fails is noted in the file
+/// `failures`.
 const SHIM: &str = r#"#!/bin/sh
 dir=$PAGE_DIR
 machine="-M $PAGE_MACHINE,state=$dir/machine.state"

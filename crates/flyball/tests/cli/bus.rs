@@ -1,5 +1,6 @@
-//! The service on a private bus: the unmodified `powerprofilesctl`, and clients that make the calls of desktops. What is not there
-//! (dbus-daemon, python3-gi, power-profiles-daemon for its tool) is skipped with a count.
+//! The service on a private bus: the unmodified `powerprofilesctl`, and clients that make the calls
+//! of desktops. What is not there (dbus-daemon, python3-gi, power-profiles-daemon for its tool) is
+//! skipped with a count.
 
 use std::{
     collections::BTreeSet,

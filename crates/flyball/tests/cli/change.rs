@@ -1,4 +1,5 @@
-//! The commands that change a machine, on a machine of plain files: exit codes, what is written, and what a kill -9 leaves.
+//! The commands that change a machine, on a machine of plain files: exit codes, what is written,
+//! and what a kill -9 leaves.
 
 use flyball_testing::{Ran, Tree, flyball};
 use std::{
@@ -97,7 +98,8 @@ impl Machine {
                 let path = entry.unwrap().path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 if name.starts_with('.') && name.ends_with(".new") {
-                    // What a killed write to plain files leaves beside them; a kernel has no such thing.
+                    // What a killed write to plain files leaves beside them; a kernel has no such
+                    // thing.
                     continue;
                 }
                 if path.is_dir() {
@@ -192,7 +194,8 @@ fn mistakes_have_their_exit_code_and_their_remedy() {
 fn a_write_that_fails_is_undone_and_named() {
     let tree = Machine::new(4);
     let first = tree.dump();
-    // The state of the file system that a root process cannot write either: a directory in the file's place.
+    // The state of the file system that a root process cannot write either: a directory in the
+    // file's place.
     let refusing = tree.file("cpufreq/policy3/scaling_governor");
     let mut rights = std::fs::metadata(&refusing).unwrap().permissions();
     rights.set_readonly(true);
@@ -246,7 +249,8 @@ fn killed_with_sigkill_it_is_restored() {
         if child.wait().unwrap().signal() == Some(9) {
             caught += 1;
             let next = Ran::of(&mut tree.command(&["set", "governor=performance"]));
-            // Killed before the first record or after the last: then there is nothing in the middle.
+            // Killed before the first record or after the last: then there is nothing in the
+            // middle.
             if next.code == 1 {
                 assert!(next.err.contains("restore --last"), "the remedy is named: {}", next.err);
             }
@@ -285,7 +289,8 @@ fn the_guardian_restores_when_flyball_is_killed() {
     assert_eq!(first, tree.dump());
 }
 
-/// What would bring the machine to a crawl, or could not be undone, is refused before anything is written.
+/// What would bring the machine to a crawl, or could not be undone, is refused before anything is
+/// written.
 #[test]
 fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     let tree = Machine::new(2);
@@ -316,7 +321,8 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     assert_eq!(first, tree.dump());
 }
 
-/// A level of Speed Select brings power limits of its own: what was set in the same breath is undone to the first ones.
+/// A level of Speed Select brings power limits of its own: what was set in the same breath is
+/// undone to the first ones.
 #[test]
 fn a_level_and_a_power_limit_together_are_undone_exactly() {
     let folder = tempfile::tempdir().unwrap();
@@ -403,7 +409,8 @@ fn a_recording_is_planned_for_and_never_written() {
     assert_eq!(first, tree.dump());
 }
 
-/// A full disk behind `2>log` or `>log` ends with the code for it, and the settings are what the command says they are.
+/// A full disk behind `2>log` or `>log` ends with the code for it, and the settings are what the
+/// command says they are.
 #[test]
 fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -431,8 +438,8 @@ fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
     }
 }
 
-/// With a limit on the length of files (`ulimit -f`) the kernel sends SIGXFSZ, whose default action would end flyball between
-/// its writes and the commit.
+/// With a limit on the length of files (`ulimit -f`) the kernel sends SIGXFSZ, whose default action
+/// would end flyball between its writes and the commit.
 #[test]
 fn a_limit_on_files_leaves_nothing_half_done() {
     let tree = Machine::new(8);

@@ -45,7 +45,8 @@ fn a_reader_of_files_has_no_other_rights() {
     drop(File::options().write(true).open(&trace).unwrap());
     child.wait().unwrap();
     assert_eq!(privileges, "1");
-    // Stored first if it is a trace.dat, so files may be written: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER.
+    // Stored first if it is a trace.dat, so files may be written: CAP_DAC_OVERRIDE,
+    // CAP_DAC_READ_SEARCH and CAP_FOWNER.
     let allowed = 1 << 1 | 1 << 2 | 1 << 3;
     for set in [effective, permitted, ambient] {
         assert_eq!(u64::from_str_radix(&set, 16).unwrap() & !allowed, 0, "{set}");

@@ -1,5 +1,6 @@
-//! `doctor` and `quiet` on simulated machines, through the command line: a published change of settings asked for, made
-//! and measured; the two faults of a published series found at their runs and blamed on what caused them.
+//! `doctor` and `quiet` on simulated machines, through the command line: a published change of
+//! settings asked for, made and measured; the two faults of a published series found at their runs
+//! and blamed on what caused them.
 
 use std::path::Path;
 
@@ -67,7 +68,8 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
     assert_eq!(run(&["get", "epb", "governor"]).1, before);
 }
 
-/// What `flyball set` does to a machine, what the doctor says of it, and that `doctor --fix` clears it.
+/// What `flyball set` does to a machine, what the doctor says of it, and that `doctor --fix` clears
+/// it.
 #[test]
 fn remedies_clear_their_findings() {
     let situations: [(&str, &[&str], &str, &str); 13] = [
@@ -103,7 +105,8 @@ fn remedies_clear_their_findings() {
     }
 }
 
-/// Before the change the page's machine had its hardware P-states disabled in firmware: doctor asks for native mode.
+/// Before the change the page's machine had its hardware P-states disabled in firmware: doctor asks
+/// for native mode.
 #[test]
 fn native_hardware_p_states_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,8 +122,8 @@ fn native_hardware_p_states_are_asked_for() {
     assert_eq!(flyball(folder.path(), &["-M", "sim:gold-6138,interface=cppc-msr", "doctor"]).0, 2);
 }
 
-/// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within a twentieth of the
-/// latencies.
+/// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within
+/// a twentieth of the latencies.
 #[test]
 fn storpools_change_costs_latency_and_saves_power() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,8 +212,9 @@ fn tickless_machine(folder: &Path) -> String {
     folder.join("machine").to_str().unwrap().to_owned()
 }
 
-/// Trace text of four CPUs: a decision every 10 ms, on CPU 3 none between `silent.start` and `silent.end` milliseconds.
-/// After the silence the counters say that it was busy at its lowest speed.
+/// Trace text of four CPUs: a decision every 10 ms, on CPU 3 none between `silent.start` and
+/// `silent.end` milliseconds. After the silence the counters say that it was busy at its lowest
+/// speed.
 fn trace_text(silent: &std::ops::Range<u64>) -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for ms in (0..6_000u64).step_by(10) {
@@ -233,8 +237,8 @@ fn trace_text(silent: &std::ops::Range<u64>) -> String {
     text
 }
 
-/// Stinner's nohz_full fault, from the kernel's command line, the driver and a trace: the first two make it possible, the
-/// third shows that it was so, or that it was not.
+/// Stinner's nohz_full fault, from the kernel's command line, the driver and a trace: the first two
+/// make it possible, the third shows that it was so, or that it was not.
 #[test]
 fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +250,8 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     };
     let (_, alone) = doctor(&[]);
     let (verdict, fix) = finding(&alone, "conflict.nohz-full");
-    // The document's remedy, rcu_nocbs=3, changes nothing: the kernel offloads tickless CPUs in any case.
+    // The document's remedy, rcu_nocbs=3, changes nothing: the kernel offloads tickless CPUs in any
+    // case.
     assert!(verdict == "fault" && fix.contains("performance") && !fix.contains("nocbs"), "{verdict}: {fix}");
 
     std::fs::write(folder.path().join("stuck.txt"), trace_text(&(2_000..4_500))).unwrap();
@@ -345,8 +350,8 @@ fn series(fault: &str, machine: &str, command: &[&str]) -> Value {
     json(folder.path(), &arguments)
 }
 
-/// Stinner's glitch: until run 105 firmware holds the processor at its lowest speed, from 106 on it does not. A run is a
-/// second, and one goes before the first that counts.
+/// Stinner's glitch: until run 105 firmware holds the processor at its lowest speed, from 106 on it
+/// does not. A run is a second, and one goes before the first that counts.
 #[test]
 fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
     let report =
@@ -362,8 +367,8 @@ fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
     );
 }
 
-/// Stinner's fan: blocked in the middle, the processor heats up and is throttled. Heat is blamed, and the runs in which
-/// it was throttled are graded bad.
+/// Stinner's fan: blocked in the middle, the processor heats up and is throttled. Heat is blamed,
+/// and the runs in which it was throttled are graded bad.
 #[test]
 fn the_blocked_fan_is_blamed_on_heat() {
     let report = series("fan blocked after 200s", "sim:i7-2600", &["--", "spin", "1"]);
@@ -373,7 +378,8 @@ fn the_blocked_fan_is_blamed_on_heat() {
         blame["name"] == "temperature" && number("after") > number("before") + 15.0
     });
     assert!(heat, "{shifts:?}");
-    // It is not a step: the machine warms up before it is throttled, and goes on slowing down after.
+    // It is not a step: the machine warms up before it is throttled, and goes on slowing down
+    // after.
     let grows = |shift: &&Value| {
         let number = |key: &str| shift[key].as_f64().unwrap();
         shift["form"] == "drift" && number("median_after") > 1.5 * number("median_before")

@@ -1,4 +1,5 @@
-//! What the documents print, through flyball: the commands of docs/documents.md, and AMD's two texts of a trace.
+//! What the documents print, through flyball: the commands of docs/documents.md, and AMD's two
+//! texts of a trace.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -165,7 +166,8 @@ fn every_command_of_the_documents_table_runs() {
     assert!(ran >= 36 && values >= 40, "{ran} commands, {values} values");
 }
 
-/// The kernel's selftest: its CSV has all columns, its four comparisons, and every cell follows from the others.
+/// The kernel's selftest: its CSV has all columns, its four comparisons, and every cell follows
+/// from the others.
 #[test]
 fn the_selftest_is_one_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -280,7 +282,8 @@ fn workloads_run_on_the_best_cores_and_next_to_others() {
     assert_eq!(compare("sim:i7-2600", &[&spin[..], &["--beside-pin", "1"]].concat()).0.code, 2);
 }
 
-/// Tickless CPUs on a simulated machine: the kernel's files have them, and the doctor names the fault.
+/// Tickless CPUs on a simulated machine: the kernel's files have them, and the doctor names the
+/// fault.
 #[test]
 fn tickless_cpus_are_seen_on_simulated_machines() {
     let machine = "sim:i7-2600,boot=intel_pstate=active nohz_full=3,7 isolcpus=3,7";

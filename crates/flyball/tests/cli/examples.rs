@@ -1,5 +1,6 @@
-//! The commands of README.md, of the pages in docs and of every help text. All are parsed by the program itself, so that none
-//! has words behind it that are no part of it. Those of help are run as those of pages are (`book.rs`).
+//! The commands of README.md, of the pages in docs and of every help text. All are parsed by the
+//! program itself, so that none has words behind it that are no part of it. Those of help are run
+//! as those of pages are (`book.rs`).
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -11,8 +12,8 @@ fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The lines of code in a page: those between fences, and those indented by four. What is a list of words and no command does
-/// not begin with a program.
+/// The lines of code in a page: those between fences, and those indented by four. What is a list of
+/// words and no command does not begin with a program.
 fn code(page: &str) -> Vec<String> {
     let mut fence = None;
     let mut lines: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! `flyball exporter` over real sockets: what it answers, its bounds, and what it refuses to start with.
+//! `flyball exporter` over real sockets: what it answers, its bounds, and what it refuses to start
+//! with.
 
 use std::{
     fs,
@@ -122,7 +123,8 @@ fn packed_answers_hold_the_same() {
     );
 }
 
-/// Two hundred clients that send a byte now and then, and a thousand that send nothing: scrapes go on, and memory does not grow.
+/// Two hundred clients that send a byte now and then, and a thousand that send nothing: scrapes go
+/// on, and memory does not grow.
 #[test]
 fn slow_clients_keep_no_one_out() {
     let exporter = Exporter::start(&["--no-doctor"]);
@@ -337,7 +339,8 @@ fn rules_and_dashboard_are_sound() {
     let count = ids.len();
     ids.dedup();
     assert_eq!(ids.len(), count);
-    // Grafana publishes its schema as CUE and as the models of its SDK, which are made from it: what they do not know is lost.
+    // Grafana publishes its schema as CUE and as the models of its SDK, which are made from it:
+    // what they do not know is lost.
     let program = "import json, sys\nfrom grafana_foundation_sdk.models.dashboard import Dashboard\n\
                    from grafana_foundation_sdk.cog.encoder import JSONEncoder\n\
                    given = json.load(open(sys.argv[1]))\nkept = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))\n\

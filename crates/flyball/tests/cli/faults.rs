@@ -1,7 +1,8 @@
-//! Commands on simulated machines whose accesses fail or are lost: what a restore claims is compared with every setting of
-//! the machine, which is read without the faults before and after.
+//! Commands on simulated machines whose accesses fail or are lost: what a restore claims is
+//! compared with every setting of the machine, which is read without the faults before and after.
 //!
-//! FLYBALL_FAULT_RUNS sets the number of runs, FLYBALL_FAULT_SEED which ones; the report has one line.
+//! FLYBALL_FAULT_RUNS sets the number of runs, FLYBALL_FAULT_SEED which ones; the report has one
+//! line.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +98,8 @@ impl Random {
             _ => format!(" nth {}", 1 + self.below(80)),
         };
         let path = self.of(&PATHS);
-        // EINVAL from reading a preference is amd-pstate's answer for one that the firmware chose and that has no word. flyball
-        // takes the kernel at its word there.
+        // EINVAL from reading a preference is amd-pstate's answer for one that the firmware chose
+        // and that has no word. flyball takes the kernel at its word there.
         let has_preference = path.contains("preference") || path.ends_with("/*") || path == "*";
         let of_a_read = if errno == "EINVAL" && has_preference { "EIO" } else { errno };
         match self.below(10) {

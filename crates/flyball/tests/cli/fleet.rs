@@ -1,4 +1,5 @@
-//! `report --fleet`: run directories of many machines put together, with a known truth, and what cannot be put together.
+//! `report --fleet`: run directories of many machines put together, with a known truth, and what
+//! cannot be put together.
 
 use std::{fs, path::Path};
 
@@ -20,7 +21,8 @@ fn template(folder: &Tree) -> (Json, Json) {
     (manifest, rounds.into_iter().find(|round| round["warm_up"] == false).unwrap())
 }
 
-/// A machine's run: `effect` is the logarithm of the second arm over the first, and noise follows from the block's number.
+/// A machine's run: `effect` is the logarithm of the second arm over the first, and noise follows
+/// from the block's number.
 fn put(at: &Path, template: &(Json, Json), (name, firmware): (&str, &str), effect: f64, blocks: usize) {
     let (mut manifest, round) = template.clone();
     manifest["machine"]["system"] = serde_json::json!({"hostname": name, "firmware": firmware});
@@ -59,7 +61,8 @@ fn a_fleet_is_put_together() {
         let effect = if number == 7 { 0.06 } else { effect };
         put(&fleet.join(&name).join("run"), &template, (&name, if old { "1.2" } else { "1.3" }), effect, 8);
     }
-    // An older run of a machine, one that was cut off, one that is something else, and a host without results.
+    // An older run of a machine, one that was cut off, one that is something else, and a host
+    // without results.
     let mut older = template.clone();
     older.0["boots"][0]["started"] = 1.into();
     put(&fleet.join("before"), &older, ("nodea", "1.2"), 0.5, 8);
@@ -156,7 +159,8 @@ fn an_experiment_is_one_file() {
     assert_eq!(report(&folder, "-M sim:i7-2600 compare --experiment turbo.toml --rounds 4").code, 2);
 }
 
-/// Labels that Kubernetes takes, on every built-in machine (IsQualifiedName and IsValidLabelValue in apimachinery).
+/// Labels that Kubernetes takes, on every built-in machine (IsQualifiedName and IsValidLabelValue
+/// in apimachinery).
 #[test]
 fn labels_are_valid() {
     let folder = Tree::new();

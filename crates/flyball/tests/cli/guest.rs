@@ -84,7 +84,8 @@ fn what_cannot_be_is_refused() {
     assert_eq!(list["kernels"].as_array().map(Vec::len), Some(0));
 }
 
-/// Nothing can be said about a kernel that cannot be booted: 125, as `git bisect run` takes it. A wrong word is 2.
+/// Nothing can be said about a kernel that cannot be booted: 125, as `git bisect run` takes it. A
+/// wrong word is 2.
 #[test]
 fn a_test_that_cannot_be_run_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -138,7 +139,8 @@ fn a_test_that_cannot_be_run_is_refused() {
             found == code && text.contains(said),
             "{words:?}: {found}, wanted {code} and '{said}': {text}"
         );
-        // One sentence, and nothing on standard output that a reader of KTAP would take for a result.
+        // One sentence, and nothing on standard output that a reader of KTAP would take for a
+        // result.
         assert_eq!((text.lines().count(), output.stdout.len()), (1, 0), "{words:?}: {text}");
     }
     let mut run = flyball();
@@ -171,7 +173,8 @@ fn a_cache_that_others_can_write_is_refused() {
     run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("FLYBALL_CACHE", &cache);
     let (code, text) = ended(&run.output().unwrap());
     assert!(code == 125 && text.contains("FLYBALL_CACHE"), "{code}: {text}");
-    // Without any variable that says where, a cache in the directory for temporary files is not looked for.
+    // Without any variable that says where, a cache in the directory for temporary files is not
+    // looked for.
     let mut run = flyball();
     run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("TMPDIR", shared.path());
     run.env_remove("FLYBALL_CACHE").env_remove("XDG_CACHE_HOME").env("HOME", shared.path().join("home"));

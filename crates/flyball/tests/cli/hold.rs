@@ -1,4 +1,5 @@
-//! Holds on a machine of plain files: commands, the service that notices another program's writes, and what a kill -9 leaves.
+//! Holds on a machine of plain files: commands, the service that notices another program's writes,
+//! and what a kill -9 leaves.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -336,7 +337,8 @@ fn what_counts_as_clamped_is_tried_again_when_another_program_writes_it() {
     let text = || std::fs::read_to_string(&store).unwrap();
     assert!(eventually(|| text().contains("\"reported\"")), "{}", text());
     service.kill();
-    // As a write of another program in the middle of a correction leaves it: what is read back is not what was written.
+    // As a write of another program in the middle of a correction leaves it: what is read back is
+    // not what was written.
     let clamped = text().replace("\"because\": \"reported\"", "\"because\": \"clamped\"");
     let clamped = clamped.replace("\"on_drift\": \"report\"", "\"on_drift\": \"correct\"");
     std::fs::write(&store, clamped).unwrap();
@@ -407,7 +409,8 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert!(status["config_error"].as_str().unwrap().contains("fast.toml line 3"), "{status}");
     assert_eq!(machine.dump(), first);
     drop(service);
-    // A profile that this machine cannot have: said, and nothing is written, also of what it could have.
+    // A profile that this machine cannot have: said, and nothing is written, also of what it could
+    // have.
     std::fs::write(&profile, "governor = \"performance\"\nturbo = false\n").unwrap();
     let service = Service::start(&machine, &words).unwrap();
     let status = machine.json(5, &["hold", "status"]);
@@ -464,7 +467,8 @@ fn units_users_heat_and_limits_bring_holds_in_force() {
     assert!(eventually(|| machine.read(MAX) == "4600000"));
 }
 
-/// A file system without room: no file may grow beyond a block, so settings can be written and a journal cannot.
+/// A file system without room: no file may grow beyond a block, so settings can be written and a
+/// journal cannot.
 #[test]
 fn without_room_for_the_journal_nothing_is_set_and_the_old_holds_stay() {
     let machine = Machine::new(2);

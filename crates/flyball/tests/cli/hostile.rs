@@ -1,4 +1,5 @@
-//! Recorded machines that were made to attack: they may make flyball fail, but not hang, fill the memory or lead out.
+//! Recorded machines that were made to attack: they may make flyball fail, but not hang, fill the
+//! memory or lead out.
 
 use std::{
     fs,
@@ -10,7 +11,8 @@ use std::{
 
 use flyball_testing::tar;
 
-/// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort, and has no exit code.
+/// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort,
+/// and has no exit code.
 fn flyball(machine: &Path, words: &[&str]) -> Output {
     let start = Instant::now();
     let mut run = Command::new("sh");

@@ -1,5 +1,6 @@
-//! Knobs of the user in searches and comparisons: on a machine of plain files, with a program whose pool is a file. What is checked is
-//! what the user relies on: everything is restored, whatever fails or is killed, and a stopped search ends as one that was not.
+//! Knobs of the user in searches and comparisons: on a machine of plain files, with a program whose
+//! pool is a file. What is checked is what the user relies on: everything is restored, whatever
+//! fails or is killed, and a stopped search ends as one that was not.
 
 use std::{
     fs,
@@ -26,7 +27,8 @@ impl Service {
         machine.put("pool", "4");
         let service = Service { machine };
         service.knob(knob);
-        // The noise, up to 0.4 %, is of the number of rounds that are stored: a round that is repeated after a kill has the same.
+        // The noise, up to 0.4 %, is of the number of rounds that are stored: a round that is
+        // repeated after a kill has the same.
         let load = "cd DIR || exit 1\n\
             n=$(cat run-directory/rounds.jsonl run-directory/confirm*/rounds.jsonl 2>/dev/null | wc -l)\n\
             p=$(cat pool); g=$(cat sys/devices/system/cpu/cpufreq/policy0/scaling_governor)\n\
@@ -70,7 +72,8 @@ impl Service {
         assert!(!self.has_writes(), "the journal is empty");
     }
 
-    /// Whether the journal has something to restore. A process that was killed before its first write leaves the beginning of one.
+    /// Whether the journal has something to restore. A process that was killed before its first
+    /// write leaves the beginning of one.
     fn has_writes(&self) -> bool {
         let journal = fs::read_to_string(self.machine.path().join("run/flyball/journal"));
         journal.is_ok_and(|text| text.contains("{\"write\":"))
@@ -283,14 +286,16 @@ fn without_a_guardian_restore_undoes_them() {
     service.is_restored();
 }
 
-/// Kills searches at random moments, resumes them until they end, and compares with a search that was not stopped.
+/// Kills searches at random moments, resumes them until they end, and compares with a search that
+/// was not stopped.
 fn kills(seed: u64, searches: usize) {
     let undisturbed = Service::new(KNOB);
     let space = ["--over", "governor=performance,powersave", "--json"];
     let expected = verdict(&ends(undisturbed.tune(&space), 0));
     let mut state = seed;
     let mut random = |below: u64| {
-        // A linear congruential generator: the moments are arbitrary, and the same for the same seed.
+        // A linear congruential generator: the moments are arbitrary, and the same for the same
+        // seed.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };

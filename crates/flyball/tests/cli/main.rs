@@ -1,4 +1,5 @@
-//! flyball's commands from outside: on trees of plain files, on simulated machines, on recorded ones and on traces.
+//! flyball's commands from outside: on trees of plain files, on simulated machines, on recorded
+//! ones and on traces.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

@@ -1,5 +1,6 @@
-//! `compare`, `run` and `report` as a user meets them: on the running machine without settings, and on a tree of plain
-//! files that takes settings, where the workload itself sees which arm it runs under.
+//! `compare`, `run` and `report` as a user meets them: on the running machine without settings, and
+//! on a tree of plain files that takes settings, where the workload itself sees which arm it runs
+//! under.
 
 use std::{
     fs,
@@ -231,7 +232,8 @@ fn rounds_are_traced() {
     ends(tree.flyball(&words), 4);
 }
 
-/// Prints a value that depends on the governor it sees, with a little noise that depends on nothing else.
+/// Prints a value that depends on the governor it sees, with a little noise that depends on nothing
+/// else.
 fn workload(tree: &Machine) -> String {
     format!(
         "n=$(cat {0}/n 2>/dev/null || echo 0); echo $((n+1)) > {0}/n; \
@@ -325,7 +327,8 @@ fn ctrl_c_stops_restores_and_keeps() {
     assert!(gone, "the workload's group still runs");
 }
 
-/// Whether a process of the group runs. One that has ended and that nobody has waited for is no longer running.
+/// Whether a process of the group runs. One that has ended and that nobody has waited for is no
+/// longer running.
 fn runs_in_group(group: &str) -> bool {
     let Ok(entries) = fs::read_dir("/proc") else { return false };
     entries.flatten().any(|entry| {
@@ -347,7 +350,8 @@ fn a_killed_comparison_is_restored_by_its_guardian() {
         "b: governor=performance",
         "-o",
     ]);
-    // The workload's own child leads a group of its own: a signal to the workload's group would not reach it.
+    // The workload's own child leads a group of its own: a signal to the workload's group would not
+    // reach it.
     let note = tree.path().join("group");
     let script =
         format!("setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & wait", note.display());
@@ -573,7 +577,8 @@ amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), , , , 10.3448, 41.176
         .filter(|check| check["agrees"] == false)
         .map(|check| (check["line"].as_u64(), check["computed"].as_str()))
         .collect();
-    // A digit too many in a round's time, which its average shows, and a comparison with the other sign.
+    // A digit too many in a round's time, which its average shows, and a comparison with the other
+    // sign.
     assert_eq!(wrong, [(Some(6), Some("434.833")), (Some(11), Some("-10.3448"))]);
     // Three rounds each can show no difference at 99 %, however large.
     let time = data["pairs"].as_array().and_then(|pairs| pairs.iter().find(|pair| pair["column"] == "time"));

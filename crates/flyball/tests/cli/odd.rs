@@ -1,5 +1,6 @@
-//! Machines that are odd: no cpufreq, offline CPUs, files that are empty, cut short, not text, or from the future.
-//! Each is a small tree made here. What counts: a clear message with the path, the documented exit code, never a panic.
+//! Machines that are odd: no cpufreq, offline CPUs, files that are empty, cut short, not text, or
+//! from the future. Each is a small tree made here. What counts: a clear message with the path, the
+//! documented exit code, never a panic.
 
 use std::{fs, path::Path};
 
@@ -115,7 +116,8 @@ fn a_virtual_machine_is_told_to_go_to_its_host() {
     assert!(words.contains("virtual machine") && words.contains("host"), "{words}");
 }
 
-/// A file with something that the kernel does not print, how a command ends that reads it, and what the error names.
+/// A file with something that the kernel does not print, how a command ends that reads it, and what
+/// the error names.
 #[test]
 fn a_file_with_nonsense_is_an_error_with_its_path() {
     let files: &[(&str, &[u8], &str)] = &[

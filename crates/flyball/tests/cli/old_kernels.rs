@@ -1,4 +1,5 @@
-//! Simulated kernels before 6.1: what is shown, set, restored and diagnosed on their files, and what is refused on 3.10.
+//! Simulated kernels before 6.1: what is shown, set, restored and diagnosed on their files, and
+//! what is refused on 3.10.
 
 use flyball_testing::{Ran, flyball};
 
@@ -40,7 +41,8 @@ fn settings_are_made_and_restored_on_every_kernel_with_policies() {
             let show = machine.run(&["show"]);
             assert!(show.code == 0 && show.out.contains(driver), "{name} {kernel}: {}", show.out);
             let before = machine.get(&shown);
-            // On 4.19 a limit that crosses the other one is refused: the order of the writes counts, both ways.
+            // On 4.19 a limit that crosses the other one is refused: the order of the writes
+            // counts, both ways.
             let set = machine.run(&["set", "governor=performance", "max-freq=min", "turbo=off"]);
             assert_eq!(set.code, 0, "{name} {kernel}: {}", set.err);
             let set = machine.run(&["set", "max-freq=max", "min-freq=max"]);

@@ -1,5 +1,6 @@
-//! What packages hold, without building one: the files that dist/stage makes against the table dist/files, the bill of materials
-//! against the licences, versions against each other, and the units as systemd sees them.
+//! What packages hold, without building one: the files that dist/stage makes against the table
+//! dist/files, the bill of materials against the licences, versions against each other, and the
+//! units as systemd sees them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -106,7 +107,8 @@ fn bill_of_materials(root: &Path) {
     assert!(bare.len() <= 3, "add their licences: {bare:?}");
 }
 
-/// The manual of each unit is in the packages, and systemd finds the unit correct and closed enough.
+/// The manual of each unit is in the packages, and systemd finds the unit correct and closed
+/// enough.
 fn units(root: &Path) {
     let directory = root.join("usr/lib/systemd/system");
     let scratch = Tree::new();

@@ -1,4 +1,5 @@
-//! docs/privileges.md against the program: every command has its row, and what needs nothing works for a user without rights.
+//! docs/privileges.md against the program: every command has its row, and what needs nothing works
+//! for a user without rights.
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +74,8 @@ fn what_needs_nothing_works_without_rights() {
             let words = [machine, words].concat();
             let output = as_nobody(&words).unwrap();
             let text = String::from_utf8_lossy(&output.stderr);
-            // 4: this machine has no such driver. Otherwise 0, or a code of the command's own findings.
+            // 4: this machine has no such driver. Otherwise 0, or a code of the command's own
+            // findings.
             let code = output.status.code();
             assert!(matches!(code, Some(0 | 4 | 5 | 8 | 9)), "{words:?}: {code:?} {text}");
         }

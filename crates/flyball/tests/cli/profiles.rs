@@ -1,5 +1,6 @@
-//! The profiles that flyball comes with: planned on every recorded and every built-in simulated machine, applied on the
-//! simulated ones, verified and restored; and what the commands say of them.
+//! The profiles that flyball comes with: planned on every recorded and every built-in simulated
+//! machine, applied on the simulated ones, verified and restored; and what the commands say of
+//! them.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Every reading command on every recorded machine, generated: a new machine is a new column of tests.
+//! Every reading command on every recorded machine, generated: a new machine is a new column of
+//! tests.
 //!
-//! The machines are the facts in `machines/` of this repository. Where the recordings that these were made from are at
-//! hand (`$FLYBALL_SHARED/machines`, or `shared/machines` next to the workspace), both must hold and show the same.
+//! The machines are the facts in `machines/` of this repository. Where the recordings that these
+//! were made from are at hand (`$FLYBALL_SHARED/machines`, or `shared/machines` next to the
+//! workspace), both must hold and show the same.
 
 mod raw;
 mod unpack;
@@ -143,7 +145,8 @@ pub fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
     String::from_utf8(output.stdout).map_err(|error| error.to_string().into())
 }
 
-/// Compares with the reviewed text. What a machine lacks is left out: that list grows with every row of the table.
+/// Compares with the reviewed text. What a machine lacks is left out: that list grows with every
+/// row of the table.
 fn snapshot(name: &str, tree: &Path, text: &str) {
     let text = text.replace(&tree.display().to_string(), "MACHINE");
     let text = text.split("\nabsent\n").next().unwrap_or_default();
@@ -179,8 +182,8 @@ fn show(name: &str, tree: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The doctor's report of each, reviewed. Nothing is ok without something that was seen, and what a recording lacks is
-/// never called missing.
+/// The doctor's report of each, reviewed. Nothing is ok without something that was seen, and what a
+/// recording lacks is never called missing.
 fn doctor(name: &str, tree: &Path) -> Result<(), Failed> {
     let output = flyball(tree, &["doctor"]);
     let text = String::from_utf8(output.stdout)?;

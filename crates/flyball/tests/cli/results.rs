@@ -1,4 +1,5 @@
-//! `results`: inputs of every kind into a dataset and out of it, many writers of which some are killed, and what cannot be added.
+//! `results`: inputs of every kind into a dataset and out of it, many writers of which some are
+//! killed, and what cannot be added.
 
 use flyball_testing::{Ran, Tree, flyball};
 
@@ -51,7 +52,8 @@ mod with_parquet {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
-    /// Runs of a host, a week apart, as copies of `one`: `level` says what each measures, `kernel` what it runs on.
+    /// Runs of a host, a week apart, as copies of `one`: `level` says what each measures, `kernel`
+    /// what it runs on.
     fn series(
         folder: &Tree,
         host: &str,
@@ -233,7 +235,8 @@ mod with_parquet {
         for host in ["nodea", "nodeb", "nodec"] {
             series(&folder, host, 30, |run| if run < 18 { 2.0 } else { 2.3 }, old_then_new(18));
         }
-        // The same kernels without a change, a change without a known reason, nothing at all, and too few runs.
+        // The same kernels without a change, a change without a known reason, nothing at all, and
+        // too few runs.
         series(&folder, "noded", 30, |_| 2.0, old_then_new(18));
         series(&folder, "nodee", 30, |run| if run < 12 { 2.0 } else { 1.5 }, |_| "6.1.1");
         series(&folder, "nodef", 30, |_| 2.0, |_| "6.1.1");
@@ -458,7 +461,8 @@ mod with_parquet {
         assert!(ok(&folder, "results shifts set").out.contains("several experiments"));
     }
 
-    /// Starts writers, kills some at random moments, and adds everything again: each input is there once.
+    /// Starts writers, kills some at random moments, and adds everything again: each input is there
+    /// once.
     #[test]
     fn many_writers_at_once_of_which_some_are_killed() {
         const WRITERS: usize = 12;

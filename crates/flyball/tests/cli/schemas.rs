@@ -1,5 +1,6 @@
-//! The published JSON Schemas against what flyball prints: every command with `--json` on recorded and simulated machines, and the files
-//! that it writes. `schemas.py` validates with the Python package jsonschema.
+//! The published JSON Schemas against what flyball prints: every command with `--json` on recorded
+//! and simulated machines, and the files that it writes. `schemas.py` validates with the Python
+//! package jsonschema.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,8 @@ use std::{
 use flyball_testing::{Ran, Tree, flyball, machines, skip};
 use serde_json::Value as Json;
 
-/// A command without a result prints nothing on stdout, with `--json` either: its sentence is on stderr, its kind the exit code.
+/// A command without a result prints nothing on stdout, with `--json` either: its sentence is on
+/// stderr, its kind the exit code.
 #[test]
 fn a_failure_is_words_on_stderr_and_an_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +57,8 @@ impl Samples {
         self.0.entry(schema.to_owned()).or_default().push(document);
     }
 
-    /// Runs a command; what it prints goes to the schema that it names. `false` if it prints nothing.
+    /// Runs a command; what it prints goes to the schema that it names. `false` if it prints
+    /// nothing.
     fn take(&mut self, folder: &Path, words: &str) -> bool {
         let words: Vec<&str> = words.split(' ').collect();
         let ran = Ran::of(flyball!().arg("--json").args(&words).current_dir(folder));

@@ -1,4 +1,5 @@
-//! Completion in real shells, and the manual in a real formatter. A shell that is not installed is a skip.
+//! Completion in real shells, and the manual in a real formatter. A shell that is not installed is
+//! a skip.
 
 use std::process::{Command, Stdio};
 

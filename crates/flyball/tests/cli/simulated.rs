@@ -340,7 +340,8 @@ fn every_output_says_simulated() {
             if !ran.err.contains("simulated: sim:") {
                 silent.push(format!("{line:?} on stderr"));
             }
-            // Data says it by itself, since stderr may be gone: an object, or each object of a list.
+            // Data says it by itself, since stderr may be gone: an object, or each object of a
+            // list.
             if json && !ran.out.trim().is_empty() {
                 let data = ran.json();
                 let first = data.get(0).unwrap_or(&data);
@@ -361,7 +362,8 @@ fn every_output_says_simulated() {
     assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
 }
 
-/// A policy that comes into being with its CPU starts with what turbo=off has left; what it was is known all the same.
+/// A policy that comes into being with its CPU starts with what turbo=off has left; what it was is
+/// known all the same.
 #[test]
 fn a_cpu_that_was_offline_goes_back_with_its_settings() {
     for machine in

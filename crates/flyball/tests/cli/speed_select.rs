@@ -1,6 +1,6 @@
-//! `flyball sst` as a user meets it who mistypes, asks for too much, or has another machine: every refusal has its exit
-//! code and says what to do. On simulated machines and small trees of files; guests with real drivers are in
-//! guests/speed_select.rs.
+//! `flyball sst` as a user meets it who mistypes, asks for too much, or has another machine: every
+//! refusal has its exit code and says what to do. On simulated machines and small trees of files;
+//! guests with real drivers are in guests/speed_select.rs.
 
 use flyball_testing::{Ran, flyball};
 use std::{fs, path::Path};
@@ -90,7 +90,8 @@ fn a_plan_of_base_freq_says_why_and_what_it_costs() {
         let ran = flyball(machine, &["plan", "sst-bf=on", "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let plan = ran.json();
-        // Base-freq is carried out by classes of service, so the plan has changes of other knobs with a reason.
+        // Base-freq is carried out by classes of service, so the plan has changes of other knobs
+        // with a reason.
         let changes = plan["changes"].as_array().unwrap();
         let implied = changes.iter().filter(|change| change["knob"] != "sst-bf");
         assert!(

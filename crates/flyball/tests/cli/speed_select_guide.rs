@@ -1,15 +1,17 @@
-//! The kernel's Speed Select guide as a tested document: every command of it, in its order, on the simulated machine that
-//! is made after it. What the guide prints must come out; the lines in which its older tool, or its example, differs are
-//! listed, and each of them must occur.
+//! The kernel's Speed Select guide as a tested document: every command of it, in its order, on the
+//! simulated machine that is made after it. What the guide prints must come out; the lines in which
+//! its older tool, or its example, differs are listed, and each of them must occur.
 //!
-//! The guide is looked for at `$FLYBALL_SHARED/sources` (else `../shared` next to the workspace); without it the test skips
-//! and says how many commands it would have run. What the guide measures (turbostat, perf bench) is compared by
-//! `flyball sim check sst-guide`, and below by `flyball compare`.
+//! The guide is looked for at `$FLYBALL_SHARED/sources` (else `../shared` next to the workspace);
+//! without it the test skips and says how many commands it would have run. What the guide measures
+//! (turbostat, perf bench) is compared by `flyball sim check sst-guide`, and below by
+//! `flyball compare`.
 
 use flyball_testing::{flyball, shared, skip};
 use std::path::Path;
 
-/// A command and what the guide prints after it, without indentation and without lines that say that something is left out.
+/// A command and what the guide prints after it, without indentation and without lines that say
+/// that something is left out.
 struct Block {
     command: String,
     lines: Vec<String>,
@@ -20,7 +22,8 @@ fn blocks(guide: &str) -> Vec<Block> {
     let mut open = false;
     for line in guide.lines() {
         let text = line.trim();
-        // A command: after a sign and perhaps a space, in the first two columns. Sentences that perf prints begin so too.
+        // A command: after a sign and perhaps a space, in the first two columns. Sentences that
+        // perf prints begin so too.
         let command = line.strip_prefix(" #").or_else(|| line.strip_prefix('#')).map(str::trim);
         let perf = text.starts_with("# Running") || text.starts_with("# Executed");
         match command {
@@ -44,7 +47,8 @@ fn blocks(guide: &str) -> Vec<Block> {
     found
 }
 
-/// (part of the command, line of the guide, what v1.26 says on this machine instead; "" is nothing at all, reason).
+/// (part of the command, line of the guide, what v1.26 says on this machine instead; "" is nothing
+/// at all, reason).
 const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("", "Executing on CPU model: X", "Executing on CPU model:106[0x6a]", MODEL),
     ("get-lock-status", "get-lock-status:0", "get-lock-status:unlocked", WORDS),
@@ -173,7 +177,8 @@ fn every_command_of_the_guide_in_its_order() {
             let known =
                 KNOWN.iter().position(|(part, theirs, ..)| block.command.contains(part) && line == theirs);
             let mut line = line.as_str();
-            // The second place of a result of that kind only: CPUs of this machine have places of their own.
+            // The second place of a result of that kind only: CPUs of this machine have places of
+            // their own.
             if let Some(index) = known {
                 let instead = KNOWN[index].2;
                 let later = ours.clone().any(|ours| ours == line);
@@ -208,7 +213,8 @@ fn every_command_of_the_guide_in_its_order() {
     assert!(never.is_empty(), "known differences that do not occur: {never:?}");
 }
 
-/// Runs a comparison of two arms on the guide's machine; the median time of each, for a million operations.
+/// Runs a comparison of two arms on the guide's machine; the median time of each, for a million
+/// operations.
 fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().unwrap();
     let output = flyball!()
@@ -239,7 +245,8 @@ fn the_guides_experiments_are_one_command_each() {
     let [before, after] = compare(["base: turbo=off", "base-freq: turbo=off sst-bf=on max-freq=max"], &pipe);
     near(before * 10.0, 6.102);
     near(after * 10.0, 5.627);
-    // Level 4 raises the base frequency from 2600 to 2800 MHz, and the part of the time that is cycles falls with it.
+    // Level 4 raises the base frequency from 2600 to 2800 MHz, and the part of the time that is
+    // cycles falls with it.
     let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,7"];
     let [level_0, level_4] =
         compare(["level-0: turbo=off", "level-4: turbo=off sst-level=4 max-freq=max"], &pipe);

@@ -1,12 +1,14 @@
-//! Names and values that other people choose: a recorded machine, a trace, a run directory and files whose names and texts
-//! hold what a terminal obeys. Nothing of it may reach the terminal, whatever the command.
+//! Names and values that other people choose: a recorded machine, a trace, a run directory and
+//! files whose names and texts hold what a terminal obeys. Nothing of it may reach the terminal,
+//! whatever the command.
 
 use std::{fs, path::Path, process::Stdio};
 
 use flyball_testing::{Ran, Tree, flyball};
 use serde_json::Value;
 
-/// Sets the clipboard (OSC 52), clears the screen, turns the text's direction around, and starts a line of its own.
+/// Sets the clipboard (OSC 52), clears the screen, turns the text's direction around, and starts a
+/// line of its own.
 const HOSTILE: &str = "\u{1b}]52;c;cm0=\u{7}\u{1b}[35m\u{9b}2J\u{202e}\u{fdd8}";
 
 /// Runs a command and looks at all that it prints, as text and as JSON, without and with colours.
@@ -226,7 +228,8 @@ fn a_run_directory_cannot_write_to_the_terminal() {
     );
     assert_eq!(made.code, 0, "{}", made.text());
     let manifest = fs::read_to_string(run.join("manifest.json")).unwrap();
-    // All strings at once, which many readers refuse; then those that are free text, which all readers take.
+    // All strings at once, which many readers refuse; then those that are free text, which all
+    // readers take.
     let mut all: Value = serde_json::from_str(&manifest).unwrap();
     poison(&mut all, &[]);
     fs::write(run.join("manifest.json"), all.to_string()).unwrap();

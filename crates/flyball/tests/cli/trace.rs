@@ -28,7 +28,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A second of two CPUs, one of them beyond the 256 that the kernel's tracer can count; the task is called `job[12]`.
+/// A second of two CPUs, one of them beyond the 256 that the kernel's tracer can count; the task is
+/// called `job[12]`.
 fn trace() -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for step in 0..200u64 {
@@ -181,7 +182,8 @@ fn a_cpu_that_falls_silent_is_diagnosed() {
         "{}",
         stdout(&found)
     );
-    // What the kernel was told explains it: here the machine is known by a directory with its files.
+    // What the kernel was told explains it: here the machine is known by a directory with its
+    // files.
     let machine = tempfile::tempdir().unwrap();
     let cpus = machine.path().join("sys/devices/system/cpu");
     std::fs::create_dir_all(cpus.join("cpu0/topology")).unwrap();

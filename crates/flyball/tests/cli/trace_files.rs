@@ -1,5 +1,5 @@
-//! Traces in every form they are stored in: the same numbers from all of them, the same as trace-cmd's, and what is
-//! damaged is said with its place.
+//! Traces in every form they are stored in: the same numbers from all of them, the same as
+//! trace-cmd's, and what is damaged is said with its place.
 
 use std::{
     io::Write,
@@ -107,7 +107,8 @@ fn a_cut_is_never_taken_for_the_end() {
             let output = report(&form, &form.bytes[..cut]);
             honest(&form, &format!("cut at {cut} of {whole}"), &output);
             if output.status.code() == Some(0) {
-                // A text may be cut between two lines, raw pages between two pages: nobody can know.
+                // A text may be cut between two lines, raw pages between two pages: nobody can
+                // know.
                 let clean = match form.name {
                     "text" => form.bytes[cut - 1] == b'\n',
                     "raw" => cut % 4096 == 0,
@@ -237,7 +238,8 @@ fn events_without_a_name_here_show_their_fields() {
         "              sh-9       [000] .....     1.000000: sched_waking: comm=x y pid=7 target_cpu=001\n";
     let printed = flyball(&["report", "--print", "-"], text.as_bytes());
     assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
-    // In trace.dat they come out of the bytes, by the format: here of an event that is not P-states'.
+    // In trace.dat they come out of the bytes, by the format: here of an event that is not
+    // P-states'.
     let mut bytes = traces::dat(DatVersion::Six, &requests(3, 1));
     while let Some(at) = bytes.windows(15).position(|window| window == b"amd_pstate_perf") {
         bytes[at..at + 15].copy_from_slice(b"any_other_event");
@@ -251,7 +253,8 @@ fn events_without_a_name_here_show_their_fields() {
     );
 }
 
-/// `trace-cmd record -B` of version 6: an option with the place of a table of CPUs, and the instance's name.
+/// `trace-cmd record -B` of version 6: an option with the place of a table of CPUs, and the
+/// instance's name.
 #[test]
 fn instances_of_version_6_are_read() {
     let mut bytes = traces::dat(DatVersion::Six, &requests(30, 3));

@@ -1,5 +1,5 @@
-//! Traces for the tests of `flyball trace`, written here: the same requests as text, as trace.dat of both versions, and as
-//! raw pages.
+//! Traces for the tests of `flyball trace`, written here: the same requests as text, as trace.dat
+//! of both versions, and as raw pages.
 
 use std::{
     io::Write,

@@ -1,12 +1,13 @@
-//! `tune` on simulated machines: a whole search with its confirmation, one that was stopped, and wrong input.
+//! `tune` on simulated machines: a whole search with its confirmation, one that was stopped, and
+//! wrong input.
 
 use std::{fs, path::Path};
 
 use flyball_testing::{Ran, flyball};
 use serde_json::Value;
 
-/// Work that takes less than a second and is partly bound by memory: the highest frequencies cost much energy and save little
-/// time.
+/// Work that takes less than a second and is partly bound by memory: the highest frequencies cost
+/// much energy and save little time.
 pub(crate) const MODEL: &str = r#"
 name = "short"
 title = "eight tasks that are partly bound by memory"
@@ -77,7 +78,8 @@ fn a_search_ends_with_a_confirmed_profile() {
     }
     assert!(folder.path().join("run/search.html").exists());
 
-    // Half of the rounds are gone, and with them the confirmation: the search goes on with the block that was chosen then.
+    // Half of the rounds are gone, and with them the confirmation: the search goes on with the
+    // block that was chosen then.
     let log = folder.path().join("run/rounds.jsonl");
     let rounds = fs::read_to_string(&log).expect("rounds");
     let lines: Vec<&str> = rounds.lines().collect();
@@ -110,7 +112,8 @@ fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
     let found = json(&tune(folder.path(), &[&space[..], &words].concat()));
     let settings = found["settings"].as_array().expect("settings");
     let claims = |claim: &str| settings.iter().filter(|one| one["claim"] == claim).count();
-    // The highest frequency is the fastest and the lowest takes least energy; 'now' is the highest again.
+    // The highest frequency is the fastest and the lowest takes least energy; 'now' is the highest
+    // again.
     assert!(claims("on-front") >= 2, "{found:#}");
     assert!(found["fresh"].as_u64().expect("a number") >= 15, "{found:#}");
     for number in 1..=claims("on-front") {
@@ -125,7 +128,8 @@ fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
     assert!(report.out.contains("on the front") && report.out.contains("+----"), "{}", report.out);
     assert!(folder.path().join("run/search.html").exists());
 
-    // Stopped within the fresh rounds: the same blocks follow, and on the same rounds the same claims.
+    // Stopped within the fresh rounds: the same blocks follow, and on the same rounds the same
+    // claims.
     let log = folder.path().join("run/rounds.jsonl");
     let rounds = fs::read_to_string(&log).expect("rounds");
     let lines: Vec<&str> = rounds.lines().collect();

@@ -1,5 +1,5 @@
-//! What `tune` answers to bad input, and to bad things that happen while it searches: a row per kind, with the exit code and the
-//! words that the user needs.
+//! What `tune` answers to bad input, and to bad things that happen while it searches: a row per
+//! kind, with the exit code and the words that the user needs.
 
 use std::{fs, process::Command};
 
@@ -127,7 +127,8 @@ fn what_happens_in_a_search_is_answered_with_everything_restored() {
             assert!(ran.err.contains(word), "{line}: no '{word}' in: {}", ran.err);
         }
         if line.contains("echo 5") {
-            // The first round, of the machine as it is, wrote it before flyball did: this is what was there.
+            // The first round, of the machine as it is, wrote it before flyball did: this is what
+            // was there.
             service.machine.put("pool", "4");
         }
         service.is_restored();

@@ -1,4 +1,5 @@
-//! What `tune` chooses on simulated machines, against the truth: every setting that it could choose, measured in many rounds.
+//! What `tune` chooses on simulated machines, against the truth: every setting that it could
+//! choose, measured in many rounds.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -110,7 +111,8 @@ fn truth(folder: &Path, case: &Case, search: &[&str], rounds: &str) -> BTreeMap<
     report["arms"].as_array().expect("arms").iter().map(of).collect()
 }
 
-/// Searches of a case with several seeds: prints a line per search, and returns how many were right.
+/// Searches of a case with several seeds: prints a line per search, and returns how many were
+/// right.
 fn searches(case: &Case, rounds: &str, seeds: u64) -> u64 {
     let folder = tempfile::tempdir().expect("a directory");
     fs::write(folder.path().join("short.toml"), crate::tune::MODEL).expect("written");
@@ -149,7 +151,8 @@ fn searches(case: &Case, rounds: &str, seeds: u64) -> u64 {
 
 #[test]
 fn a_search_finds_what_many_rounds_of_every_setting_show() {
-    // FLYBALL_TUNE_TRUTH=200 measures every setting of all machines in that many rounds, and takes minutes.
+    // FLYBALL_TUNE_TRUTH=200 measures every setting of all machines in that many rounds, and takes
+    // minutes.
     match std::env::var("FLYBALL_TUNE_TRUTH") {
         Err(_) => assert_eq!(searches(&CASES[0], "4", 1), 1),
         Ok(rounds) => {

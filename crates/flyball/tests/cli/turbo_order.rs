@@ -1,5 +1,5 @@
-//! Turbo off together with base-freq, in one command and in two, on kernels before and after `cpuinfo_max_freq` follows
-//! `no_turbo`.
+//! Turbo off together with base-freq, in one command and in two, on kernels before and after
+//! `cpuinfo_max_freq` follows `no_turbo`.
 
 use flyball_testing::{Ran, flyball};
 
@@ -66,7 +66,8 @@ fn base_freq_and_turbo_off_hold_in_any_order() {
     }
 }
 
-/// A profile for high-priority CPUs that was made while turbo was off gives them their base frequency.
+/// A profile for high-priority CPUs that was made while turbo was off gives them their base
+/// frequency.
 #[test]
 fn recommended_profiles_hold_while_turbo_is_off() {
     for kernel in KERNELS {
@@ -101,7 +102,8 @@ fn the_guides_procedure_works_on_every_kernel() {
     }
 }
 
-/// base-freq that another tool enabled while turbo was off: the doctor sees what is left of it, and its remedy works.
+/// base-freq that another tool enabled while turbo was off: the doctor sees what is left of it, and
+/// its remedy works.
 #[test]
 fn the_doctors_remedy_clears_its_finding() {
     let guide = Guide::new("6.12");

@@ -106,7 +106,8 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
     };
     assert!(losses(0).contains(&"power"), "{text}");
     assert!(losses(1).contains(&"max-freq") && !losses(1).contains(&"power"), "{text}");
-    // What a setting takes was asked for; what the power limit takes was not. In the text and on the page.
+    // What a setting takes was asked for; what the power limit takes was not. In the text and on
+    // the page.
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     for shown in [&ran.out, &page] {
         assert!(shown.contains("held: ran at") && !shown.contains("slow: ran at"), "{}", ran.text());

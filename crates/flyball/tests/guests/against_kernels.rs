@@ -1,13 +1,15 @@
-//! The simulator against real kernels: the same scripts of writes, each answer and everything that is seen afterwards.
+//! The simulator against real kernels: the same scripts of writes, each answer and everything that
+//! is seen afterwards.
 //!
-//! A script is made on a simulated machine by a fixed seed ([`generate`]) and carried into a guest whose real
-//! kernel and drivers run on the same silicon; there this very program repeats it and compares every answer, every
-//! attribute's presence, mode and value, and the fields of the performance request registers. What differs and has a
-//! reason stands in [`KNOWN`]; anything else fails.
+//! A script is made on a simulated machine by a fixed seed ([`generate`]) and carried into a guest
+//! whose real kernel and drivers run on the same silicon; there this very program repeats it and
+//! compares every answer, every attribute's presence, mode and value, and the fields of the
+//! performance request registers. What differs and has a reason stands in [`KNOWN`]; anything else
+//! fails.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing is skipped and
-//! counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all. `FLYBALL_SCRIPT_SEED` and
-//! `FLYBALL_SCRIPT_LENGTH` choose other scripts.
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing
+//! is skipped and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! `FLYBALL_SCRIPT_SEED` and `FLYBALL_SCRIPT_LENGTH` choose other scripts.
 
 mod generate;
 mod inside;
@@ -70,8 +72,9 @@ const CASES: &[Case] = &[
     case("6.1", "sst-guide", "intel_pstate=passive", &["intel_pstate=passive"], None, false),
 ];
 
-/// Differences that are known: a part of the line that tells them, and the reason. Lines read `value STEP PATH EXPECTED
-/// SEEN` or `answer STEP PATH TEXT EXPECTED SEEN`, with modes before values and blanks as %20.
+/// Differences that are known: a part of the line that tells them, and the reason. Lines read
+/// `value STEP PATH EXPECTED SEEN` or `answer STEP PATH TEXT EXPECTED SEEN`, with modes before
+/// values and blanks as %20.
 const KNOWN: &[(&str, &str)] = &[
     ("cpuinfo_transition_latency 444%20131000 444%201000", MAILBOX_LATENCY),
     ("cpufreq/schedutil/rate_limit_us 644%20131 644%201", MAILBOX_LATENCY),

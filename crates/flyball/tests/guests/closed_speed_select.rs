@@ -1,8 +1,10 @@
-//! Speed Select in the closed loop: what flyball sets through the kernel's real drivers, of each of the three kinds of
-//! registers, changes how fast a program of a known number of instructions gets done.
+//! Speed Select in the closed loop: what flyball sets through the kernel's real drivers, of each of
+//! the three kinds of registers, changes how fast a program of a known number of instructions gets
+//! done.
 //!
-//! One boot a kind. Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing is
-//! skipped with a count. By default TPMI alone is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! One boot a kind. Kernels and the emulator are what `flyball guest fetch` has put into the cache;
+//! what is missing is skipped with a count. By default TPMI alone is booted;
+//! `FLYBALL_GUEST_TESTS=all` boots all.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -113,8 +115,8 @@ const MACHINES: &[Machine] = &[
     },
 ];
 
-/// Turns of the loop, each ten instructions. Starting the program takes as long as a few per cent of them, always
-/// as many cycles: times are compared with the first.
+/// Turns of the loop, each ten instructions. Starting the program takes as long as a few per cent
+/// of them, always as many cycles: times are compared with the first.
 const TURNS: u32 = 5_000_000;
 
 fn boot(machine: &Machine) -> Result<(), Failed> {

@@ -1,4 +1,5 @@
-//! `flyball guest record` and `flyball guest shell`, each booted once with the newest kernel of the cache.
+//! `flyball guest record` and `flyball guest shell`, each booted once with the newest kernel of the
+//! cache.
 
 use std::{
     fs,
@@ -76,7 +77,8 @@ fn a_shell_runs_a_script_that_is_piped_in(kernel: &str) {
     assert_eq!((code, String::from_utf8_lossy(&output.stdout).as_ref()), (3, "one\ntwo\n"), "{errors}");
 }
 
-/// A terminal of 37 rows and 91 columns: the side that a person has, and the one that a program gets.
+/// A terminal of 37 rows and 91 columns: the side that a person has, and the one that a program
+/// gets.
 fn terminal() -> (fs::File, OwnedFd) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&person).unwrap();
@@ -99,7 +101,8 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // As a person does: types when the shell asks, and waits. Reading ends with an error when nobody has the other side.
+    // As a person does: types when the shell asks, and waits. Reading ends with an error when
+    // nobody has the other side.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         let mut part = [0; 4096];

@@ -1,9 +1,10 @@
-//! `compare` on real kernels with real drivers, in an emulator whose guest time, energy and frequency follow what the
-//! driver asks for: a difference that is there must be found, one that is not must not, and the kernel's own files,
-//! read with cat, must change during the run and be the same before and after.
+//! `compare` on real kernels with real drivers, in an emulator whose guest time, energy and
+//! frequency follow what the driver asks for: a difference that is there must be found, one that is
+//! not must not, and the kernel's own files, read with cat, must change during the run and be the
+//! same before and after.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. Where one is missing the guests are
-//! skipped, and how many were is said.
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. Where one is
+//! missing the guests are skipped, and how many were is said.
 
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -16,7 +17,8 @@ struct Guest {
     kernel: &'static str,
     options: &'static [&'static str],
     arms: &'static [&'static str],
-    /// For each arm but the first: the verdict in performance, and the least and most change in percent.
+    /// For each arm but the first: the verdict in performance, and the least and most change in
+    /// percent.
     expected: &'static [(&'static str, f64, f64)],
     /// What cat must have seen meanwhile.
     during: &'static [&'static str],

@@ -1,10 +1,12 @@
-//! `doctor` on real kernels: its amd-pstate tests against the kernel's own amd-pstate-ut module on the same boot,
-//! verdict by verdict; every file the writing tests touched compared before and after; boots gone wrong diagnosed;
-//! `doctor --fix` and `quiet` making and unmaking their settings, judged from outside.
+//! `doctor` on real kernels: its amd-pstate tests against the kernel's own amd-pstate-ut module on
+//! the same boot, verdict by verdict; every file the writing tests touched compared before and
+//! after; boots gone wrong diagnosed; `doctor --fix` and `quiet` making and unmaking their
+//! settings, judged from outside.
 //!
-//! Kernels come from the cache that `flyball guest fetch` fills, the modules from `scripts/amd-pstate-ut.sh` (no
-//! distribution builds them). What is not there is skipped, and how much was is said. By default the newest kernel's
-//! module and one wrong boot are looked at; `FLYBALL_GUEST_TESTS=all` takes all.
+//! Kernels come from the cache that `flyball guest fetch` fills, the modules from
+//! `scripts/amd-pstate-ut.sh` (no distribution builds them). What is not there is skipped, and how
+//! much was is said. By default the newest kernel's module and one wrong boot are looked at;
+//! `FLYBALL_GUEST_TESTS=all` takes all.
 
 use std::{
     collections::BTreeMap,
@@ -133,8 +135,9 @@ fn report(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("part '{name}': {error}"))
 }
 
-/// A boot in which `doctor --fix` and `quiet` are judged from outside (`guest/quiet.sh`): what holds meanwhile, and that
-/// every file is what it was after success, Ctrl-C, kill -9, `quiet off` and `restore`.
+/// A boot in which `doctor --fix` and `quiet` are judged from outside (`guest/quiet.sh`): what
+/// holds meanwhile, and that every file is what it was after success, Ctrl-C, kill -9, `quiet off`
+/// and `restore`.
 struct QuietBoot {
     name: &'static str,
     usual: bool,

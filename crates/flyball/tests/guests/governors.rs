@@ -1,12 +1,13 @@
 //! What governors ask for over time: the simulator's against real kernels', under the same loads.
 //!
-//! A schedule of pulses on four CPUs, made by a fixed seed ([`schedule`]), is played in a guest in the closed loop, where
-//! the kernel's own governor decides, and on the simulated machine of the same silicon. What is written to the request
-//! registers is compared over time ([`compare`]).
+//! A schedule of pulses on four CPUs, made by a fixed seed ([`schedule`]), is played in a guest in
+//! the closed loop, where the kernel's own governor decides, and on the simulated machine of the
+//! same silicon. What is written to the request registers is compared over time ([`compare`]).
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing is skipped and
-//! counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all. `FLYBALL_SCHEDULE_SEED=N` chooses
-//! other schedules, `FLYBALL_SCHEDULE_OUT=DIR` keeps every request of both sides.
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing
+//! is skipped and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! `FLYBALL_SCHEDULE_SEED=N` chooses other schedules, `FLYBALL_SCHEDULE_OUT=DIR` keeps every
+//! request of both sides.
 
 mod compare;
 mod decisions;
@@ -79,8 +80,9 @@ const fn trial(
     Trial { everyday, name, governor, tunables }
 }
 
-/// In this order, because tunables stay as long as their governor is used. A sampling period of 10 ms is three ticks;
-/// of the default's 8 ms it depends on nanoseconds whether they are two or three. So with rate limits.
+/// In this order, because tunables stay as long as their governor is used. A sampling period of 10
+/// ms is three ticks; of the default's 8 ms it depends on nanoseconds whether they are two or
+/// three. So with rate limits.
 const GOVERNORS: &[Trial] = &[
     trial(true, "schedutil", "schedutil", &[]),
     trial(false, "schedutil, 18 ms", "schedutil", &[("rate_limit_us", "18000")]),
@@ -229,18 +231,18 @@ fn run(number: usize) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-/// How far the simulator may be off, in shares of the range of frequencies. It looks once a millisecond and has its ticks on
-/// whole ones, where the guest's CPUs have each their own: a sample falls into a pulse or beside it, and one decision
-/// stays until the next, so that a phase of a few pulses can be off by most of the range. Over all of a schedule that
-/// evens out.
+/// How far the simulator may be off, in shares of the range of frequencies. It looks once a
+/// millisecond and has its ticks on whole ones, where the guest's CPUs have each their own: a
+/// sample falls into a pulse or beside it, and one decision stays until the next, so that a phase
+/// of a few pulses can be off by most of the range. Over all of a schedule that evens out.
 const MEAN: f64 = 0.08;
 const DISTANCE: f64 = 0.10;
 const PHASES: f64 = 0.25;
 
 /// What of a trial is further off than it may be, in words.
 fn beyond(trial: &Trial, found: &compare::Findings) -> String {
-    // What ondemand and conservative make of one sample stays until the next, 8 or 12 ms later, and conservative goes on from
-    // there: where their samples fall counts for more.
+    // What ondemand and conservative make of one sample stays until the next, 8 or 12 ms later, and
+    // conservative goes on from there: where their samples fall counts for more.
     let sampled = ["ondemand", "conservative"].contains(&trial.governor);
     let factor = if sampled { 1.6 } else { 1.0 };
     let [real, ours] = found.mean;

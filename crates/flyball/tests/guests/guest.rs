@@ -1,6 +1,8 @@
-//! Guests for the tests of this program: `flyball guest run` with what `flyball guest fetch` has put into the cache.
+//! Guests for the tests of this program: `flyball guest run` with what `flyball guest fetch` has
+//! put into the cache.
 //!
-//! By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them. What is not booted is counted.
+//! By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them. What is not
+//! booted is counted.
 
 use std::{
     path::Path,
@@ -44,8 +46,9 @@ pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<
         .output()
 }
 
-/// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. It prints `ok WHAT` or `not ok WHAT` for
-/// each check, more than `least` in all, and `done` at its end.
+/// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. It
+/// prints `ok WHAT` or `not ok WHAT` for each check, more than `least` in all, and `done` at its
+/// end.
 pub fn run_checks(
     kernel: &str,
     options: &[&str],
@@ -79,7 +82,8 @@ pub fn run_checks(
     .into())
 }
 
-/// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is to hold in it.
+/// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is
+/// to hold in it.
 pub struct SuiteCase {
     pub name: String,
     pub kernel: String,
@@ -89,7 +93,8 @@ pub struct SuiteCase {
     pub test: Box<dyn FnOnce() -> Result<(), Failed> + Send>,
 }
 
-/// Runs suites, one emulator at a time, because each needs a core of its own. What is not booted is counted by suite.
+/// Runs suites, one emulator at a time, because each needs a core of its own. What is not booted is
+/// counted by suite.
 pub fn run_suites(suites: Vec<(&str, Vec<SuiteCase>)>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);

@@ -1,8 +1,8 @@
-//! The service under real kernels: a hold through hotplug, changes of the driver's mode, sleep by `pm_test`, other writers and
-//! `kill -9`.
+//! The service under real kernels: a hold through hotplug, changes of the driver's mode, sleep by
+//! `pm_test`, other writers and `kill -9`.
 //!
-//! One boot per kernel and driver runs `hold.sh`, which looks at the files itself. By default one guest is booted;
-//! `FLYBALL_GUEST_TESTS=all` boots all.
+//! One boot per kernel and driver runs `hold.sh`, which looks at the files itself. By default one
+//! guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
 
 use libtest_mimic::Failed;
 

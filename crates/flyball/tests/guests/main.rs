@@ -1,7 +1,9 @@
-//! Everything that boots a guest, one trial per boot, choosable by name: `cargo test -p flyball --test guests -- doctor`.
+//! Everything that boots a guest, one trial per boot, choosable by name:
+//! `cargo test -p flyball --test guests -- doctor`.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. What is missing is skipped, with a
-//! count. By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them.
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. What is missing
+//! is skipped, with a count. By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots
+//! all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -24,7 +26,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
-    // Two suites carry this program into the guest, where it does the part of the test that runs there.
+    // Two suites carry this program into the guest, where it does the part of the test that runs
+    // there.
     if let Some("--inside") = words.get(1).map(String::as_str) {
         match words[2].as_str() {
             "against_kernels" => against_kernels::inside(&words[3..]),

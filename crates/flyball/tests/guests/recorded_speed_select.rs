@@ -1,9 +1,11 @@
-//! What the real Speed Select drivers answered elsewhere, asked again of the same drivers in guests on flyball's silicon:
-//! call by call, and line by line of what intel-speed-select printed.
+//! What the real Speed Select drivers answered elsewhere, asked again of the same drivers in guests
+//! on flyball's silicon: call by call, and line by line of what intel-speed-select printed.
 //!
-//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results/sst` or `../shared`). Some guests
-//! have the registers of the recorded Granite Rapids of this repository. Without a recording of its kernel a guest's calls are compared with flyball-sim's driver, which needs neither. Every day one guest is booted,
-//! `FLYBALL_GUEST_TESTS=all` boots all; what is not booted or not compared is counted.
+//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results/sst` or
+//! `../shared`). Some guests have the registers of the recorded Granite Rapids of this repository.
+//! Without a recording of its kernel a guest's calls are compared with flyball-sim's driver, which
+//! needs neither. Every day one guest is booted, `FLYBALL_GUEST_TESTS=all` boots all; what is not
+//! booted or not compared is counted.
 
 #[path = "../../../flyball-sim/tests/simulator/isst/calls.rs"]
 mod calls;
@@ -23,8 +25,8 @@ use libtest_mimic::Failed;
 use crate::guest::{self, SuiteCase};
 use flyball_testing::shared;
 
-/// Machine and kernel: what has recorded calls, and what is asked beyond it. The second name is the recording that the
-/// answers are held against.
+/// Machine and kernel: what has recorded calls, and what is asked beyond it. The second name is the
+/// recording that the answers are held against.
 const CALLS: &[(&str, &str)] = &[
     ("icx-7.2", "icx-7.2"),
     ("icx-6.18", "icx-7.2"),
@@ -99,7 +101,8 @@ fn boot(name: &str, dir: &Path, files: &[String], command: &[&str]) -> Result<St
     Err(format!("{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// Known differences: guests, what the answer's line contains, the reason. Each must occur in each of them.
+/// Known differences: guests, what the answer's line contains, the reason. Each must occur in each
+/// of them.
 type Known = (&'static [&'static str], &'static str, &'static str);
 
 /// Where an answer here differs from the recorded one.
@@ -169,7 +172,8 @@ fn list(name: &str) -> Vec<calls::Call> {
 
 /// Lines that differ, in words, but for what is known, and how many those are.
 fn differences(name: &str, theirs: &[String], ours: &[String], known: &[Known]) -> (String, usize) {
-    // Kernels before 7.2 read beyond their table of levels: what they find, or whether they fault, is chance.
+    // Kernels before 7.2 read beyond their table of levels: what they find, or whether they fault,
+    // is chance.
     let chance = |line: &&String| kernel(name) != "7.2" && line.contains("(levels end at");
     let of =
         |lines: &[String]| -> Vec<String> { lines.iter().filter(|line| !chance(line)).cloned().collect() };
@@ -218,7 +222,8 @@ fn replay_calls(name: &str, recorded: &str) -> Result<(), Failed> {
     let mut wrong = String::new();
     let mut said = String::new();
     if let Some(text) = recording("isst", recorded) {
-        // Left out: headings, what the kernel printed when it faulted, and what came after the calls.
+        // Left out: headings, what the kernel printed when it faulted, and what came after the
+        // calls.
         let theirs: Vec<String> = text
             .lines()
             .filter(|line| !["--", "    ", "rmmod"].iter().any(|begin| line.starts_with(begin)))
@@ -263,8 +268,8 @@ enum Program {
     DropIn,
 }
 
-/// Where a line differs from the recorded one: recordings, the command's words, what the line has, the reason. Each must occur
-/// in each of them.
+/// Where a line differs from the recorded one: recordings, the command's words, what the line has,
+/// the reason. Each must occur in each of them.
 type KnownLine = (&'static [&'static str], &'static str, &'static str, &'static str);
 
 const LINES_KNOWN: &[KnownLine] = &[
@@ -302,7 +307,8 @@ const UNDER: &str = "turbo-freq is on: flyball's firmware then keeps classes of 
 /// What each command printed: its words, and its lines.
 fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     let mut found = vec![(String::new(), Vec::new())];
-    // Of the kernel's messages, those of the emulator's timers and the command line are not part of the answer.
+    // Of the kernel's messages, those of the emulator's timers and the command line are not part of
+    // the answer.
     let message = |line: &&str| !line.starts_with("calibrate_delay") && !line.contains("ommand line: ");
     for line in text.lines().filter(message) {
         match (line.strip_prefix("### "), found.last_mut()) {
@@ -383,7 +389,8 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
         }
         lines += theirs.len();
         if words.starts_with("as nobody") {
-            // Both streams in one, which the recorded guest's terminal mixed in another order than a pipe does.
+            // Both streams in one, which the recorded guest's terminal mixed in another order than
+            // a pipe does.
             theirs.sort();
             here.sort();
         }

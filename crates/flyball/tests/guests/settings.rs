@@ -1,9 +1,10 @@
-//! Real kernels with real cpufreq drivers, in an emulator: settings, restore, crashes, judged from outside.
+//! Real kernels with real cpufreq drivers, in an emulator: settings, restore, crashes, judged from
+//! outside.
 //!
-//! One boot per kernel and driver runs `settings.sh`, which changes settings with flyball and looks at the
-//! result with cat. Kernels and the emulator are what `flyball guest fetch` has put into the cache. Where one is
-//! missing its guests are skipped, and how many were is said. By default one guest a driver is booted;
-//! `FLYBALL_GUEST_TESTS=all` boots all.
+//! One boot per kernel and driver runs `settings.sh`, which changes settings with flyball and looks
+//! at the result with cat. Kernels and the emulator are what `flyball guest fetch` has put into the
+//! cache. Where one is missing its guests are skipped, and how many were is said. By default one
+//! guest a driver is booted; `FLYBALL_GUEST_TESTS=all` boots all.
 
 use libtest_mimic::Failed;
 
@@ -33,7 +34,8 @@ const fn guest(
     Guest { kernel, name, options, modes, governor, everyday }
 }
 
-/// AMD's two ways to ask, by registers and by the mailbox, in each mode; acpi-cpufreq by registers and by ports; Intel.
+/// AMD's two ways to ask, by registers and by the mailbox, in each mode; acpi-cpufreq by registers
+/// and by ports; Intel.
 const GUESTS: &[Guest] = &[
     guest(
         "6.1",

@@ -1,12 +1,15 @@
-//! Speed Select in guests with the real drivers of all three kinds: the drop-in against the unmodified tool, command by
-//! command, and what `flyball sst` does and undoes, judged by that tool and by the drivers' own answers.
+//! Speed Select in guests with the real drivers of all three kinds: the drop-in against the
+//! unmodified tool, command by command, and what `flyball sst` does and undoes, judged by that tool
+//! and by the drivers' own answers.
 //!
-//! Every day three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS` names others
-//! (`icx-7.2,gnr-6.12`, `all`, or `none`), and these run the whole list, `speed-select/commands`: some four minutes
-//! each. Kernels and the emulator are what `flyball guest fetch` has put into the cache. The machines are flyball's own with
-//! the levels of `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is looked for in
-//! `$FLYBALL_SST_TOOL`, then in the cache, where scripts/fetch-sst-tool puts it; without it the side-by-side is left out and
-//! the rest is judged by the drivers alone. What is not run is counted.
+//! Every day three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS`
+//! names others (`icx-7.2,gnr-6.12`, `all`, or `none`), and these run the whole list,
+//! `speed-select/commands`: some four minutes each. Kernels and the emulator are what
+//! `flyball guest fetch` has put into the cache. The machines are flyball's own with the levels of
+//! `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is looked for
+//! in `$FLYBALL_SST_TOOL`, then in the cache, where scripts/fetch-sst-tool puts it; without it the
+//! side-by-side is left out and the rest is judged by the drivers alone. What is not run is
+//! counted.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,7 +32,8 @@ struct Guest {
     /// What is replaced in the machine's file.
     replaced: &'static [(&'static str, &'static str)],
     cpus: u32,
-    /// Hardware feedback: the kernel tells of changes (kernels from 6.15 can be told to believe in the feature bits).
+    /// Hardware feedback: the kernel tells of changes (kernels from 6.15 can be told to believe in
+    /// the feature bits).
     feedback: bool,
 }
 
@@ -155,9 +159,11 @@ impl Laboratory {
         let text = MachineSpec::builtin_text(builtin).ok_or("no such machine")?;
         let (head, _) = text.split_once("[sst]").ok_or("the machine has no Speed Select")?;
         let mut toml = format!("{head}{}", std::fs::read_to_string(own(levels))?);
-        // Two cores for each of three dies, one thread each, so that a guest has few CPUs and all kinds of domains.
+        // Two cores for each of three dies, one thread each, so that a guest has few CPUs and all
+        // kinds of domains.
         let smaller: &[(&str, &str)] = match guest.class {
-            // Of a frequency of seven digits the unmodified tool makes one that the kernel refuses (docs/speed-select.md).
+            // Of a frequency of seven digits the unmodified tool makes one that the kernel refuses
+            // (docs/speed-select.md).
             Class::Mailbox => &[
                 ("min_mhz = 1000", "min_mhz = 800"),
                 ("efficient_mhz = 1000", "efficient_mhz = 800"),
@@ -203,7 +209,8 @@ impl Laboratory {
         option("--modules", "?msr".to_owned());
         if guest.feedback {
             option("--file", own("events.sh").display().to_string());
-            // The emulator does not say that its processor has thermal interrupts; the kernel is told to believe it.
+            // The emulator does not say that its processor has thermal interrupts; the kernel is
+            // told to believe it.
             option("--append", "setcpuid=acpi,tm".to_owned());
         }
         options.push("--faults".to_owned());
@@ -235,7 +242,8 @@ fn records(part: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Documented differences that show in these commands: numbers that do not fit, which the tool lets wrap round or spill.
+/// Documented differences that show in these commands: numbers that do not fit, which the tool lets
+/// wrap round or spill.
 const ON_PURPOSE: &[&str] = &[
     "-c 65537 core-power get-assoc",
     "perf-profile info -l 4294967296",

@@ -1,8 +1,10 @@
-//! `flyball top` on real kernels with one CPU that works and others that sleep: the sleeping ones get no interrupt because of it.
+//! `flyball top` on real kernels with one CPU that works and others that sleep: the sleeping ones
+//! get no interrupt because of it.
 //!
-//! Judged by the kernel's own /proc/interrupts: function calls and rescheduling on the CPUs but 0, against the same time in
-//! which nothing looks, and by what the program itself sent, which a probe in the kernel counts. turbostat does the same if this
-//! machine has it. One boot by default; `FLYBALL_GUEST_TESTS=all` boots AMD, Intel and 32 CPUs too.
+//! Judged by the kernel's own /proc/interrupts: function calls and rescheduling on the CPUs but 0,
+//! against the same time in which nothing looks, and by what the program itself sent, which a probe
+//! in the kernel counts. turbostat does the same if this machine has it. One boot by default;
+//! `FLYBALL_GUEST_TESTS=all` boots AMD, Intel and 32 CPUs too.
 
 use std::path::Path;
 
@@ -111,8 +113,9 @@ fn look(boot: &Boot) -> Result<(), Failed> {
             boot.name, run.interrupts, run.samples, run.asleep
         );
     }
-    // The kernel sends some by itself, from the interrupts of CPU 0 while top runs there: timers of CPUs that sleep move to one that does
-    // not. A monitor that wakes CPUs sends one per CPU and sample.
+    // The kernel sends some by itself, from the interrupts of CPU 0 while top runs there: timers of
+    // CPUs that sleep move to one that does not. A monitor that wakes CPUs sends one per CPU and
+    // sample.
     let cpus = i64::from(boot.cpus - 1);
     let of_samples = watched.samples * cpus;
     let sent = watched.sent.unwrap_or(watched.interrupts - quiet.interrupts);

@@ -15,8 +15,8 @@ pub struct Twin<'a> {
 }
 
 impl Twin<'_> {
-    /// The machine, and whether it is AMD's. The guest's firmware names no preferred profile, which AMD's driver takes
-    /// for a server and Intel's does not.
+    /// The machine, and whether it is AMD's. The guest's firmware names no preferred profile, which
+    /// AMD's driver takes for a server and Intel's does not.
     pub fn boot(&self) -> Result<(SimMachine, bool), String> {
         let interface = match self.interface {
             Some(_) => Some(Interface::CppcMailbox),

@@ -1,5 +1,5 @@
-//! What touches the machine that runs the tests: quiet, live traces, and programs under a served machine. Where the
-//! machine lacks what a test needs, the test is skipped and says so.
+//! What touches the machine that runs the tests: quiet, live traces, and programs under a served
+//! machine. Where the machine lacks what a test needs, the test is skipped and says so.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

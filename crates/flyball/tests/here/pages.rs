@@ -1,5 +1,5 @@
-//! The pages of a comparison and of a trace in a browser: no message on its console, nothing wider than the page at three
-//! widths, and the words that a reader looks for.
+//! The pages of a comparison and of a trace in a browser: no message on its console, nothing wider
+//! than the page at three widths, and the words that a reader looks for.
 
 use std::{
     fs,

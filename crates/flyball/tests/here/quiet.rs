@@ -1,6 +1,6 @@
-//! `quiet` on the machine that runs the tests, with its real files: everything that it would touch is read before and
-//! after, in full, after success, after Ctrl-C and after kill -9. Where it may not write, or has nothing to write, that
-//! is said and the test is skipped.
+//! `quiet` on the machine that runs the tests, with its real files: everything that it would touch
+//! is read before and after, in full, after success, after Ctrl-C and after kill -9. Where it may
+//! not write, or has nothing to write, that is said and the test is skipped.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Served machines: programs see what flyball sees. Skipped where there is no FUSE, or a tool is not installed.
+//! Served machines: programs see what flyball sees. Skipped where there is no FUSE, or a tool is
+//! not installed.
 
 use crate::has_fuse;
 use flyball_testing::{flyball, skip};
@@ -99,7 +100,8 @@ fn as_cpupower_prints(khz: &str) -> String {
     }
 }
 
-/// Every number that Debian's tools print of every machine's settings is the number that flyball says of it.
+/// Every number that Debian's tools print of every machine's settings is the number that flyball
+/// says of it.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one session per machine answers all tools")]
 fn tools_say_what_flyball_says_of_every_machine() {
@@ -236,7 +238,8 @@ fn turbostat_counts_on_a_simulated_machine() {
         );
         let said =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        // Each CPU's counters are read a little later on a busy machine, so that single rows scatter: the middle one.
+        // Each CPU's counters are read a little later on a busy machine, so that single rows
+        // scatter: the middle one.
         let tsc = if machine == "gold-6138" { 2000.0 } else { 3294.3 };
         let rows = said.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
         let mut measured: Vec<f64> =
@@ -268,7 +271,8 @@ fn a_workload_runs_on_the_served_machine() {
     assert!((0.05..5.0).contains(&seconds) && (1.0..100.0).contains(&watts), "{watts} W: {said}");
 }
 
-/// The scene of the Speed Select guide's turbo-freq experiment: twelve CPUs are kept busy while a pipe runs on two others.
+/// The scene of the Speed Select guide's turbo-freq experiment: twelve CPUs are kept busy while a
+/// pipe runs on two others.
 #[test]
 fn two_workloads_run_on_the_served_machine_at_once() {
     if !has_fuse() {
@@ -366,7 +370,8 @@ fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
     if !has_fuse() {
         return;
     }
-    // What may be written by an ordinary program, to every file that takes writes, one text after the other.
+    // What may be written by an ordinary program, to every file that takes writes, one text after
+    // the other.
     let script = r"
         for text in 0 1 -1 99999999999999999999 junk performance '' 50 off; do
             find /sys/devices/system/cpu /sys/devices/virtual/powercap /sys/kernel/tracing -type f -perm -u+w |
@@ -382,8 +387,9 @@ fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
     }
 }
 
-/// Runs a script in a mount namespace of its own, with a `/run`, a `/proc/irq` and a sample rate that are not the real
-/// ones: `$DIR` holds the latter two. None where this place does not allow it.
+/// Runs a script in a mount namespace of its own, with a `/run`, a `/proc/irq` and a sample rate
+/// that are not the real ones: `$DIR` holds the latter two. None where this place does not allow
+/// it.
 fn in_namespace(script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(

@@ -1,9 +1,11 @@
-//! The unmodified intel-speed-select and the drop-in on the same simulated machines: a few hundred command lines, good and
-//! bad, must come to the same text on both streams, the same exit code and the same machine afterwards.
+//! The unmodified intel-speed-select and the drop-in on the same simulated machines: a few hundred
+//! command lines, good and bad, must come to the same text on both streams, the same exit code and
+//! the same machine afterwards.
 //!
-//! Needs FUSE and the tool, v1.26, with the C library that it was built for, in the folder `$FLYBALL_SST_TOOL` (as
-//! guests/speed_select.rs). `$FLYBALL_SST_LINES=N` makes N cases a machine (40 every day, 240 for a full look), `$FLYBALL_SST_SEED`
-//! other ones, `$FLYBALL_SST_MACHINES` chooses machines.
+//! Needs FUSE and the tool, v1.26, with the C library that it was built for, in the folder
+//! `$FLYBALL_SST_TOOL` (as guests/speed_select.rs). `$FLYBALL_SST_LINES=N` makes N cases a machine
+//! (40 every day, 240 for a full look), `$FLYBALL_SST_SEED` other ones, `$FLYBALL_SST_MACHINES`
+//! chooses machines.
 
 use flyball_testing::{flyball, skip};
 use std::{
@@ -22,8 +24,8 @@ fn tool(folder: &Path) -> Option<PathBuf> {
     let mut program = fs::read(from.join("intel-speed-select")).ok()?;
     const LOADER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
     let at = program.windows(LOADER.len()).position(|part| part == LOADER)?;
-    // The name of the loader in the file, replaced by a shorter one: the program then runs under its own name, by which
-    // it is known as one that asks the processor who it is.
+    // The name of the loader in the file, replaced by a shorter one: the program then runs under
+    // its own name, by which it is known as one that asks the processor who it is.
     let lib = folder.join("l");
     let own = lib.join("ld.so").into_os_string().into_encoded_bytes();
     assert!(own.len() < LOADER.len(), "{} is too long a path", folder.display());
@@ -262,8 +264,8 @@ fn without_help(line: &str, outcome: &Outcome) -> Outcome {
     plain
 }
 
-/// With `--auto` of base-freq the tool writes what follows a limit in its memory too, which the kernel takes or refuses as
-/// it happens to be: the lower limits are then nobody's intention.
+/// With `--auto` of base-freq the tool writes what follows a limit in its memory too, which the
+/// kernel takes or refuses as it happens to be: the lower limits are then nobody's intention.
 fn without_lower_limits(settings: &str) -> String {
     settings.lines().filter(|line| !line.contains("/scaling_min_freq ")).collect::<Vec<_>>().join("\n")
 }
@@ -399,8 +401,8 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
     assert!(wrong.is_empty(), "{stories} of {count} differ:\n{wrong}");
 }
 
-/// The same program in front of a served machine, whose calls the supervisor answers through the caller's memory, and with
-/// the machine in its own process.
+/// The same program in front of a served machine, whose calls the supervisor answers through the
+/// caller's memory, and with the machine in its own process.
 #[test]
 fn served_and_in_process_machines_say_the_same() {
     if !crate::has_fuse() {

@@ -1,5 +1,5 @@
-//! Whom commands run as when flyball is started by sudo, and to whom the results belong. sudo itself is not needed: its
-//! variables are.
+//! Whom commands run as when flyball is started by sudo, and to whom the results belong. sudo
+//! itself is not needed: its variables are.
 
 use std::{
     fs,
@@ -13,7 +13,8 @@ use flyball_testing::{Ran, Tree, flyball, skip};
 /// The number of a user that no system has.
 const CALLER: u32 = 61_234;
 
-/// A machine of one policy, and in its directory one in which every user may write, as /home/USER is for its user.
+/// A machine of one policy, and in its directory one in which every user may write, as /home/USER
+/// is for its user.
 fn machine() -> Option<Tree> {
     if !is_root() {
         skip(1, "test of commands under sudo", "needs root");

@@ -1,5 +1,6 @@
-//! `trace record` on this machine, where it may: killed, twice at once, into a closed pipe, onto a full disk, without
-//! the right to. Needs root and tracefs; says so and passes where it has neither.
+//! `trace record` on this machine, where it may: killed, twice at once, into a closed pipe, onto a
+//! full disk, without the right to. Needs root and tracefs; says so and passes where it has
+//! neither.
 
 use std::{
     os::unix::process::CommandExt,

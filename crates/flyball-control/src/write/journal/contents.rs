@@ -34,10 +34,12 @@ pub struct Memory {
     pub handling: Handling,
     /// Whether it was read only after the first write, which may have brought it into being.
     pub late: bool,
-    /// Whether it could not be read because its CPUs were offline, and then the driver's mode was changed: that removes the
-    /// policy with all that was set in it, and what that was is not known.
+    /// Whether it could not be read because its CPUs were offline, and then the driver's mode was
+    /// changed: that removes the policy with all that was set in it, and what that was is not
+    /// known.
     pub lost: bool,
-    /// Whether an earlier look could not reach it: what was read later may be the result of a write in between.
+    /// Whether an earlier look could not reach it: what was read later may be the result of a write
+    /// in between.
     pub seen_late: bool,
 }
 
@@ -74,10 +76,12 @@ pub struct Entry {
     pub kept: BTreeSet<Location>,
     /// How many writes it announced.
     pub writes: usize,
-    /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU, a governor.
+    /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU,
+    /// a governor.
     #[serde(skip)]
     pub makes_files: bool,
-    /// Whether it wrote something that moves the limits of every policy there is, and of those that come: turbo, percentages.
+    /// Whether it wrote something that moves the limits of every policy there is, and of those that
+    /// come: turbo, percentages.
     #[serde(skip)]
     pub moves_limits: bool,
     /// The CPUs that it brought online.
@@ -152,11 +156,12 @@ impl Contents {
             Record::Was { location, content, handling, late, lost, seen_late } => {
                 let entry = self.last();
                 let known = entry.was.get(&location);
-                // The first memory counts: a later one may already be the result of our own writes. One that could not be
-                // read says nothing, and is replaced; what was lost is not found again.
+                // The first memory counts: a later one may already be the result of our own writes.
+                // One that could not be read says nothing, and is replaced; what was lost is not
+                // found again.
                 if known.is_none_or(|known| known.content.is_out_of_reach() && !known.lost) {
-                    // Where this transaction brought the CPU online, it comes to what that brings along before it writes
-                    // there (Step::Online precedes the others).
+                    // Where this transaction brought the CPU online, it comes to what that brings
+                    // along before it writes there (Step::Online precedes the others).
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
                     let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
@@ -200,7 +205,8 @@ impl Contents {
                         } else if entry.standing != TransactionState::Restored
                             && entry.first_old.contains_key(location)
                         {
-                            // What holds remember from before a command of the user is what undoing both goes back to.
+                            // What holds remember from before a command of the user is what undoing
+                            // both goes back to.
                             break;
                         }
                     }
@@ -243,8 +249,8 @@ impl Contents {
         });
     }
 
-    /// The transaction that a record belongs to. Where the line that began it is damaged, what follows is still a
-    /// transaction, and not part of one that has ended.
+    /// The transaction that a record belongs to. Where the line that began it is damaged, what
+    /// follows is still a transaction, and not part of one that has ended.
     fn last(&mut self) -> &mut Entry {
         if self.entries.last().is_none_or(|last| last.standing != TransactionState::Open) {
             self.begin(0, 0, "unknown command".to_owned(), 0, None);
@@ -273,8 +279,8 @@ impl Contents {
         self.entries.iter().rfind(|entry| entry.standing == TransactionState::Open)
     }
 
-    /// The pending transactions of holds, each without what a later command of the user has set: `flyball set` while a hold is
-    /// in force says what is to be there after it.
+    /// The pending transactions of holds, each without what a later command of the user has set:
+    /// `flyball set` while a hold is in force says what is to be there after it.
     pub fn of_holds(&self) -> Vec<Entry> {
         let mut found: Vec<Entry> = Vec::new();
         for entry in self.pending() {
@@ -290,8 +296,8 @@ impl Contents {
         found
     }
 
-    /// What to restore to undo these transactions together: for each location what the oldest of them found, and what
-    /// the first write to it found (see `restore`).
+    /// What to restore to undo these transactions together: for each location what the oldest of
+    /// them found, and what the first write to it found (see `restore`).
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
@@ -300,8 +306,9 @@ impl Contents {
             // What an older transaction made need not have been there before it.
             let made = entries[..age].iter().any(|older| older.makes_files);
             for (location, memory) in &entry.was {
-                // An older read that could not reach the location says nothing against a newer one that could. But what
-                // that one found may be the result of the older transaction's writes.
+                // An older read that could not reach the location says nothing against a newer one
+                // that could. But what that one found may be the result of the older transaction's
+                // writes.
                 if memory.content.is_out_of_reach()
                     && !memory.lost
                     && let Some(goal) = goals.get_mut(location)
@@ -314,8 +321,9 @@ impl Contents {
                 // Kept where the older transaction did not write there: a newer one did.
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
-                // A policy that came into being with a CPU that was brought online starts with the limits that an older
-                // transaction had moved. Its other attributes start as they would have without that.
+                // A policy that came into being with a CPU that was brought online starts with the
+                // limits that an older transaction had moved. Its other attributes start as they
+                // would have without that.
                 let (older, now) = (&entries[..age], &entries[..=age]);
                 let starts_moved = !handling.bound.is_none()
                     && older.iter().any(|entry| entry.moves_limits)
@@ -326,7 +334,8 @@ impl Contents {
                     (_, true) => Some(Uncertainty::SeenLate),
                     _ => None,
                 };
-                // Files appear only by writes that make files: after any other write a location was there all along.
+                // Files appear only by writes that make files: after any other write a location was
+                // there all along.
                 let late = (late && entry.makes_files) || made;
                 goals.insert(location.clone(), Goal { was, handling, late, uncertainty, first_old });
             }
@@ -339,7 +348,8 @@ impl Contents {
                     uncertainty: None,
                     first_old: None,
                 });
-                // The line that remembered it is damaged, or could not read it while the write could.
+                // The line that remembered it is damaged, or could not read it while the write
+                // could.
                 let unknown = matches!(goal.was, Content::Unreadable(_))
                     && goal.handling.spelling.writable(&goal.was).is_none();
                 if unknown || !entry.was.contains_key(location) {
@@ -370,13 +380,14 @@ pub struct Goal {
     pub was: Content,
     /// How that is written back.
     pub handling: Handling,
-    /// Whether it need not have been there at the very beginning: a governor's tunables that came with a change of
-    /// driver mode, the policy of a CPU that was brought online. It may be gone when all is as it was.
+    /// Whether it need not have been there at the very beginning: a governor's tunables that came
+    /// with a change of driver mode, the policy of a CPU that was brought online. It may be gone
+    /// when all is as it was.
     pub late: bool,
     /// Why `was` may not be what it held; `None` where that is known.
     pub uncertainty: Option<Uncertainty>,
-    /// What the first write to it found there, where flyball wrote to it: differs from what it held when something else of
-    /// the same transaction had disturbed it first.
+    /// What the first write to it found there, where flyball wrote to it: differs from what it held
+    /// when something else of the same transaction had disturbed it first.
     pub first_old: Option<Content>,
 }
 

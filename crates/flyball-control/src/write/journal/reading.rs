@@ -12,8 +12,8 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
         number += 1;
         let line = &bytes[at..at + length];
         at += length + 1;
-        // A line that has its end was flushed before the writes that it announces were made. So it is damage if it cannot be
-        // read, the last line included.
+        // A line that has its end was flushed before the writes that it announces were made. So it
+        // is damage if it cannot be read, the last line included.
         contents.whole = at as u64;
         match parse_line(line, contents.format) {
             // Lines are read by the header's format, so it must come first.
@@ -43,8 +43,9 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     (header, contents)
 }
 
-/// Whether bytes without a line's end are what a write leaves that was cut short: the beginning of a line. Bytes that go on
-/// after a whole record, or that no record begins with, had an end that was damaged.
+/// Whether bytes without a line's end are what a write leaves that was cut short: the beginning of
+/// a line. Bytes that go on after a whole record, or that no record begins with, had an end that
+/// was damaged.
 fn is_torn(bytes: &[u8]) -> bool {
     let Some((sum, json)) = bytes.split_at_checked(9) else {
         return bytes.iter().take(8).all(u8::is_ascii_hexdigit);

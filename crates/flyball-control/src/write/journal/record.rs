@@ -21,8 +21,8 @@ pub enum Purpose {
     Doctor,
     /// Settings that `flyball hold` keeps.
     Hold,
-    /// Something that a later flyball does. A name that is not known must not make the line count as damaged: what
-    /// follows it can be restored all the same.
+    /// Something that a later flyball does. A name that is not known must not make the line count
+    /// as damaged: what follows it can be restored all the same.
     #[serde(other)]
     Other,
 }
@@ -51,7 +51,8 @@ pub(super) enum Record {
         /// Absent in journals of format 1 and in the first ones of format 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
-        /// The header's boot and machine once more: a journal whose header is damaged can be restored all the same.
+        /// The header's boot and machine once more: a journal whose header is damaged can be
+        /// restored all the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Environment>,
         /// The holds that it is for.
@@ -89,8 +90,8 @@ pub(super) enum Record {
     Restored {
         id: u32,
     },
-    /// No hold sets these any more: they have been restored by themselves, or belong to another writer. What transactions of holds
-    /// remember of them is void.
+    /// No hold sets these any more: they have been restored by themselves, or belong to another
+    /// writer. What transactions of holds remember of them is void.
     Released {
         locations: Vec<Location>,
     },

@@ -214,7 +214,8 @@ fn compacting_keeps_what_is_not_known_for_certain() {
         |number| (location(number), Content::Unreadable(flyball_host::Errno::BUSY.0), self::handling());
     let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling, kept: false };
     journal.announce(vec![busy(2), busy(3)], vec![brings]).unwrap();
-    // Of policy 3 it is known what it held: this transaction brought its CPU online. Policy 2 came back otherwise.
+    // Of policy 3 it is known what it held: this transaction brought its CPU online. Policy 2 came
+    // back otherwise.
     journal.announce(vec![was(2, "powersave"), was(3, "powersave")], vec![write(0, "x", "y")]).unwrap();
     let uncertain = |contents: &Contents| -> Vec<bool> {
         Contents::goals(contents.pending()).0.values().map(|goal| goal.uncertainty.is_some()).collect()
@@ -322,7 +323,8 @@ fn format_1_is_understood() {
     let (_, contents) = parse(text.as_bytes());
     assert_eq!((contents.format, contents.entries.len(), contents.damaged.len()), (1, 2, 0));
     assert_eq!(contents.interrupted().unwrap().command, "flyball set governor=powersave");
-    // flyball 0.1.0 wrote only what the table and its auxiliary locations still have: both say the same of it.
+    // flyball 0.1.0 wrote only what the table and its auxiliary locations still have: both say the
+    // same of it.
     let mut goals = Contents::goals(contents.pending()).0;
     assert_eq!(goals.len(), 10);
     for (location, goal) in &mut goals {

@@ -1,7 +1,8 @@
-//! Journals of format 1, which flyball 0.1.0 wrote: entries without step and spelling, `spot` for location.
+//! Journals of format 1, which flyball 0.1.0 wrote: entries without step and spelling, `spot` for
+//! location.
 //!
-//! Step and spelling are derived from the names of the files that flyball 0.1.0 wrote, and only for its journals. Nothing
-//! here is to be extended for a new knob: format 2 stores both.
+//! Step and spelling are derived from the names of the files that flyball 0.1.0 wrote, and only for
+//! its journals. Nothing here is to be extended for a new knob: format 2 stores both.
 
 use flyball_sst::setting::Field;
 use serde::Deserialize;
@@ -61,7 +62,8 @@ fn handling(location: &Location, content: &str) -> Handling {
         Location::Partition(_) | Location::Msr { .. } | Location::Command(_) => "",
     };
     let bound = match name {
-        // A minimum ranks as a file without a pair does (`Bound::rank`): only maxima have to be known.
+        // A minimum ranks as a file without a pair does (`Bound::rank`): only maxima have to be
+        // known.
         "scaling_max_freq" | "max_perf_pct" | "max_freq_khz" | "clos-max" => Bound::Upper,
         _ => Bound::None,
     };

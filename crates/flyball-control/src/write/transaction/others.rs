@@ -30,8 +30,9 @@ impl Transaction<'_> {
         let now = self.held();
         earlier.0.iter().find_map(|(location, (was, spelling))| {
             let (found, _) = now.0.get(location)?;
-            // The kernel itself lowers a limit that is too high for the temperature or the firmware (freq_qos requests of
-            // drivers/thermal/cpufreq_cooling.c and drivers/acpi/processor_perflib.c): that is throttling.
+            // The kernel itself lowers a limit that is too high for the temperature or the firmware
+            // (freq_qos requests of drivers/thermal/cpufreq_cooling.c and
+            // drivers/acpi/processor_perflib.c): that is throttling.
             let lowered = *spelling == Spelling::FrequencyLimit
                 && matches!((found.trimmed().parse::<u64>(), was.trimmed().parse::<u64>()), (Ok(f), Ok(w)) if f < w);
             (found != was && !lowered).then(|| format!("another program changed {location} from '{was}' to '{found}'"))

@@ -1,6 +1,8 @@
-//! What the doctor says of recorded machines with one file or register changed, and that its remedy clears the finding.
+//! What the doctor says of recorded machines with one file or register changed, and that its remedy
+//! clears the finding.
 //!
-//! The remedies that flyball can make are planned on the changed machine and written into it; the finding must then be gone.
+//! The remedies that flyball can make are planned on the changed machine and written into it; the
+//! finding must then be gone.
 
 use std::{collections::BTreeMap, path::Path, sync::RwLock, time::Duration};
 

@@ -99,7 +99,8 @@ pub fn expect(case: &Case<'_>, shape: &Shape, before: &State, faults: u8, made: 
                 verdict = Open;
                 break;
             }
-            // The calls of isst_if_common.c hide an error behind the number of commands that were done.
+            // The calls of isst_if_common.c hide an error behind the number of commands that were
+            // done.
             _ if legacy && done > 0 => break,
             refused => {
                 verdict = refused;

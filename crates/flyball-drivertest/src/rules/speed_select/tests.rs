@@ -17,7 +17,8 @@ fn mode(machine: &str) -> &'static Mode {
     MODES.iter().find(|mode| mode.machine == machine).unwrap()
 }
 
-/// The base state as the queries read it, with these words in place of others: of a query the name, where, and the byte.
+/// The base state as the queries read it, with these words in place of others: of a query the name,
+/// where, and the byte.
 fn base(shape: &Shape, changes: &[(&str, usize, u8)]) -> Observation {
     let mut seen = Observation::default();
     for (name, number, mut reply) in shape.queries() {

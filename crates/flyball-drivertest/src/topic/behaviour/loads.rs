@@ -1,4 +1,5 @@
-//! The loads of `behaviour`: each does the same work on every kernel, so that its energy is energy per work.
+//! The loads of `behaviour`: each does the same work on every kernel, so that its energy is energy
+//! per work.
 
 /// What a guest does under each setting.
 pub struct Load {

@@ -1,4 +1,5 @@
-//! A file of thresholds: what may change from the baseline to the tested kernel before CI is to fail.
+//! A file of thresholds: what may change from the baseline to the tested kernel before CI is to
+//! fail.
 
 use super::figures::Quantity;
 
@@ -44,7 +45,8 @@ impl Thresholds {
         Ok(Thresholds(all))
     }
 
-    /// The thresholds of a quantity that a change is shown to exceed: the whole interval is beyond them.
+    /// The thresholds of a quantity that a change is shown to exceed: the whole interval is beyond
+    /// them.
     pub fn exceeded(&self, quantity: Quantity, low: f64, high: f64) -> Option<f64> {
         let own = self.0.iter().filter(|threshold| threshold.quantity == quantity);
         let mut beyond = own.filter(|threshold| {

@@ -1,4 +1,5 @@
-//! The events of `lifecycle`: sleep, hotplug, changes of the driver's mode, modules, and firmware that acts.
+//! The events of `lifecycle`: sleep, hotplug, changes of the driver's mode, modules, and firmware
+//! that acts.
 
 use crate::{
     mode::{Kind, Mode},
@@ -152,7 +153,8 @@ fn firmware(
         command(&each)
     };
     let mut heat = event("thermal.pressure", THERMAL, needs, vec![cool(2), cool(0)]);
-    // A step is 20 % of the highest frequency (drivers/acpi/processor_thermal.c, cpufreq_set_cur_state).
+    // A step is 20 % of the highest frequency (drivers/acpi/processor_thermal.c,
+    // cpufreq_set_cur_state).
     heat.check = Some((0, |_, seen| {
         below(
             seen,
@@ -174,8 +176,9 @@ fn below(seen: &Observation, limit: impl Fn(u32) -> Option<i64>, name: &str) -> 
     seen.policies().into_iter().filter_map(line).collect()
 }
 
-/// Sleep states and the levels of /sys/power/pm_test that return by themselves (power/basic-pm-debugging.rst). Suspend to idle
-/// has no levels below the platform's: it would sleep, and nothing wakes the guest.
+/// Sleep states and the levels of /sys/power/pm_test that return by themselves
+/// (power/basic-pm-debugging.rst). Suspend to idle has no levels below the platform's: it would
+/// sleep, and nothing wakes the guest.
 const SLEEP: &[(&str, &str, &str)] = &[
     ("sleep.idle-freezer", "freeze", "freezer"),
     ("sleep.idle-devices", "freeze", "devices"),
@@ -205,7 +208,8 @@ fn command(text: &str) -> Step {
     Step::Run(format!("exec >/dev/null 2>&1; {text}"))
 }
 
-/// Settings as one step, because only the state after all of them counts. A file that a kernel does not have is passed over.
+/// Settings as one step, because only the state after all of them counts. A file that a kernel does
+/// not have is passed over.
 pub fn at_once(settings: &[Step]) -> Option<Step> {
     let write = |step: &Step| match step {
         Step::Write { path, value } => Some(format!("echo {value} > {path};")),
@@ -238,7 +242,8 @@ fn storm(last: u32) -> Step {
     ))
 }
 
-/// Removes those of the modules that are loaded, and loads them again, twice; ends a load of [`load`].
+/// Removes those of the modules that are loaded, and loads them again, twice; ends a load of
+/// [`load`].
 fn reload(modules: &[&str]) -> String {
     let all = modules.join(" ");
     format!(
@@ -248,7 +253,8 @@ fn reload(modules: &[&str]) -> String {
     )
 }
 
-/// Settings unlike the base state's, of all that a driver keeps: turbo, limits, governor, preference.
+/// Settings unlike the base state's, of all that a driver keeps: turbo, limits, governor,
+/// preference.
 fn settings(mode: &Mode) -> Vec<Step> {
     let core = &mode.spec.core[0];
     let mut steps = Vec::new();

@@ -63,7 +63,8 @@ fn events_have_names_and_sources() {
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), events.len());
-            // The agent reads a step from one line, and what a command prints must not be read as the agent's.
+            // The agent reads a step from one line, and what a command prints must not be read as
+            // the agent's.
             for step in events.iter().flat_map(|event| &event.steps) {
                 assert!(!step.to_string().contains('\n'));
                 assert_eq!(Step::parse(&step.to_string()).as_ref(), Some(step));

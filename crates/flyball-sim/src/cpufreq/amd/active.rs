@@ -30,8 +30,8 @@ impl Driver for AmdPstateEpp {
         let caps = init(platform, policy)?;
         // amd_pstate_epp_cpu_init() sets no latency: nothing asks for frequencies.
         policy.latency_ns = 0;
-        // policy->policy of amd_pstate_epp_cpu_init(): a fallback where the kernel's default governor is neither
-        // word.
+        // policy->policy of amd_pstate_epp_cpu_init(): a fallback where the kernel's default
+        // governor is neither word.
         policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
         if platform.since(Kernel::V6_18) {
             policy.current = caps.khz(caps.lowest_nonlinear);
@@ -52,12 +52,13 @@ impl Driver for AmdPstateEpp {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
         let (mut min, max) = limit_levels(platform, &caps, policy);
         let performance = matches!(policy.governor, Governor::Performance);
-        // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone: with shared memory
-        // amd_pstate_set_epp() sends min_limit_perf, the policy's.
+        // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone:
+        // with shared memory amd_pstate_set_epp() sends min_limit_perf, the policy's.
         let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
         if performance && !kept {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
-            // Performance asks for nominal at least, since 7.0 for firmware's minimum where there is one.
+            // Performance asks for nominal at least, since 7.0 for firmware's minimum where there
+            // is one.
             let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
             min = floor.min(max);
         }
@@ -65,7 +66,8 @@ impl Driver for AmdPstateEpp {
         for cpu in policy.online.clone() {
             let state = &mut platform.amd.cpus[cpu as usize];
             let mut epp = state.cached.epp;
-            // The performance policy forces EPP 0 and keeps it after the policy changes (amd_pstate_epp_set_policy).
+            // The performance policy forces EPP 0 and keeps it after the policy changes
+            // (amd_pstate_epp_set_policy).
             if performance && epp != 0 {
                 epp = 0;
                 state.raw = false;
@@ -91,9 +93,10 @@ impl Driver for AmdPstateEpp {
             go_offline(platform, cpu);
             return;
         }
-        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but pstate_update_perf(), which writes
-        // the register, ignores its arguments for the cached request: the limits stay as they are (seen on 6.12.107). The
-        // preference stays 191 when the CPU comes back: amd_pstate_epp_reenable() writes epp_cached.
+        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but
+        // pstate_update_perf(), which writes the register, ignores its arguments for the cached
+        // request: the limits stay as they are (seen on 6.12.107). The preference stays 191 when
+        // the CPU comes back: amd_pstate_epp_reenable() writes epp_cached.
         let state = &mut platform.amd.cpus[cpu as usize];
         state.raw = false;
         let cached = state.cached;

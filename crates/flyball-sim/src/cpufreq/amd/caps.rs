@@ -56,14 +56,15 @@ impl Caps {
             // pstate_init_perf() and cppc_init_perf() of 6.1: whichever is less.
             own.min(highest_by_model(board))
         } else if platform.amd.ranked {
-            // With preferred cores the register differs from core to core, the frequency that it stands for does not
-            // (amd_get_boost_ratio_numerator(), which does not look at amd_prefcore=): 196 on Zen 4 models 0x70 to
-            // 0x7f, 166 elsewhere.
+            // With preferred cores the register differs from core to core, the frequency that it
+            // stands for does not (amd_get_boost_ratio_numerator(), which does not look at
+            // amd_prefcore=): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere.
             if board.family == 0x19 && (0x70..=0x7f).contains(&board.model) { 196 } else { 166 }
         } else {
             own
         };
-        // 6.12.107 computes levels on the scale of each core's own (seen there); 6.12.117 has the numerator, as 6.18.
+        // 6.12.107 computes levels on the scale of each core's own (seen there); 6.12.117 has the
+        // numerator, as 6.18.
         let highest = if platform.kernel == Kernel::V6_12 { own } else { numerator };
         let caps = Caps {
             own,
@@ -76,7 +77,8 @@ impl Caps {
             lowest_mhz: cpc.lowest_mhz,
             new: platform.since(Kernel::V6_18),
         };
-        // amd_pstate_init_freq(): from 6.9 on firmware's zeros and a nonlinear frequency out of order keep the driver away.
+        // amd_pstate_init_freq(): from 6.9 on firmware's zeros and a nonlinear frequency out of
+        // order keep the driver away.
         let (least, nonlinear) = (cpc.lowest_mhz * 1000, caps.khz(lowest_nonlinear));
         if !platform.before(Kernel::V6_12)
             && (least == 0 || nonlinear <= least || nonlinear > cpc.nominal_mhz * 1000)
@@ -86,7 +88,8 @@ impl Caps {
         Ok(caps)
     }
 
-    /// The frequency of a performance level in kHz. Up to 6.12 a ratio with ten binary places is truncated twice.
+    /// The frequency of a performance level in kHz. Up to 6.12 a ratio with ten binary places is
+    /// truncated twice.
     pub(crate) fn khz(&self, perf: u8) -> u32 {
         let nominal_khz = u64::from(self.nominal_mhz) * 1000;
         if self.new {
@@ -94,7 +97,8 @@ impl Caps {
         } else if perf == self.nominal {
             nominal_khz as u32
         } else {
-            // SCHED_CAPACITY_SHIFT: amd_pstate_init_freq() keeps ten binary places, and whole MHz in the end.
+            // SCHED_CAPACITY_SHIFT: amd_pstate_init_freq() keeps ten binary places, and whole MHz
+            // in the end.
             let ratio = (u64::from(perf) << 10) / u64::from(self.nominal);
             (((u64::from(self.nominal_mhz) * ratio) >> 10) * 1000) as u32
         }
@@ -106,7 +110,8 @@ impl Caps {
     }
 
     pub(crate) fn lowest_khz(&self) -> u32 {
-        // Up to 6.12 _CPC's lowest frequency, which 6.1 takes as it is if firmware has left it at 0.
+        // Up to 6.12 _CPC's lowest frequency, which 6.1 takes as it is if firmware has left it at
+        // 0.
         if self.new { self.khz(self.lowest) } else { self.lowest_mhz * 1000 }
     }
 
@@ -118,7 +123,8 @@ impl Caps {
     }
 }
 
-/// amd_get_highest_perf() of kernels before 6.9 (arch/x86/kernel/cpu/amd.c): the end of the scale of two families' models.
+/// amd_get_highest_perf() of kernels before 6.9 (arch/x86/kernel/cpu/amd.c): the end of the scale
+/// of two families' models.
 pub(in crate::cpufreq) fn highest_by_model(board: &Board) -> u8 {
     match (board.family, board.model) {
         (0x17, 0x30..0x40 | 0x70..0x80) | (0x19, 0x20..0x30 | 0x40..0x70) => 166,

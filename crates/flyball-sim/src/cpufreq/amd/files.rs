@@ -1,4 +1,5 @@
-//! What amd-pstate's files accept, and how the driver of a mode is registered: its store and show functions.
+//! What amd-pstate's files accept, and how the driver of a mode is registered: its store and show
+//! functions.
 
 use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, send};
 use crate::{
@@ -20,7 +21,8 @@ const EPP_WORDS: [(&str, u8); 4] =
 /// energy_performance_preference of a CPU.
 pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     let state = &platform.amd.cpus[cpu as usize];
-    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there shows.
+    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there
+    // shows.
     let epp = match platform.board.access {
         CppcAccess::Msr if !platform.since(Kernel::V6_18) => {
             PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?).epp
@@ -96,7 +98,8 @@ pub(crate) fn store_status(
     if !(6..=7).contains(&text.len()) {
         return Err(Errno::INVAL);
     }
-    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which nothing leads.
+    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which
+    // nothing leads.
     if b"undefined".starts_with(text) {
         return Ok(());
     }
@@ -109,7 +112,8 @@ pub(crate) fn store_status(
     }
     // mode_state_machine[][]: all other changes unregister the driver.
     let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
-    // The same driver: only autonomous selection changes (amd_pstate_change_mode_without_dvr_change).
+    // The same driver: only autonomous selection changes
+    // (amd_pstate_change_mode_without_dvr_change).
     if keeps(old) && keeps(mode) {
         platform.amd.mode = mode;
         for cpu in 0..platform.board.cpus() {
@@ -138,7 +142,8 @@ pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, 
     }
     platform.amd.dynamic_epp = on;
     if on {
-        // Without a charger or a chosen profile the balanced profile's preference applies, where the policy allows.
+        // Without a charger or a chosen profile the balanced profile's preference applies, where
+        // the policy allows.
         for index in 0..cpufreq.policies.len() {
             let policy = &cpufreq.policies[index];
             if !matches!(policy.governor, Governor::Performance) {

@@ -1,4 +1,5 @@
-//! amd-pstate in passive and guided mode: a governor's frequency or utilisation becomes a desired level.
+//! amd-pstate in passive and guided mode: a governor's frequency or utilisation becomes a desired
+//! level.
 
 use super::{
     Caps, Mode, PerfRequest, boost_at_start, caps::div_ceil, go_offline, init, limit_levels, release, send,
@@ -22,26 +23,28 @@ pub(crate) struct AmdPstate;
 impl AmdPstate {
     /// amd_pstate_update().
     fn request(platform: &mut Platform, policy: &mut Policy, caps: &Caps, min: u8, desired: u8, max: u8) {
-        // "limit the max perf when core performance boost feature is disabled": of the register's maximum alone up to
-        // 6.12, of the desired level too since.
+        // "limit the max perf when core performance boost feature is disabled": of the register's
+        // maximum alone up to 6.12, of the desired level too since.
         let top = if platform.board.boost || platform.before(Kernel::V6_12) { u8::MAX } else { caps.nominal };
         let within = if platform.since(Kernel::V6_18) { max.min(top) } else { max };
         // Governors that set one frequency get it in guided mode too.
         let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
         for &cpu in &policy.online {
-            // Without EPP files the driver still has to write the field: it writes back what it has cached.
+            // Without EPP files the driver still has to write the field: it writes back what it has
+            // cached.
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
             let desired = desired.clamp(min.min(within), within);
             let (min, max) = (min.min(max), max.min(top));
-            // Guided: firmware chooses between a floor and the maximum, so the target becomes the floor
-            // (amd_pstate_update).
+            // Guided: firmware chooses between a floor and the maximum, so the target becomes the
+            // floor (amd_pstate_update).
             let request = if guided {
                 PerfRequest { min: desired, max, desired: 0, epp }
             } else {
                 PerfRequest { min, max, desired, epp }
             };
             if platform.trace.is_enabled(Kind::AmdPerf)
-                // No event without a sample: amd_pstate_sample() is false where MPERF or TSC has not moved.
+                // No event without a sample: amd_pstate_sample() is false where MPERF or TSC has
+                // not moved.
                 && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
             {
                 let event = Event::AmdPerf {
@@ -71,8 +74,8 @@ impl Driver for AmdPstate {
     }
 
     fn adjusts_performance(&self, platform: &Platform) -> bool {
-        // A mailbox may sleep, which the scheduler's hook may not: fast_switch_possible is set for MSRs only, and
-        // schedutil uses adjust_perf only with it.
+        // A mailbox may sleep, which the scheduler's hook may not: fast_switch_possible is set for
+        // MSRs only, and schedutil uses adjust_perf only with it.
         platform.board.access == CppcAccess::Msr
     }
 
@@ -94,8 +97,8 @@ impl Driver for AmdPstate {
         if platform.since(Kernel::V6_18) {
             return;
         }
-        // The driver of 6.12 and before has no `online`: cpufreq_online() calls `init` again, which brings boost back, also
-        // the global switch's value (amd_pstate_init_boost_support()).
+        // The driver of 6.12 and before has no `online`: cpufreq_online() calls `init` again, which
+        // brings boost back, also the global switch's value (amd_pstate_init_boost_support()).
         if self.init(platform, policy).is_ok() {
             platform.boost = boost_at_start(platform);
             policy.boost = platform.boost;
@@ -117,7 +120,8 @@ impl Driver for AmdPstate {
         let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
-            // amd_pstate_update_freq(): on the scale of the highest frequency that there is, whether boost is on or not.
+            // amd_pstate_update_freq(): on the scale of the highest frequency that there is,
+            // whether boost is on or not.
             let highest = u64::from(caps.highest_khz().max(1));
             ((u64::from(khz) * u64::from(caps.highest) + highest / 2) / highest) as u8
         };
@@ -133,11 +137,12 @@ impl Driver for AmdPstate {
             (floor, max) = (caps.lowest, caps.highest);
         }
         if !platform.since(Kernel::V6_18) {
-            // amd_pstate_adjust_perf(): below the lowest nonlinear level work costs more energy, not less.
+            // amd_pstate_adjust_perf(): below the lowest nonlinear level work costs more energy,
+            // not less.
             floor = floor.max(caps.lowest_nonlinear);
         }
-        // cap_perf is the highest level also while boost is off: utilisation is on the scale of the whole processor, and
-        // the limit cuts off what is above nominal.
+        // cap_perf is the highest level also while boost is off: utilisation is on the scale of the
+        // whole processor, and the limit cuts off what is above nominal.
         let scale = |value: u32| {
             if value >= capacity {
                 caps.highest
@@ -146,11 +151,13 @@ impl Driver for AmdPstate {
             }
         };
         let desired = scale(target);
-        // Up to 6.12 a minimum of the whole capacity is none: amd_pstate_adjust_perf() starts from the lowest level.
+        // Up to 6.12 a minimum of the whole capacity is none: amd_pstate_adjust_perf() starts from
+        // the lowest level.
         let least = if min >= capacity && !platform.since(Kernel::V6_18) { caps.lowest } else { scale(min) };
         let min = least.max(floor).min(max);
         Self::request(platform, policy, &caps, min, desired, max);
-        // As amd_pstate_update() does: with adjust_perf no frequency passes the core. Up to 6.12 in proportion to the limit.
+        // As amd_pstate_update() does: with adjust_perf no frequency passes the core. Up to 6.12 in
+        // proportion to the limit.
         let level = desired.clamp(min, max.max(min));
         policy.current = if platform.since(Kernel::V6_18) {
             caps.khz(level)
@@ -177,7 +184,8 @@ impl Driver for AmdPstate {
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
-        // Up to 6.12 the register stays as it is: there is no `offline`, and amd_pstate_cpu_exit() only frees.
+        // Up to 6.12 the register stays as it is: there is no `offline`, and amd_pstate_cpu_exit()
+        // only frees.
         if platform.since(Kernel::V6_18) {
             go_offline(platform, cpu);
         }

@@ -1,4 +1,5 @@
-//! intel_pstate in active mode: HWP's range and preference, or without HWP the driver's own algorithm.
+//! intel_pstate in active mode: HWP's range and preference, or without HWP the driver's own
+//! algorithm.
 
 use super::{
     HWP_REQUEST, Pstates, init, leave, perf_limits, restore_epp, set_epp, trace_sample, verify, write_hwp,
@@ -46,8 +47,8 @@ impl Driver for IntelPstate {
                 let epp = if performance {
                     let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
                     let state = &mut platform.intel.cpus[cpu as usize];
-                    // intel_pstate_hwp_set() saves once per change of policy (epp_policy): a second refresh must not
-                    // save the 0.
+                    // intel_pstate_hwp_set() saves once per change of policy (epp_policy): a second
+                    // refresh must not save the 0.
                     if now != 0 || state.saved_epp.is_none() {
                         state.saved_epp = state.saved_epp.or(Some(now));
                     }
@@ -63,8 +64,8 @@ impl Driver for IntelPstate {
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
             } else {
-                // Without HWP powersave follows load (see `sample`): limits only move what is set now into the new
-                // range.
+                // Without HWP powersave follows load (see `sample`): limits only move what is set
+                // now into the new range.
                 let current = (policy.current / pstates.scaling).clamp(min, max);
                 write_perf_ctl(platform, cpu, current);
                 policy.current = current * pstates.scaling;
@@ -85,18 +86,20 @@ impl Driver for IntelPstate {
     }
 
     fn samples(&self, platform: &Platform) -> bool {
-        // intel_pstate_set_update_util_hook() does nothing under HWP without hwp_boost: the processor follows the load
-        // itself.
+        // intel_pstate_set_update_util_hook() does nothing under HWP without hwp_boost: the
+        // processor follows the load itself.
         !platform.intel.hwp || platform.intel.dynamic_boost
     }
 
-    /// Without HWP, powersave: every 10 ms a P-state in proportion to load (intel_pstate_update_util). With HWP:
-    /// the minimum is raised for tasks that wait for IO, if hwp_dynamic_boost says so.
+    /// Without HWP, powersave: every 10 ms a P-state in proportion to load
+    /// (intel_pstate_update_util). With HWP: the minimum is raised for tasks that wait for IO, if
+    /// hwp_dynamic_boost says so.
     fn sample(&self, platform: &mut Platform, policy: &mut Policy, cpus: &[Cpu]) {
         let cpu = policy.leader();
         let Some(state) = cpus.get(cpu as usize) else { return };
         if platform.intel.hwp {
-            // Set from the performance policy too, which clears its hook (intel_pstate_set_policy()).
+            // Set from the performance policy too, which clears its hook
+            // (intel_pstate_set_policy()).
             if platform.intel.dynamic_boost && matches!(policy.governor, Governor::Powersave) {
                 dynamic_boost(platform, policy, cpu, state.woke_from_io);
             }
@@ -111,13 +114,13 @@ impl Driver for IntelPstate {
         policy.sampled = platform.now;
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (min, max) = perf_limits(platform, policy, &pstates);
-        // intel_pstate_update_util(): an eighth for a task that waited for IO, doubled for each further one; halved
-        // without, and forgotten after more than a tick without a call.
+        // intel_pstate_update_util(): an eighth for a task that waited for IO, doubled for each
+        // further one; halved without, and forgotten after more than a tick without a call.
         policy.io_boost = match (state.woke_from_io, policy.io_boost) {
             (true, 0) => 128,
             (true, boost) => (boost * 2).min(1024),
-            // TICK_NSEC in the kernel, since the last call of the hook; here since the last sample, which is 10 ms at
-            // least.
+            // TICK_NSEC in the kernel, since the last call of the hook; here since the last sample,
+            // which is 10 ms at least.
             (false, _) if gap > 20_000_000 => 0,
             (false, boost) => boost / 2,
         };
@@ -128,9 +131,11 @@ impl Driver for IntelPstate {
         policy.seen_busy = ran;
         let busy = busy.max(policy.io_boost).min(1024);
         let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
-        // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that it falls slowly.
+        // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that
+        // it falls slowly.
         let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
-        // The processor's lowest level, not the policy's: limits act on the result alone (intel_pstate_prepare_request()).
+        // The processor's lowest level, not the policy's: limits act on the result alone
+        // (intel_pstate_prepare_request()).
         target = target.max(pstates.min);
         // get_avg_pstate(): from APERF and MPERF over the last period.
         let average = state.measured.0 / pstates.scaling;
@@ -147,8 +152,8 @@ impl Driver for IntelPstate {
     }
 }
 
-/// intel_pstate_update_util_hwp_local(): the minimum is raised halfway to guaranteed, to guaranteed, to the maximum; it falls
-/// back when the scheduler has not called for 3 ms.
+/// intel_pstate_update_util_hwp_local(): the minimum is raised halfway to guaranteed, to
+/// guaranteed, to the maximum; it falls back when the scheduler has not called for 3 ms.
 fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
     // hwp_boost_hold_time_ns.
     const HOLD_NS: u64 = 3_000_000;
@@ -187,6 +192,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
         boost.min = 0;
         min
     };
-    // Only the register: the cached request keeps the minimum to go back to, which is worked out again here.
+    // Only the register: the cached request keeps the minimum to go back to, which is worked out
+    // again here.
     write_hwp(platform, cpu, raised, max, 0, None);
 }

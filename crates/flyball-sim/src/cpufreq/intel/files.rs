@@ -1,4 +1,5 @@
-//! What intel_pstate's files accept, and how the driver of a mode is registered: its store and show functions.
+//! What intel_pstate's files accept, and how the driver of a mode is registered: its store and show
+//! functions.
 
 use super::{
     EPP_WORDS, HWP_REQUEST, IntelCpufreq, IntelPstate, Mode, PM_ENABLE, Pstates, firmware_disables_turbo,
@@ -23,10 +24,12 @@ pub(crate) fn floor_pct(platform: &Platform) -> u32 {
 pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
     // intel_pstate_register_driver() clears `global`.
     platform.intel.max_pct = 100;
-    // As after a boot: intel_pstate_register_driver() clears the global state, also what was switched off by hand.
+    // As after a boot: intel_pstate_register_driver() clears the global state, also what was
+    // switched off by hand.
     platform.intel.no_turbo = firmware_disables_turbo(platform);
     if !platform.intel.present {
-        // At boot only (intel_pstate_init()): what firmware made of the words outlives a change of mode.
+        // At boot only (intel_pstate_init()): what firmware made of the words outlives a change of
+        // mode.
         platform.intel.choose_epp_table(platform.kernel, platform.board.model);
     }
     platform.intel.min_pct = floor_pct(platform);
@@ -42,8 +45,8 @@ pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[C
     result
 }
 
-/// Whether firmware has switched HWP on before the kernel came: then it is used, whatever was asked for
-/// (intel_pstate_hwp_is_enabled()).
+/// Whether firmware has switched HWP on before the kernel came: then it is used, whatever was asked
+/// for (intel_pstate_hwp_is_enabled()).
 pub(crate) fn firmware_enabled_hwp(platform: &Platform) -> bool {
     platform.board.hwp && platform.chip.read(0, PM_ENABLE).is_ok_and(|value| value & 1 != 0)
 }
@@ -97,7 +100,8 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
         {
             cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
         }
-        // cpufreq_update_policy() for all; in passive mode the kernel's work item does this when the requests change.
+        // cpufreq_update_policy() for all; in passive mode the kernel's work item does this when
+        // the requests change.
         cpufreq.refresh(platform, index);
     }
 }
@@ -109,8 +113,8 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // Turbo that firmware has switched off cannot be switched on here; up to 5.15 no value can be written then, later the
-    // attempt sets no_turbo.
+    // Turbo that firmware has switched off cannot be switched on here; up to 5.15 no value can be
+    // written then, later the attempt sets no_turbo.
     let old = platform.before(Kernel::V6_1);
     let refused = firmware_disables_turbo(platform) && (old || !value);
     if refused && (platform.intel.no_turbo || old) {
@@ -128,7 +132,8 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
         platform.intel.min_pct = platform.intel.min_pct.min(most);
     }
     if platform.since(Kernel::V6_12) {
-        // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at registration.
+        // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at
+        // registration.
         for policy in &mut cpufreq.policies {
             if let Ok(pstates) = Pstates::of(platform, policy.number) {
                 policy.highest = pstates.khz(if value { pstates.max } else { pstates.turbo });
@@ -167,8 +172,8 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     }
     Ok(match table.iter().position(|&value| value == epp) {
         Some(index) => EPP_WORDS[index + 1].to_owned(),
-        // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose `performance` is another
-        // number.
+        // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose
+        // `performance` is another number.
         None if epp == 0 => "default".to_owned(),
         None => epp.to_string(),
     })
@@ -192,8 +197,8 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word. 4.19 takes what the next change of the
-    // policy overwrites.
+    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word. 4.19 takes what the
+    // next change of the policy overwrites.
     if platform.intel.mode == Mode::Active
         && matches!(policy.governor, Governor::Performance)
         && epp > 0

@@ -1,4 +1,5 @@
-//! intel_cpufreq, the driver's passive mode: a governor's frequency or utilisation becomes a request.
+//! intel_cpufreq, the driver's passive mode: a governor's frequency or utilisation becomes a
+//! request.
 
 use super::{
     IntelPstate, Pstates, firmware_disables_turbo, init, leave, perf_limits, restore_epp, set_epp,
@@ -62,7 +63,8 @@ impl Driver for IntelCpufreq {
             // What intel_cpufreq_target() and intel_cpufreq_fast_switch() answer.
             set = target * pstates.scaling;
             if platform.intel.hwp {
-                // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run above the target.
+                // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run
+                // above the target.
                 let strict = matches!(
                     policy.governor,
                     Governor::Userspace(_) | Governor::Powersave | Governor::Performance
@@ -91,8 +93,8 @@ impl Driver for IntelCpufreq {
         let cpu = policy.leader();
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
-        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off, rounded up. Up to 6.1 only where
-        // firmware has switched it off (global.turbo_disabled).
+        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off,
+        // rounded up. Up to 6.1 only where firmware has switched it off (global.turbo_disabled).
         let off = if platform.before(Kernel::V6_12) {
             firmware_disables_turbo(platform)
         } else {

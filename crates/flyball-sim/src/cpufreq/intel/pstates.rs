@@ -18,12 +18,14 @@ pub(crate) struct Pstates {
     pub(crate) max: u32,
     pub(crate) turbo: u32,
     pub(crate) scaling: u32,
-    /// The lowest ratio as a frequency: on hybrid processors levels are not ratios, and this is not a level's.
+    /// The lowest ratio as a frequency: on hybrid processors levels are not ratios, and this is not
+    /// a level's.
     pub(super) lowest_khz: u32,
 }
 
-/// The highest ratio without turbo where power levels can be chosen: the one below which turbo begins, if it is just
-/// below the level's own (core_get_max_pstate() and core_get_tdp_ratio()). Not asked for under HWP.
+/// The highest ratio without turbo where power levels can be chosen: the one below which turbo
+/// begins, if it is just below the level's own (core_get_max_pstate() and core_get_tdp_ratio()).
+/// Not asked for under HWP.
 fn activation_ratio(platform: &Platform, cpu: u32, info: u64) -> Option<u32> {
     // Bits 34:33 of PLATFORM_INFO: how many power levels besides the nominal one can be chosen.
     if info & 0x6_0000_0000 == 0 {
@@ -55,7 +57,8 @@ impl Pstates {
             }
         } else {
             max = activation_ratio(platform, cpu, info).unwrap_or(max);
-            // core_get_turbo_pstate(): the ratio of one busy core, or the highest without turbo where that is more.
+            // core_get_turbo_pstate(): the ratio of one busy core, or the highest without turbo
+            // where that is more.
             turbo = ((platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff) as u32).max(max);
         }
         // intel_pstate_msrs_not_valid(): the driver gives up rather than divide by these.
@@ -64,8 +67,8 @@ impl Pstates {
         }
         // intel_pstate_hybrid_hwp_adjust(): the lowest ratio becomes the level that reaches it.
         let lowest_khz = if scaling == RATIO_KHZ { min * scaling } else { min * RATIO_KHZ };
-        // Levels of hybrid processors are not ratios. Rounded up, as intel_pstate_freq_to_hwp() does: the level is at
-        // least as fast.
+        // Levels of hybrid processors are not ratios. Rounded up, as intel_pstate_freq_to_hwp()
+        // does: the level is at least as fast.
         if scaling != RATIO_KHZ {
             min = lowest_khz.div_ceil(scaling);
         }
@@ -80,7 +83,8 @@ impl Pstates {
 
     /// The level of a frequency (`intel_pstate_freq_to_hwp_rel`).
     pub(super) fn level(&self, khz: u32, relation: Relation) -> u32 {
-        // The ends were rounded down to ratios: dividing them again could miss the levels that they stand for.
+        // The ends were rounded down to ratios: dividing them again could miss the levels that they
+        // stand for.
         if khz == self.khz(self.turbo) {
             self.turbo
         } else if khz == self.khz(self.max) {

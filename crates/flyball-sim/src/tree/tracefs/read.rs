@@ -95,7 +95,8 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
                 .collect();
             push(out, words.join(" "));
         }
-        // t_next() in kernel/trace/trace_events.c lists what can be registered, which ftrace's own `print` cannot.
+        // t_next() in kernel/trace/trace_events.c lists what can be registered, which ftrace's own
+        // `print` cannot.
         "available_events" => {
             for kind in kinds(kernel).filter(|kind| *kind != Kind::Print) {
                 push(out, format!("{}:{}", kind.group(), kind.name()));
@@ -134,8 +135,8 @@ fn per_cpu(world: &World, instance: &Instance, cpu: usize, name: &str, out: &mut
     Ok(())
 }
 
-/// The size of `buffers` buffers. Until a buffer is used, the kernel keeps a minimal one and shows both sizes
-/// (kernel/trace/trace.c, tracing_entries_read).
+/// The size of `buffers` buffers. Until a buffer is used, the kernel keeps a minimal one and shows
+/// both sizes (kernel/trace/trace.c, tracing_entries_read).
 fn size(instance: &Instance, buffers: u64) -> String {
     const UNUSED_KIB: u64 = 7;
     let full = instance.size_kib * buffers;

@@ -25,8 +25,9 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
     match file.what {
         What::Top("trace") | What::Cpu(_, "trace") => return truncate(world, file),
         What::Top("trace_marker") => {
-            // tracing_mark_write() cuts a long text and ends it with a newline: at TRACE_BUF_SIZE, later at
-            // TRACE_MARKER_MAX_SIZE, less where an event of the ring buffer (BUF_MAX_DATA_SIZE) has no room for it.
+            // tracing_mark_write() cuts a long text and ends it with a newline: at TRACE_BUF_SIZE,
+            // later at TRACE_MARKER_MAX_SIZE, less where an event of the ring buffer
+            // (BUF_MAX_DATA_SIZE) has no room for it.
             let most = if kernel < Kernel::V6_12 { 1024 } else { PAGE - 16 - 8 - 18 };
             let mut text: Vec<u8> = text.iter().copied().take(most).collect();
             if text.last() != Some(&b'\n') {
@@ -108,8 +109,8 @@ fn top(own: &mut Instance, name: &str, text: &[u8], words: &str, kernel: Kernel)
     Ok(())
 }
 
-/// A word of `set_event`: GROUP:EVENT, GROUP:, :EVENT, or either name alone; a '!' in front switches off
-/// (kernel/trace/trace_events.c, ftrace_set_clr_event).
+/// A word of `set_event`: GROUP:EVENT, GROUP:, :EVENT, or either name alone; a '!' in front
+/// switches off (kernel/trace/trace_events.c, ftrace_set_clr_event).
 fn set_event(own: &mut Instance, word: &str, kernel: Kernel) -> Answer {
     let (word, on) = word.strip_prefix('!').map_or((word, true), |word| (word, false));
     let (group, name) = word.split_once(':').unwrap_or(("*", word));

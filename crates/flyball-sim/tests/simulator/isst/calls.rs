@@ -1,5 +1,5 @@
-//! The calls of the recorded answers: every ioctl of Speed Select's device node, with good arguments and bad, in the
-//! order in which the recordings have them.
+//! The calls of the recorded answers: every ioctl of Speed Select's device node, with good
+//! arguments and bad, in the order in which the recordings have them.
 
 use flyball_sim::Caller;
 

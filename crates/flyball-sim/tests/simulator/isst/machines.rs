@@ -12,8 +12,8 @@ pub fn folder() -> Option<PathBuf> {
     flyball_testing::shared("lab/results/sst")
 }
 
-/// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the cores with these
-/// numbers, one thread each.
+/// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the
+/// cores with these numbers, one thread each.
 fn recorded(name: &'static str, packages: u32, domains: &[&[u32]]) -> Option<MachineSpec> {
     let mut spec = facts::described(name);
     let topology = &mut spec.topology;
@@ -82,8 +82,9 @@ pub fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
     Some((spec, kernel))
 }
 
-/// Three levels out of one, as the laboratory's firmware makes them: each 200 MHz, 20 W and 2 degrees lower than the one
-/// before and without its highest cores; the last without base-freq and turbo-freq.
+/// Three levels out of one, as the laboratory's firmware makes them: each 200 MHz, 20 W and 2
+/// degrees lower than the one before and without its highest cores; the last without base-freq and
+/// turbo-freq.
 fn three_levels(levels: &mut Vec<flyball_sim::silicon::spec::SstLevelSpec>) {
     for number in 1..3 {
         let mut level = levels[0].clone();

@@ -1,4 +1,5 @@
-//! `flyball apply --at-boot`: a oneshot unit that applies a profile at each boot, and what can be set at boot besides, to be copied.
+//! `flyball apply --at-boot`: a oneshot unit that applies a profile at each boot, and what can be
+//! set at boot besides, to be copied.
 
 use std::{
     fmt::Write as _,
@@ -131,7 +132,8 @@ fn snippets(host: &dyn Host, profile: &str, intent: &Intent) -> Result<Vec<Snipp
             None => host.read(path).unwrap_or_default(),
         };
         if target.knob == Id::DriverMode {
-            // amd_pstate= and intel_pstate= take the words of the file `status` (kernel-parameters.txt).
+            // amd_pstate= and intel_pstate= take the words of the file `status`
+            // (kernel-parameters.txt).
             let driver = if path.contains("amd_pstate") { "amd_pstate" } else { "intel_pstate" };
             snippets.push(Snippet {
                 file: "kernel command line".to_owned(),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::rounds::RoundArgs;
 use crate::{commands::report::Forms, run_as::RunAs, workloads};
 
-/// Options that the file of `--experiment` may have, by their ids; on the command line they exclude `--experiment`.
+/// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
+/// `--experiment`.
 pub(super) const OPTIONS: [&str; 29] = [
     "matrix",
     "rounds",
@@ -81,8 +82,9 @@ pub struct Args {
     #[arg(long, value_name = "KNOB=V1,V2")]
     pub(super) matrix: Vec<String>,
 
-    /// The kernel's amd-pstate selftest: arms of both drivers and both of its governors, its workload and its three rounds,
-    /// traced; report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
+    /// The kernel's amd-pstate selftest: arms of both drivers and both of its governors, its
+    /// workload and its three rounds, traced; report.csv has its layout. Its -t is --amount here,
+    /// -p --jobs, -l --rounds, -o --output.
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command", "observer"])]
     pub(super) selftest: Option<Selftest>,
 
@@ -91,8 +93,9 @@ pub struct Args {
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
-    /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this, or, with
-    /// 'decided', until each arm is known to differ or to be within 0.5 %. The intervals stay true however often one looks.
+    /// Instead of a number of blocks: continue until half the width of every arm's confidence
+    /// interval is below this, or, with 'decided', until each arm is known to differ or to be
+    /// within 0.5 %. The intervals stay true however often one looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
@@ -108,12 +111,14 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
-    /// A file with the whole comparison, the same for every machine of a fleet; the seed is each machine's own.
+    /// A file with the whole comparison, the same for every machine of a fleet; the seed is each
+    /// machine's own.
     #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "selftest", "command", "resume"]))]
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison that was stopped, or whose other arms needed another boot.
-    // All of these are in the manifest: rounds of another kind could not be compared with those that are there.
+    // All of these are in the manifest: rounds of another kind could not be compared with those
+    // that are there.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
@@ -186,7 +191,8 @@ impl Args {
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
-        // Named here, so that a second boot can resume it; the guest's clock would name it differently.
+        // Named here, so that a second boot can resume it; the guest's clock would name it
+        // differently.
         named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())))
     }
 

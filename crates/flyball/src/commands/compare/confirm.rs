@@ -1,5 +1,5 @@
-//! Before `compare --resume` runs what a directory names: the user sees the command, and is asked if another user may have
-//! changed it.
+//! Before `compare --resume` runs what a directory names: the user sees the command, and is asked
+//! if another user may have changed it.
 
 use std::{
     io::{BufRead as _, IsTerminal as _},
@@ -11,7 +11,8 @@ use flyball_measure::{RunDirectory, quote};
 
 use crate::{exit::Failure, run_as};
 
-/// Prints what will run. Fails where the directory belongs to another user and the user has not agreed.
+/// Prints what will run. Fails where the directory belongs to another user and the user has not
+/// agreed.
 pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
     let workload = &directory.manifest.workload;
     eprintln!("note: this comparison runs: {}", quote(&workload.argv));
@@ -51,7 +52,8 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
     Err(Failure::usage("not run"))
 }
 
-/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if no other user may.
+/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if
+/// no other user may.
 fn foreign(path: &Path) -> Result<Option<String>, Failure> {
     let status = std::fs::metadata(path)
         .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?;

@@ -47,7 +47,8 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     };
     for arm in &manifest.arms {
         let booted_with = match &mut booted {
-            // In software the plan is that of the boot which the arm will have; the driver decides which knobs there are.
+            // In software the plan is that of the boot which the arm will have; the driver decides
+            // which knobs there are.
             Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
             None => Vec::new(),
         };
@@ -114,7 +115,8 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     if order.len() > 8 {
         let _ = writeln!(out, "      ...  {} more blocks", order.len() - 8);
     }
-    // How long the workload takes is not known before it has run: three examples instead of a guess.
+    // How long the workload takes is not known before it has run: three examples instead of a
+    // guess.
     let each = |seconds: f64| time::words(*rounds_at_most as f64 * seconds + pause_seconds);
     let _ = writeln!(
         out,

@@ -1,7 +1,9 @@
-//! `compare --experiment FILE`: a comparison in a file, so that any engine starts the same one on every machine.
+//! `compare --experiment FILE`: a comparison in a file, so that any engine starts the same one on
+//! every machine.
 //!
-//! A key is an option of `compare` by its name, `command` the workload's words, `[[arm]]` an arm with its knobs. The seed is each
-//! machine's own: machines that run the same arms at the same moment would share what disturbs them all.
+//! A key is an option of `compare` by its name, `command` the workload's words, `[[arm]]` an arm
+//! with its knobs. The seed is each machine's own: machines that run the same arms at the same
+//! moment would share what disturbs them all.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -27,7 +29,8 @@ struct Typed {
 /// Reads the file. What belongs to one machine (directory, forms, user) is that of `args`.
 ///
 /// # Errors
-/// A file that other users may change, for its commands run with flyball's rights; what is wrong in it.
+/// A file that other users may change, for its commands run with flyball's rights; what is wrong in
+/// it.
 pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, ExperimentNote), Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = user_knobs::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -52,7 +55,8 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
     Ok((expanded, ExperimentNote { name, digest: format!("{digest:016x}") }))
 }
 
-/// What distinguishes this machine from others of the experiment. Copies of one disk have one machine-id.
+/// What distinguishes this machine from others of the experiment. Copies of one disk have one
+/// machine-id.
 fn machine(host: &dyn Host) -> String {
     if host.kind() != Kind::Live {
         return host.name();

@@ -54,7 +54,8 @@ pub(super) fn length(args: &Args, arms: usize) -> Length {
             Until::HalfWidth(width) => (width, false),
             Until::Decided => (SMALL, true),
         };
-        // The interval is exact for normal noise from three pairs on; outliers need some more rounds to be seen as such.
+        // The interval is exact for normal noise from three pairs on; outliers need some more
+        // rounds to be seen as such.
         let least = stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS);
         return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
     }
@@ -155,8 +156,8 @@ pub(in crate::commands) fn check_same_machine(host: &dyn Host, manifest: &Manife
     let processor = Topology::inspect(host).ok().and_then(|topology| topology.model_name);
     let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name
-        // The name alone is `live` on every real machine. Boot id and kernel are left out: they change with a boot that an arm
-        // asks for.
+        // The name alone is `live` on every real machine. Boot id and kernel are left out: they
+        // change with a boot that an arm asks for.
         && (begun_on == UNKNOWN_PROCESSOR || processor.as_deref() == Some(begun_on))
     {
         return Ok(());

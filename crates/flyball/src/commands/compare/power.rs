@@ -9,7 +9,8 @@ use crate::exit::Failure;
 
 /// Refuses a command for another machine than this one, before anything is made.
 pub(in crate::commands) fn check(host: &dyn Host, args: &RoundArgs) -> Result<(), Failure> {
-    // A command runs on this machine and measures it; that of another machine in software would be a wrong one.
+    // A command runs on this machine and measures it; that of another machine in software would be
+    // a wrong one.
     if args.power_command.is_some() && host.kind() != Kind::Live {
         return Err(Failure::usage("--power-command measures this machine, not one of -M"));
     }
@@ -36,7 +37,8 @@ pub(super) fn had_one(manifest: &Manifest) -> bool {
     sources.any(flyball_measure::EnergySource::is_command)
 }
 
-/// The same for a comparison that is continued: with the command where its earlier rounds have one, and only there.
+/// The same for a comparison that is continued: with the command where its earlier rounds have one,
+/// and only there.
 pub(in crate::commands) fn of_resumed(
     host: &dyn Host,
     manifest: &Manifest,

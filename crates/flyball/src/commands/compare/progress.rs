@@ -1,5 +1,6 @@
-//! How far a comparison is: on a terminal one line that is drawn between rounds only, because a program that draws is load
-//! too; otherwise one line per block. Times are this computer's: those of a simulated machine pass faster.
+//! How far a comparison is: on a terminal one line that is drawn between rounds only, because a
+//! program that draws is load too; otherwise one line per block. Times are this computer's: those
+//! of a simulated machine pass faster.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,8 @@ impl Progress {
                 if terminal::redraw(&line(*done, *of, &left)) {
                     return;
                 }
-                // Into a file or a pipe: often enough to see that it is not stuck, and how long it takes.
+                // Into a file or a pipe: often enough to see that it is not stuck, and how long it
+                // takes.
                 if *done == 1 {
                     // Pipes and logs keep every line, so each block has one.
                     eprintln!("flyball: the first round took {}: {left}", time::words(spent.as_secs_f64()));
@@ -69,8 +71,8 @@ impl Progress {
     }
 }
 
-/// Seconds left, by the mean of the rounds of this session. The first round may build or load what the others find done, so it
-/// counts only until there is another.
+/// Seconds left, by the mean of the rounds of this session. The first round may build or load what
+/// the others find done, so it counts only until there is another.
 fn left(first: Duration, spent: Duration, done: usize, of: usize) -> f64 {
     let (time, rounds) = if done > 1 { (spent.saturating_sub(first), done - 1) } else { (spent, 1) };
     time.as_secs_f64() * of.saturating_sub(done) as f64 / rounds as f64

@@ -1,6 +1,6 @@
-//! Published measurements of the simulated machine and its workload, next to what the comparison found. The published
-//! numbers are the simulator's (`flyball sim check` compares its models with them); the settings of an arm decide which
-//! of them it corresponds to.
+//! Published measurements of the simulated machine and its workload, next to what the comparison
+//! found. The published numbers are the simulator's (`flyball sim check` compares its models with
+//! them); the settings of an arm decide which of them it corresponds to.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::{
     output::{Reporter, print},
 };
 
-/// Power of the whole machine by arm: the model's own, because a simulated machine has no meter of it that programs could
-/// read.
+/// Power of the whole machine by arm: the model's own, because a simulated machine has no meter of
+/// it that programs could read.
 #[derive(Debug)]
 pub(super) struct WallPower {
     machine: SimHost,
@@ -29,7 +29,8 @@ impl WallPower {
 
     /// Credits what a round has drawn to its arm.
     pub(super) fn note(&mut self, event: &Event<'_>) {
-        // Taken at every event: what was drawn between rounds (boot, settings) is dropped and not credited to the next one.
+        // Taken at every event: what was drawn between rounds (boot, settings) is dropped and not
+        // credited to the next one.
         let (joules, seconds) = self.machine.take_wall_energy();
         if let Event::Over { arm, .. } = event {
             let sum = self.sums.entry(arm.name.clone()).or_default();
@@ -51,7 +52,8 @@ struct Line {
     here: Option<f64>,
 }
 
-/// Prints the published numbers for this machine, workload and arms, and saves them in the run directory.
+/// Prints the published numbers for this machine, workload and arms, and saves them in the run
+/// directory.
 pub(super) fn print_published(
     output: &Reporter,
     directory: &RunDirectory,

@@ -1,4 +1,5 @@
-//! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are parsed.
+//! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are
+//! parsed.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,8 @@ pub struct RoundArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
     pub cool_down: f64,
 
-    /// Interval between meter readings in a round; at most a minute, because energy counters wrap around.
+    /// Interval between meter readings in a round; at most a minute, because energy counters wrap
+    /// around.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
     pub interval: f64,
 
@@ -29,8 +31,9 @@ pub struct RoundArgs {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs that they are about, and a
-    /// tickless CPU notices. Energy of rounds of more than a minute can be wrong then, because counters wrap around.
+    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs
+    /// that they are about, and a tickless CPU notices. Energy of rounds of more than a minute can
+    /// be wrong then, because counters wrap around.
     #[arg(long, value_enum, value_name = "WHICH")]
     pub observer: Option<Observer>,
 
@@ -38,24 +41,28 @@ pub struct RoundArgs {
     #[arg(long)]
     pub ignore_failure: bool,
 
-    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a power strip. Run in a shell
-    /// every second, on CPUs that --pin leaves free, and with flyball's rights (under sudo as root). A round needs two readings.
-    // After --resume it must be given again: it may hold a password, and directories belong to other users too.
+    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a
+    /// power strip. Run in a shell every second, on CPUs that --pin leaves free, and with flyball's
+    /// rights (under sudo as root). A round needs two readings.
+    // After --resume it must be given again: it may hold a password, and directories belong to
+    // other users too.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"])]
     pub power_command: Option<String>,
 
-    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
-    /// running and lag become columns of the report; `flyball trace report` shows a round in full.
+    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions
+    /// per second, frequency while running and lag become columns of the report;
+    /// `flyball trace report` shows a round in full.
     #[arg(long, conflicts_with = "observer")]
     pub trace: bool,
 
-    /// A TOML file with knobs of your own: commands that read, write and restore a value, which then is set like any knob.
-    /// As root, the file must be root's or yours, and only its owner may write to it.
+    /// A TOML file with knobs of your own: commands that read, write and restore a value, which
+    /// then is set like any knob. As root, the file must be root's or yours, and only its owner may
+    /// write to it.
     #[arg(long, value_name = "FILE")]
     pub knob: Vec<PathBuf>,
 
-    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
-    /// settings, and do not count rounds under bad conditions.
+    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in
+    /// addition to the arms' own settings, and do not count rounds under bad conditions.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub quiet: Option<Level>,
 }

@@ -1,4 +1,5 @@
-//! The driver's decisions in each round of a comparison: recorded while it runs, summed up for the report.
+//! The driver's decisions in each round of a comparison: recorded while it runs, summed up for the
+//! report.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,8 @@ fn failed(error: impl std::fmt::Display) -> SettingsError {
 /// Refuses a machine that cannot be traced, before anything is written.
 pub(in crate::commands) fn check(host: &dyn Host) -> Result<(), Failure> {
     let tracefs = host.tracefs().map_err(|error| {
-        // A recording or a directory of files has no tracefs at all; remedies for a kernel would mislead.
+        // A recording or a directory of files has no tracefs at all; remedies for a kernel would
+        // mislead.
         if error.errno == Errno::NOSYS {
             return Failure::not_here(
                 "--trace: only this machine and simulated ones can be traced, not files",
@@ -63,7 +65,8 @@ impl CaptureEach {
 
 impl RoundTracer for CaptureEach {
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
-        // Opened again for each round: drivers come and go between arms, and their events with them.
+        // Opened again for each round: drivers come and go between arms, and their events with
+        // them.
         let tracefs = host.tracefs().map_err(failed)?;
         let options = CaptureOptions {
             events: CaptureOptions::default_events(&tracefs),
@@ -89,7 +92,8 @@ impl RoundTracer for CaptureEach {
         let Some(capture) = self.capture.take() else { return Err(failed("it was not begun")) };
         let file = format!("{name}.dat");
         let path = directory.join(&file);
-        // A link in its place is not followed; and it is made as root, which tracefs needs, and then given away.
+        // A link in its place is not followed; and it is made as root, which tracefs needs, and
+        // then given away.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -99,7 +103,8 @@ impl RoundTracer for CaptureEach {
         if let Some(owner) = &self.owner {
             std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
         }
-        // Read back from the file, and not summed up meanwhile: decoding would take CPU time from the round.
+        // Read back from the file, and not summed up meanwhile: decoding would take CPU time from
+        // the round.
         let report = report(&path)?;
         Ok(note(file, summary.received, summary.lost, &report))
     }
@@ -143,7 +148,8 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
         // The first that half of all changes do not exceed.
         (below * 2 >= all).then_some(*lag)
     });
-    // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing of the work.
+    // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing of
+    // the work.
     let running: f64 = cpus.iter().map(|cpu| cpu.running_mperf).sum();
     let ghz = (running > 0.0).then(|| {
         cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running
@@ -151,8 +157,8 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     TraceNote { file, records, lost, decisions, ghz, sampled: sampled(cpus), lag_ms }
 }
 
-/// What the kernel's selftest makes of the trace: means over all rows of cpu.csv (tools/testing/selftests/amd-pstate/tbench.sh,
-/// parse_tbench).
+/// What the kernel's selftest makes of the trace: means over all rows of cpu.csv
+/// (tools/testing/selftests/amd-pstate/tbench.sh, parse_tbench).
 fn sampled(cpus: &[CpuReport]) -> Option<Sampled> {
     let mean = |of: fn(&CpuReport) -> Option<Range>| {
         let (sum, count) = cpus

@@ -44,7 +44,8 @@ pub(super) fn of(
         (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2") => (settings(machine, current), false),
         (_, "PROFILE|KNOB=VALUE") => {
             let mut offers = profiles();
-            // All knobs for an empty word would hide the profiles, which are what `apply` is mostly given.
+            // All knobs for an empty word would hide the profiles, which are what `apply` is mostly
+            // given.
             if !current.is_empty() {
                 offers.extend(settings(machine, current));
             }
@@ -100,7 +101,8 @@ fn profiles() -> Vec<Offer> {
     profiles::names().into_iter().map(|name| Offer::new(name, "a profile")).collect()
 }
 
-/// `KNOB=`, and after that the values that the knob takes on the machine. After a comma there is another value.
+/// `KNOB=`, and after that the values that the knob takes on the machine. After a comma there is
+/// another value.
 fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
     let Some((name, value)) = current.split_once('=') else {
         let settable = TABLE.iter().filter(|knob| knob.control().is_some());

@@ -1,4 +1,5 @@
-//! The doctor's report as text: findings first, worst first; checks that are ok on one line per group.
+//! The doctor's report as text: findings first, worst first; checks that are ok on one line per
+//! group.
 
 use std::fmt::Write as _;
 
@@ -183,7 +184,8 @@ impl Label<'_> {
 
 /// A paragraph after its label, wrapped to the terminal's width, each word in its style.
 fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Mark) {
-    // The longest verdicts (warning, unknown) have 7 letters and two blanks after them, the longest label below has 5.
+    // The longest verdicts (warning, unknown) have 7 letters and two blanks after them, the longest
+    // label below has 5.
     let room = match (label.text, label.indent) {
         ("", _) => 0,
         (_, 0) => 9,
@@ -195,7 +197,8 @@ fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str
     let mut column = start;
     for (number, word) in text.split_whitespace().enumerate() {
         let length = word.chars().count();
-        // The first word stays, however long: a path cannot be broken, and alone on the next line it has no more room.
+        // The first word stays, however long: a path cannot be broken, and alone on the next line
+        // it has no more room.
         if number > 0 && column + 1 + length > width() {
             let _ = write!(out, "\n{:start$}", "");
             column = start;

@@ -1,7 +1,7 @@
 //! Checks of a trace of the driver's decisions together with the machine's files.
 //!
-//! The kernel's command line and the driver only make a fault possible. Whether a tickless CPU was busy without a call of
-//! its driver can only be seen in a trace.
+//! The kernel's command line and the driver only make a fault possible. Whether a tickless CPU was
+//! busy without a call of its driver can only be seen in a trace.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -47,7 +47,8 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 /// # Errors
 /// The file cannot be read, or is not a trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
-    // From the machine and not from the trace: the question is whether this machine's settings explain what was traced.
+    // From the machine and not from the trace: the question is whether this machine's settings
+    // explain what was traced.
     let isolation = traced_machine::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
     let names = Arc::new(Names::default());
@@ -61,7 +62,8 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
                 Event::AmdPerf(event) => *decisions.entry(event.cpu).or_default() += 1,
                 // Kernel 5.17: no counters, but a call of the driver all the same.
                 Event::AmdRequest(event) => *decisions.entry(event.cpu).or_default() += 1,
-                // pstate_sample has no field for the CPU: it is recorded on the CPU that it is about.
+                // pstate_sample has no field for the CPU: it is recorded on the CPU that it is
+                // about.
                 Event::Intel(_) => *decisions.entry(record.cpu).or_default() += 1,
                 _ => {}
             }
@@ -151,7 +153,8 @@ impl TraceFacts {
             _ => Verdict::Note,
         };
         let mut finding = self.finding(check, verdict, sentence(first));
-        // A trace may hold hundreds; four show what kind they are, and `trace diagnose` has all of them.
+        // A trace may hold hundreds; four show what kind they are, and `trace diagnose` has all of
+        // them.
         for one in found.iter().take(4) {
             let mut value =
                 if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
@@ -169,7 +172,8 @@ impl TraceFacts {
     }
 
     fn callbacks(&self, found: &[Found]) -> Finding {
-        // Before the findings: without time or decisions there are none, which would look like a healthy machine.
+        // Before the findings: without time or decisions there are none, which would look like a
+        // healthy machine.
         if let Some(why) = self.blind() {
             return self.finding(&CALLBACKS, Verdict::Unknown, why.to_owned());
         }

@@ -1,4 +1,5 @@
-//! What the server of `flyball exporter` serves, and what else it waits for: signals, and the doctor in another process.
+//! What the server of `flyball exporter` serves, and what else it waits for: signals, and the
+//! doctor in another process.
 
 use std::{
     io::Read as _,
@@ -91,7 +92,8 @@ fn listeners(args: &Args) -> Result<Vec<Listener>, Failure> {
     let fail = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::failed(format!("cannot listen on {what}: {error}"))
     };
-    // Without the option too, unless addresses are named: so one unit serves with and without its `.socket` unit.
+    // Without the option too, unless addresses are named: so one unit serves with and without its
+    // `.socket` unit.
     let sockets = if args.listen.is_empty() { sockets_of_service() } else { Vec::new() };
     if args.systemd_socket && sockets.is_empty() {
         return Err(Failure::usage(
@@ -217,8 +219,8 @@ impl Handler for Exporter<'_, '_> {
             return None;
         }
         if let 1..=WARM_UP = self.scrapes {
-            // The first scrape reads every file once, opens it, and asks for Speed Select: code and memory that later ones do not
-            // use. The next ones have what only theirs use.
+            // The first scrape reads every file once, opens it, and asks for Speed Select: code and
+            // memory that later ones do not use. The next ones have what only theirs use.
             release_freed_memory();
             release_start_code();
         }

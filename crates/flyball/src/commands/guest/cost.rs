@@ -1,4 +1,5 @@
-//! `flyball guest cost`: what a guest costs on this host: time until a command runs, speed, memory, in both kinds of time.
+//! `flyball guest cost`: what a guest costs on this host: time until a command runs, speed, memory,
+//! in both kinds of time.
 
 use std::{
     io::{self, Write},
@@ -82,7 +83,8 @@ struct Stamped(Arc<Mutex<Vec<StampedBytes>>>);
 
 impl Write for Stamped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The clock is read when bytes arrive, and lines are made of them later: parsing would delay the next ones.
+        // The clock is read when bytes arrive, and lines are made of them later: parsing would
+        // delay the next ones.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), bytes.to_vec()));
         Ok(bytes.len())
     }
@@ -171,7 +173,8 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         let median = |which: usize| {
             let mut values: Vec<f64> = rounds.iter().map(|values| values[which]).collect();
             values.sort_by(f64::total_cmp);
-            // The upper one of two in the middle; the figures differ by more than that from host to host.
+            // The upper one of two in the middle; the figures differ by more than that from host to
+            // host.
             values[values.len() / 2]
         };
         rows.push(Row {

@@ -1,5 +1,6 @@
-//! `flyball guest fuzz`: sequences for a kernel's drivers, drawn by what they did with earlier ones. The fuzzer is that of
-//! `flyball-drivertest`; here are the command line, and the files of the corpus and the findings.
+//! `flyball guest fuzz`: sequences for a kernel's drivers, drawn by what they did with earlier
+//! ones. The fuzzer is that of `flyball-drivertest`; here are the command line, and the files of
+//! the corpus and the findings.
 
 use std::{
     fs,
@@ -62,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "OLD")]
     baseline: Option<String>,
 
-    /// Where the corpus and the findings are kept, below MACHINE.DRIVER. A later run goes on with the corpus.
+    /// Where the corpus and the findings are kept, below MACHINE.DRIVER. A later run goes on with
+    /// the corpus.
     #[arg(long, value_name = "DIR", default_value = "flyball-fuzz")]
     directory: PathBuf,
 

@@ -1,10 +1,11 @@
 //! `-M guest:`: runs the whole command line in a guest.
 //!
-//! This program and its libraries are copied into the guest and work there as on any machine. Files that the command
-//! leaves in its directory are copied back to the current one.
+//! This program and its libraries are copied into the guest and work there as on any machine. Files
+//! that the command leaves in its directory are copied back to the current one.
 //!
-//! If the arms of a comparison need different boots, the run directory's manifest says which kernel parameters the waiting
-//! arms need. The guest is then booted again with these, and runs `compare --resume`.
+//! If the arms of a comparison need different boots, the run directory's manifest says which kernel
+//! parameters the waiting arms need. The guest is then booted again with these, and runs
+//! `compare --resume`.
 
 use std::{
     io::Write as _,
@@ -65,8 +66,9 @@ fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     Ok((request, words))
 }
 
-/// The files and directories below the current one that a command line may name: its words, and what follows `=` or an
-/// option's letter in one. A guest may replace these; what else is in the directory, the user has not offered.
+/// The files and directories below the current one that a command line may name: its words, and
+/// what follows `=` or an option's letter in one. A guest may replace these; what else is in the
+/// directory, the user has not offered.
 fn named(words: &[String]) -> Vec<PathBuf> {
     let parts = words.iter().flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
@@ -87,8 +89,8 @@ fn named(words: &[String]) -> Vec<PathBuf> {
     inside.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// A line for the guest's shell: the command, run in the directory that is copied back. The user's files are linked there
-/// during the run.
+/// A line for the guest's shell: the command, run in the directory that is copied back. The user's
+/// files are linked there during the run.
 fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
     let here = files.iter().map(|file| file.name.as_str()).filter(|name| !name.contains('/'));
     let names: Vec<String> = here.filter(|name| *name != "flyball").map(initramfs::quoted).collect();
@@ -98,7 +100,8 @@ fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
         return vec![format!("cd /job/out; {command}")];
     }
     vec![format!(
-        // Links and not copies: what the command leaves in the directory is copied back, and the user's own files should not be.
+        // Links and not copies: what the command leaves in the directory is copied back, and the
+        // user's own files should not be.
         "cd /job/out; for f in {names}; do ln -s ../\"$f\" .; done
 {command}
 code=$?
@@ -151,7 +154,8 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
         request.seed += 1;
         request.files.clone_from(&files);
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
-        // Without the other words: --resume takes the rest from the manifest, and refuses arms and workloads.
+        // Without the other words: --resume takes the rest from the manifest, and refuses arms and
+        // workloads.
         words = vec![words[0].clone(), "compare".to_owned(), "--resume".to_owned(), place.clone()];
         if json {
             words.push("--json".to_owned());

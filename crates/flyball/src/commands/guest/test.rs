@@ -1,5 +1,6 @@
-//! `flyball guest test`: regression tests of cpufreq drivers in guests. The tests are those of `flyball-drivertest`; here are the
-//! command line, the order of the work, and the files that are written.
+//! `flyball guest test`: regression tests of cpufreq drivers in guests. The tests are those of
+//! `flyball-drivertest`; here are the command line, the order of the work, and the files that are
+//! written.
 
 use std::{
     fs,
@@ -50,7 +51,8 @@ Exit codes, as `git bisect run` takes them:
   2    the command line cannot be used: unknown topic, machine or driver
   125  cannot tell: the kernel does not boot or lacks the driver, or the host is too busy")]
 pub struct Args {
-    /// Machines, from `flyball guest list`, or machines' TOML files; `all` for every driver and interface.
+    /// Machines, from `flyball guest list`, or machines' TOML files; `all` for every driver and
+    /// interface.
     #[arg(value_name = "MACHINE", default_value = "ryzen-5750g")]
     machines: Vec<String>,
 
@@ -58,11 +60,13 @@ pub struct Args {
     #[arg(long, value_name = "OLD")]
     baseline: Option<String>,
 
-    /// Topics: contract, lifecycle, selftests, difference, behaviour [default: all that the other options allow, without behaviour].
+    /// Topics: contract, lifecycle, selftests, difference, behaviour [default: all that the other
+    /// options allow, without behaviour].
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Drivers, with all of their modes, or modes: amd-pstate, amd-pstate=active (registers), amd-pstate=active,mailbox [default: all].
+    /// Drivers, with all of their modes, or modes: amd-pstate, amd-pstate=active (registers),
+    /// amd-pstate=active,mailbox [default: all].
     #[arg(long, value_name = "DRIVER")]
     driver: Vec<String>,
 
@@ -74,7 +78,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Show failures as they were found, without the boots that look for a shorter sequence: for a bisection.
+    /// Show failures as they were found, without the boots that look for a shorter sequence: for a
+    /// bisection.
     #[arg(long)]
     no_shrink: bool,
 
@@ -86,7 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     against: Option<PathBuf>,
 
-    /// What may change from the baseline in `behaviour` before the run fails: lines like `energy = +3 %`.
+    /// What may change from the baseline in `behaviour` before the run fails: lines like
+    /// `energy = +3 %`.
     #[arg(long, value_name = "FILE", requires = "baseline")]
     thresholds: Option<PathBuf>,
 
@@ -202,7 +208,8 @@ impl<'a> Kernels<'a> {
     }
 }
 
-/// The kernel or the emulator cannot be used: nothing can be said, which is 125 for a bisection. A wrong word is 2.
+/// The kernel or the emulator cannot be used: nothing can be said, which is 125 for a bisection. A
+/// wrong word is 2.
 fn cannot_start(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
@@ -427,7 +434,8 @@ impl Work<'_> {
             return vec![Test::skip("mode", why)];
         }
         let hung = || self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-        // Minutes for each: a kernel that hangs in one mode before its init is not tried in the others.
+        // Minutes for each: a kernel that hangs in one mode before its init is not tried in the
+        // others.
         if let Some(place) = &*hung() {
             return vec![Test::cannot_tell("boot", format!("not tried: the kernel hung in {place}"))];
         }

@@ -26,16 +26,18 @@ pub(super) struct Args {
     #[arg(value_name = "NAME")]
     name: HoldName,
 
-    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE;
-    /// later ones win [default: the profile with the hold's name].
+    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE
+    /// or KNOB@CPUS=VALUE; later ones win [default: the profile with the hold's name].
     #[arg(value_name = "PROFILE|KNOB=VALUE")]
     wanted: Vec<String>,
 
-    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default: all].
+    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default:
+    /// all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
-    /// Of two holds of one place the one with the higher number counts; those of hold.toml have 10 to 73.
+    /// Of two holds of one place the one with the higher number counts; those of hold.toml have 10
+    /// to 73.
     #[arg(long, value_name = "N", default_value_t = Hold::PRIORITY, value_parser = clap::value_parser!(u32).range(..=i64::from(Hold::HIGHEST)))]
     priority: u32,
 
@@ -47,13 +49,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "PID")]
     while_pid: Option<u32>,
 
-    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path, unit=NAME.service, cgroup=PATH,
-    /// user=NAME, pressure='cpu some 15% over 10s', temperature=90C, limit=thermal|power; for=30s: all of it for so long. May
-    /// be repeated.
+    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path,
+    /// unit=NAME.service, cgroup=PATH, user=NAME, pressure='cpu some 15% over 10s',
+    /// temperature=90C, limit=thermal|power; for=30s: all of it for so long. May be repeated.
     #[arg(long = "when", value_name = "KEY=VALUE")]
     when: Vec<String>,
 
-    /// If something else changes a setting: correct (set it again), report (leave it), or yield (leave it, also at release).
+    /// If something else changes a setting: correct (set it again), report (leave it), or yield
+    /// (leave it, also at release).
     #[arg(long, value_name = "POLICY", default_value = "correct")]
     on_drift: DriftPolicy,
 
@@ -61,8 +64,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_exit: ExitPolicy,
 
-    /// Add it at every boot too, when the service starts. For one profile with a name and nothing else but --priority;
-    /// /etc/flyball/hold.toml has conditions.
+    /// Add it at every boot too, when the service starts. For one profile with a name and nothing
+    /// else but --priority; /etc/flyball/hold.toml has conditions.
     #[arg(long, conflicts_with_all = ["time", "while_pid", "when", "on_drift", "on_exit", "cpus"])]
     at_boot: bool,
 

@@ -1,6 +1,7 @@
-//! The service's side of its D-Bus interfaces. It starts `flyball hold-bus`, a process that can open and write nothing and speaks D-Bus;
-//! what that process asks for arrives here as a bounded line with a type, and is decided here. Holds of programs and the choice of a
-//! user become holds like those of the command line.
+//! The service's side of its D-Bus interfaces. It starts `flyball hold-bus`, a process that can
+//! open and write nothing and speaks D-Bus; what that process asks for arrives here as a bounded
+//! line with a type, and is decided here. Holds of programs and the choice of a user become holds
+//! like those of the command line.
 
 mod degraded;
 mod requests;
@@ -28,13 +29,15 @@ use flyball_host::{Host, watch::Watch};
 use self::degraded::Heat;
 use crate::{exit::Failure, output, process::own_program, profiles};
 
-/// Pauses before the bus is tried again, in seconds. After the last one it is tried with the regular verify.
+/// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
+/// regular verify.
 const RETRIES: [u64; 4] = [1, 5, 20, 60];
 
 /// How long a process that does not read may keep the service waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those of `hold add`.
+/// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
+/// of `hold add`.
 const CHOSEN: (&str, u32) = ("desktop", 80);
 
 /// The holds of programs: `power-saver` beats `performance`, and both beat what the user chose.
@@ -117,8 +120,8 @@ impl<'a> Bus<'a> {
         })
     }
 
-    /// Begins with a service that has just started: reads the three profiles, ends holds of programs that an earlier service had, and
-    /// restores the choice of the last boot.
+    /// Begins with a service that has just started: reads the three profiles, ends holds of
+    /// programs that an earlier service had, and restores the choice of the last boot.
     pub(super) fn begin(&mut self, service: &Service<'_>, desktop: &Desktop) {
         if self.socket.is_none() || !self.desktop {
             return;
@@ -206,7 +209,8 @@ impl<'a> Bus<'a> {
             if changed.is_some() {
                 store = changed;
             }
-            // Before the answer: a client that reads a property after its call must see what it did.
+            // Before the answer: a client that reads a property after its call must see what it
+            // did.
             self.show(store.as_ref().unwrap_or(service.store()), service);
             self.answer(request.id, answer);
         }
@@ -276,7 +280,8 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The connection is made here, because the process may make none; nothing of D-Bus is read here.
+    /// The connection is made here, because the process may make none; nothing of D-Bus is read
+    /// here.
     fn start(&self, socket: &Path) -> std::io::Result<Running> {
         let bus = UnixStream::connect(socket)?;
         let (ours, theirs) = UnixStream::pair()?;
@@ -353,7 +358,8 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The profile that a desktop shows: of programs, of the user, else of the strongest hold that stands for one of the three.
+    /// The profile that a desktop shows: of programs, of the user, else of the strongest hold that
+    /// stands for one of the three.
     fn active(&self, store: &Store, service: &Service<'_>) -> Profile {
         let of_hold = |name: &HoldName| {
             let hold = store.holds.iter().find(|hold| hold.name == *name)?;
@@ -410,7 +416,8 @@ fn client_name(cookie: u32) -> String {
 fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
     let mut from = BufReader::new(from);
     loop {
-        // A line that is too long or is not a request ends the process: it is broken, or not ours any more.
+        // A line that is too long or is not a request ends the process: it is broken, or not ours
+        // any more.
         let request = read_line::<Request>(&mut from, MAX_REQUESTED);
         let Ok(Some(request)) = request else { break };
         if to.send(request).is_err() {
@@ -419,7 +426,8 @@ fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
         let _ = wake.write(&[0]);
     }
     let _ = from.get_ref().shutdown(std::net::Shutdown::Both);
-    // The service finds the other end of the channel closed, which it must not learn from the next comparison.
+    // The service finds the other end of the channel closed, which it must not learn from the next
+    // comparison.
     drop(to);
     let _ = wake.write(&[0]);
 }

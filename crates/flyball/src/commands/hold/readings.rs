@@ -1,5 +1,6 @@
-//! Readings for users who may not read the machine's meters: a thread of the service with a socket of its own, so that neither a
-//! sample nor a slow client delays the correction of a drift. What is given to whom, and why so seldom, is in `flyball_host::readings`.
+//! Readings for users who may not read the machine's meters: a thread of the service with a socket
+//! of its own, so that neither a sample nor a slow client delays the correction of a drift. What is
+//! given to whom, and why so seldom, is in `flyball_host::readings`.
 
 use std::{
     fs,
@@ -19,7 +20,8 @@ const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 /// For a client that takes its answer slowly; the next one waits as long.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A sampler without an energy meter is made again after this time: a driver may have come since (intel_rapl_msr).
+/// A sampler without an energy meter is made again after this time: a driver may have come since
+/// (intel_rapl_msr).
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Starts the thread. Nothing wakes it but a client.
@@ -36,7 +38,8 @@ pub(super) fn start(host: Box<dyn Host>, folder: &Path) -> std::io::Result<()> {
         _ => {}
     }
     let listener = UnixListener::bind(&path)?;
-    // Who is answered is decided by the peer, whose groups the mode of a file could not name without a change of its group.
+    // Who is answered is decided by the peer, whose groups the mode of a file could not name
+    // without a change of its group.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
     std::thread::Builder::new().name("readings".to_owned()).spawn(move || serve(&*host, &listener))?;
     Ok(())
@@ -77,7 +80,8 @@ fn serve(host: &dyn Host, listener: &UnixListener) {
 /// A client that has gone, or takes nothing, gets nothing.
 fn send(client: UnixStream, text: &str) {
     if client.set_write_timeout(Some(PATIENCE)).is_ok() {
-        // SIGPIPE ends this program by default (flyball_host::set_signal_actions), so it is sent without.
+        // SIGPIPE ends this program by default (flyball_host::set_signal_actions), so it is sent
+        // without.
         let _ = flyball_host::process::send(&client, text.as_bytes());
     }
 }

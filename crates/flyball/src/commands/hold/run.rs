@@ -1,4 +1,5 @@
-//! `flyball hold run`: the service. It waits for the kernel's reports and passes them to `flyball_hold::Service`.
+//! `flyball hold run`: the service. It waits for the kernel's reports and passes them to
+//! `flyball_hold::Service`.
 
 use std::{
     os::unix::net::UnixStream,
@@ -87,7 +88,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         // Before the first write, so that no change is missed.
         let blind = subscribe(&mut watch, &root, state.path());
-        // Only what came before the comparison of the start: a write after it is news, whatever else is reported with it.
+        // Only what came before the comparison of the start: a write after it is news, whatever
+        // else is reported with it.
         drop_old_news(&mut watch);
         let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
         let active = Active::load(&root);
@@ -193,7 +195,8 @@ fn serve(
     let mut followed = Watched::default();
     while !ends() {
         bus.handle(service, Moment::here());
-        // What is watched only from now on may have changed before: then there is something to look at without waiting.
+        // What is watched only from now on may have changed before: then there is something to look
+        // at without waiting.
         let is_new = follow(service, watch, root, &mut followed);
         let now = Moment::here().now;
         let wait = if is_new { Duration::ZERO } else { service.sleep_for(now).min(bus.sleep_for(now)) };
@@ -220,7 +223,8 @@ fn serve(
 fn follow(service: &mut Service<'_>, watch: &mut Watch, root: &Path, followed: &mut Watched) -> bool {
     let wanted = service.watched();
     for pid in wanted.processes {
-        // One that has ended in between is found at the next event, or by the comparison every minute.
+        // One that has ended in between is found at the next event, or by the comparison every
+        // minute.
         if !followed.processes.contains(&pid) && watch.process(pid).is_ok() {
             followed.processes.insert(pid);
         }

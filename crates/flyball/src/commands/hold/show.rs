@@ -127,7 +127,8 @@ pub(super) fn render(status: &Status, why: bool) -> String {
     out
 }
 
-/// Why a hold does not count; on request also why it does, and what of its condition is not reported.
+/// Why a hold does not count; on request also why it does, and what of its condition is not
+/// reported.
 fn of_hold(one: &HoldStatus, why: bool) -> String {
     let name = &one.hold.name;
     let mut out = match (&one.because, &one.hold.condition) {

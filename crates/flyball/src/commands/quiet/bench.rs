@@ -1,4 +1,5 @@
-//! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then searched for shifts.
+//! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then
+//! searched for shifts.
 
 use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -57,7 +58,8 @@ pub struct Args {
     #[command(flatten)]
     run_as: RunAs,
 
-    /// The command, whose wall time is measured. On a simulated machine a workload model and its amount: call-simple 1.
+    /// The command, whose wall time is measured. On a simulated machine a workload model and its
+    /// amount: call-simple 1.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -72,8 +74,8 @@ struct Run {
     conditions: Conditions,
 }
 
-/// Runs the series. A machine in software is not booted between the runs: a fault that is set for a time happens in the
-/// middle of the series.
+/// Runs the series. A machine in software is not booted between the runs: a fault that is set for a
+/// time happens in the middle of the series.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live && host.software().is_none() {
@@ -84,7 +86,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let session = if args.as_is {
         None
     } else {
-        // A machine in software ends with this process, so there is nothing for a guardian to restore.
+        // A machine in software ends with this process, so there is nothing for a guardian to
+        // restore.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
         let session = quiet_machine::QuietSession::begin(
@@ -134,7 +137,8 @@ fn series(
         _ => Failure::failed(format!("cannot run {}: {error}", args.command[0])),
     };
     let cpus = if host.software().is_some() {
-        // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if the user says so.
+        // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if
+        // the user says so.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
         quiet_machine::cpus(&Snapshot::begin(host)?, &args.quiet)?
@@ -154,8 +158,8 @@ fn series(
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
-            // Ten readings per second: a throttle or a burst of load is seen, and the command is hardly disturbed. A signal
-            // ends the wait in any case.
+            // Ten readings per second: a throttle or a burst of load is seen, and the command is
+            // hardly disturbed. A signal ends the wait in any case.
             let interval =
                 if args.observer.is_none() { Duration::from_millis(100) } else { Duration::from_secs(60) };
             if let Some(ended) = running.wait(interval).map_err(fail)? {
@@ -171,7 +175,8 @@ fn series(
         };
         let Some(ended) = ended else { break };
         if !ended.status.success() {
-            // The time of a run that failed is of something else, and a series with holes would be searched as one without.
+            // The time of a run that failed is of something else, and a series with holes would be
+            // searched as one without.
             return Err(Failure::failed(format!(
                 "run {} of {} failed: {}; settings are restored",
                 number + 1,
@@ -278,7 +283,8 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
                 count => format!(", {count} too short to be watched"),
             },
         );
-        // Twice what the noisiest of quiet machines show: something varies that the watch does not see.
+        // Twice what the noisiest of quiet machines show: something varies that the watch does not
+        // see.
         if deviation > 0.05 * median && count(Grade::Bad) == 0 {
             out += "  the runs scatter by more than 5 %, and nothing that is watched explains it\n";
         }

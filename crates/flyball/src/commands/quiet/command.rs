@@ -40,7 +40,8 @@ fn launch(
     user: Option<&User>,
     group: Option<&str>,
 ) -> Result<Launch, Failure> {
-    // Level fixed takes CPUs offline: those that the command may use are looked up on the quiet machine.
+    // Level fixed takes CPUs offline: those that the command may use are looked up on the quiet
+    // machine.
     let cpus = quiet_machine::cpus(&Snapshot::begin(host)?, options)?;
     Ok(quiet_machine::launch(command, &cpus, options, group).as_user(user))
 }

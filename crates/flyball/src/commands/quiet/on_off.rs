@@ -50,7 +50,8 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
         output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);
     };
-    // Entries are undone from the last one: undoing an earlier one first would restore values that a later one has replaced.
+    // Entries are undone from the last one: undoing an earlier one first would restore values that
+    // a later one has replaced.
     if position + 1 != pending.len() {
         return Err(Failure::failed(format!(
             "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",

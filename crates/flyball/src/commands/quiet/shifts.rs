@@ -35,8 +35,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: String,
 
-    /// The column of a table that holds the measurement [default: the first whose name is that of a time, otherwise the
-    /// first with numbers].
+    /// The column of a table that holds the measurement [default: the first whose name is that of a
+    /// time, otherwise the first with numbers].
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
 

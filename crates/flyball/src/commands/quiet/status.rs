@@ -1,4 +1,5 @@
-//! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a quiet machine.
+//! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a
+//! quiet machine.
 
 use flyball_control::{Location, Snapshot, plan::plan, quiet::extras};
 use flyball_host::{CpuList, Host};
@@ -73,7 +74,8 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;
-    // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never be quiet.
+    // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never
+    // be quiet.
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
     let data = || {
         serde_json::json!({

@@ -20,7 +20,8 @@ use crate::{
     schema, terminal,
 };
 
-/// Folders between a directory that is given and the run directories: engines collect as SITE/HOST/RUN.
+/// Folders between a directory that is given and the run directories: engines collect as
+/// SITE/HOST/RUN.
 const DEPTH: usize = 3;
 
 /// Bytes of a list of hosts: a hundred thousand names.
@@ -116,7 +117,8 @@ struct Collected {
 }
 
 impl Collected {
-    /// Reads all run directories; each is reduced at once, because the rounds of ten thousand machines are gigabytes.
+    /// Reads all run directories; each is reduced at once, because the rounds of ten thousand
+    /// machines are gigabytes.
     fn read(paths: &[PathBuf]) -> Result<Collected, Failure> {
         let mut collected = Collected::default();
         for path in paths {
@@ -247,7 +249,8 @@ fn missing(file: Option<&Path>, members: &[Member]) -> Result<Vec<String>, Failu
     let there: BTreeSet<&str> = members.iter().map(|member| member.machine.as_str()).collect();
     let text = String::from_utf8_lossy(&bytes);
     let names = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    // A name may be given in full where the machine knows itself by the first part, or the other way round.
+    // A name may be given in full where the machine knows itself by the first part, or the other
+    // way round.
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let short_there: BTreeSet<String> = there.iter().map(|name| short(name)).collect();
     let is_missing =

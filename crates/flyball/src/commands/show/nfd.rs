@@ -1,5 +1,6 @@
-//! `show --nfd`: the machine as labels of a node, in the form that Kubernetes' Node Feature Discovery reads from its directory
-//! features.d: `NAME=VALUE` a line, without a domain, so that the label is `feature.node.kubernetes.io/NAME`.
+//! `show --nfd`: the machine as labels of a node, in the form that Kubernetes' Node Feature
+//! Discovery reads from its directory features.d: `NAME=VALUE` a line, without a domain, so that
+//! the label is `feature.node.kubernetes.io/NAME`.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +18,8 @@ use crate::{
     output::{self, Reporter},
 };
 
-/// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's validation.go).
+/// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's
+/// validation.go).
 const MAX: usize = 63;
 
 /// What becomes a label, if the machine has it.
@@ -99,7 +101,8 @@ fn labels(host: &dyn Host, snapshot: &mut Snapshot) -> Result<Vec<(String, Strin
     Ok(labels.filter(|(_, value)| !value.is_empty()).collect())
 }
 
-/// A value as Kubernetes takes it: letters, digits, '-', '_' and '.', with a letter or digit at both ends.
+/// A value as Kubernetes takes it: letters, digits, '-', '_' and '.', with a letter or digit at
+/// both ends.
 fn label(value: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let plain: String = value.chars().map(plain).collect();

@@ -16,8 +16,8 @@ fn width() -> usize {
     terminal_columns().map_or(WIDTH, |columns| columns.clamp(60, WIDTH))
 }
 
-/// Reads what the screen has beyond its rows: the dies of uncore domains, and the times of the idle states, which one CPU
-/// knows for all.
+/// Reads what the screen has beyond its rows: the dies of uncore domains, and the times of the idle
+/// states, which one CPU knows for all.
 pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     // Not CPU 0, which may be offline.
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
@@ -105,7 +105,8 @@ impl Screen<'_> {
         };
         let name = facts.model_name.as_deref().unwrap_or(&unknown);
         let mut line = vec![self.paint.apply(Style::Heading, name)];
-        // Samples of a processor before its sale are called "Genuine Intel(R) 0000" or similar (CPUID leaf 0x80000002).
+        // Samples of a processor before its sale are called "Genuine Intel(R) 0000" or similar
+        // (CPUID leaf 0x80000002).
         let says_nothing = facts.model_name.is_none() || name.contains("Genuine") || name.contains("0000");
         if let Some((family, model, stepping)) = facts.signature.filter(|_| says_nothing) {
             line.push(format!("family {family}, model {model:#x}, stepping {stepping}"));
@@ -182,7 +183,8 @@ impl Screen<'_> {
         let pair = |row: &Row| (row.knob.to_string(), lines::value(row));
         let (long, short) = (long.into_iter().map(pair), short.into_iter().map(pair).collect::<Vec<_>>());
         let mut columns = Columns::new();
-        // Down the columns and not across, so that what belongs together in the table stays together.
+        // Down the columns and not across, so that what belongs together in the table stays
+        // together.
         let height = short.len().div_ceil(3);
         let name = |text: &str| Cell::styled(Style::Heading, text);
         for line in 0..height {
@@ -205,7 +207,8 @@ impl Screen<'_> {
 
     /// Groups the CPUs by what `knobs` hold for them.
     fn group(&self, knobs: &[Id]) -> Vec<Class> {
-        // A table by CPU number, so that the work is one step per row and CPU on machines with hundreds of both.
+        // A table by CPU number, so that the work is one step per row and CPU on machines with
+        // hundreds of both.
         let size = self.snapshot.topology().present.iter().last().map_or(0, |last| last as usize + 1);
         let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
         for (index, row) in self.rows.iter().enumerate() {
@@ -287,7 +290,8 @@ impl Screen<'_> {
                 Cell::from(cpus_within(&class.cpus, if width() < 100 { 16 } else { 26 })),
                 Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
             ];
-            // sysfs removes the cpufreq directory of an offline CPU: there is nothing to show but that.
+            // sysfs removes the cpufreq directory of an offline CPU: there is nothing to show but
+            // that.
             if !class.online {
                 row.push(Cell::styled(Style::Notice, "offline"));
                 columns.row(row);
@@ -456,7 +460,8 @@ impl Screen<'_> {
                 sensors.push((&row.name, temperature.0));
             }
         }
-        // coretemp's labels (drivers/hwmon/coretemp.c): one sensor per core, of which the hottest says enough.
+        // coretemp's labels (drivers/hwmon/coretemp.c): one sensor per core, of which the hottest
+        // says enough.
         let core = |name: &str| name.contains(" Core ");
         let hottest = sensors.iter().filter(|(name, _)| core(name)).max_by(|a, b| a.1.total_cmp(&b.1));
         let mut parts: Vec<String> = sensors

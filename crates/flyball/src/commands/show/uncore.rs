@@ -7,7 +7,8 @@ use super::screen::{Screen, range};
 use crate::paint::{Columns, cpus_within};
 
 impl Screen<'_> {
-    /// The compute die of an uncore domain, as package:domain (Linux's die ids do not count these), and its agents.
+    /// The compute die of an uncore domain, as package:domain (Linux's die ids do not count these),
+    /// and its agents.
     fn die(&self, name: &str, cpus: &CpuList) -> (String, String) {
         let value = |knob: Id| {
             let mut entries = self.snapshot.entries(knob).ok()?;
@@ -54,7 +55,8 @@ impl Screen<'_> {
         for (name, cpus, values) in domains {
             let die = self.die(&name, cpus);
             match merged.last_mut() {
-                // Neighbours only: domains are in the order of their numbers, and `and N more` is read as those that follow.
+                // Neighbours only: domains are in the order of their numbers, and `and N more` is
+                // read as those that follow.
                 Some((_, count, other, same, alike))
                     if *other == cpus && *same == die && *alike == values =>
                 {

@@ -38,7 +38,8 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
              needs the device). flyball's own commands do not need it: flyball -M sim:NAME ...",
         ));
     }
-    // The child mounts in a namespace of its own and sends the descriptor of /dev/fuse back through this socket.
+    // The child mounts in a namespace of its own and sends the descriptor of /dev/fuse back through
+    // this socket.
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
     let stage = Scratch::new("flyball-sim").map_err(|error| failed("make a directory", error))?;
     let mut command = Command::new(own_program()?);

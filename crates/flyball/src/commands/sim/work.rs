@@ -1,7 +1,7 @@
 //! `flyball sim work`: runs a workload model on the served machine that this program runs on.
 //!
-//! The server of the machine runs the model. This program starts it by writing to a file of the machine, waits as long as
-//! the real workload would take, and prints what the real tool prints.
+//! The server of the machine runs the model. This program starts it by writing to a file of the
+//! machine, waits as long as the real workload would take, and prints what the real tool prints.
 
 use std::{
     fs,
@@ -30,7 +30,8 @@ pub(super) fn run(
     let file = machine.join("flyball/work");
     let failed = |error: std::io::Error| Failure::failed(format!("the simulated machine: {error}"));
     let pins = pins.map(ToString::to_string).unwrap_or_default();
-    // The workload is that of this open file, until it is closed: several commands can run at the same time.
+    // The workload is that of this open file, until it is closed: several commands can run at the
+    // same time.
     let file = fs::File::options().read(true).write(true).open(&file).map_err(failed)?;
     let words = format!("{name} {} {pins}\n", amount.unwrap_or(0));
     (&file).write_all(words.as_bytes()).map_err(|error| match error.kind() {

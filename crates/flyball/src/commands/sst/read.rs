@@ -28,7 +28,8 @@ fn name(domain: &Domain) -> String {
     format!("{}:{}", domain.place.package, domain.place.domain)
 }
 
-/// CPUs of a domain. A domain without CPUs is an IO die, unless the domains of all CPUs are unknown.
+/// CPUs of a domain. A domain without CPUs is an IO die, unless the domains of all CPUs are
+/// unknown.
 fn list(session: &Session<'_>, cpus: &CpuList) -> String {
     if !cpus.is_empty() {
         return cpus.to_string();
@@ -448,7 +449,8 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
         let setting = layout.setting(domain.place, Field::TurboLimits);
         let text = setting.read(session.host).map_err(|error| session.explained(&error))?;
         let raw = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
-        // One byte per bucket in steps of 100 MHz, bucket 0 in the lowest (MSR_TURBO_RATIO_LIMIT, 0x1AD).
+        // One byte per bucket in steps of 100 MHz, bucket 0 in the lowest (MSR_TURBO_RATIO_LIMIT,
+        // 0x1AD).
         let mhz = raw.to_le_bytes().map(|ratio| u32::from(ratio) * 100);
         let words: Vec<String> = mhz.iter().map(ToString::to_string).collect();
         rows.text_row([name(domain), text.clone(), words.join(" ")]);

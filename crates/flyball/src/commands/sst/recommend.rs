@@ -1,5 +1,5 @@
-//! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the others, and a profile
-//! that sets them.
+//! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the
+//! others, and a profile that sets them.
 
 use flyball_control::{Id, Snapshot, Value};
 use flyball_host::CpuList;
@@ -34,7 +34,8 @@ pub(super) struct Args {
 
 /// The CPUs that this process, and so a command that it starts, may run on.
 fn allowed(session: &Session<'_>) -> Option<CpuList> {
-    // The mask and not a guess from the command's words: taskset, numactl and cpusets all end up in it.
+    // The mask and not a guess from the command's words: taskset, numactl and cpusets all end up in
+    // it.
     let status = session.host.read("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.trim().parse().ok())
 }
@@ -55,7 +56,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
         let of = candidates(layout, session.host, domain, &cpus, goal)
             .map_err(|error| session.explained(&error))?;
-        // Each domain needs a level that keeps its part of the CPUs; one without makes the whole impossible.
+        // Each domain needs a level that keeps its part of the CPUs; one without makes the whole
+        // impossible.
         if of.is_empty() {
             return Err(Failure::not_here(format!(
                 "no level of power domain {}:{} keeps all of these CPUs",
@@ -161,7 +163,8 @@ fn profile(
         let pairs: Vec<(String, String)> =
             best.settings.iter().map(|setting| (setting.knob.to_owned(), setting.value.clone())).collect();
         section(&domain.cpus, pairs);
-        // While turbo was off the limit followed the ordinary base frequency, and kernels before 6.12 leave it there.
+        // While turbo was off the limit followed the ordinary base frequency, and kernels before
+        // 6.12 leave it there.
         if best.feature == Feature::BaseFreq && is_turbo_off {
             section(&domain.cpus, vec![("max-freq".to_owned(), "max".to_owned())]);
         }
@@ -169,7 +172,8 @@ fn profile(
         if best.feature == Feature::TurboFreq {
             let wanted = cpus.intersection(&domain.cpus);
             let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
-            // Class 3 for the others and 0 for the chosen ones, as `turbo-freq enable -a` of the kernel's tool assigns them.
+            // Class 3 for the others and 0 for the chosen ones, as `turbo-freq enable -a` of the
+            // kernel's tool assigns them.
             section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));
             section(&wanted, clos("0"));
         }

@@ -16,8 +16,8 @@ use crate::{
 /// Arguments of `watch`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Poll at this interval, instead of waiting for the kernel's thermal netlink events (processors with hardware
-    /// feedback) [default without such events: 2].
+    /// Poll at this interval, instead of waiting for the kernel's thermal netlink events
+    /// (processors with hardware feedback) [default without such events: 2].
     #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     poll: Option<u64>,
 
@@ -51,8 +51,9 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let live = session.host.kind() == Kind::Live;
     if live {
-        // The kernel has no topology of CPUs that are offline: it is stored where intel-speed-select stores it.
-        // Only the first time: later, CPUs may be offline and would be missing in it.
+        // The kernel has no topology of CPUs that are offline: it is stored where
+        // intel-speed-select stores it. Only the first time: later, CPUs may be offline and would
+        // be missing in it.
         if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: cannot save the topology of CPUs that go offline: {error}");
@@ -89,7 +90,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
                 // The timeout: nothing happened.
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => {}
-                // EINTR: a signal, seen at the loop's head. ENOBUFS: events were lost (netlink(7)), so the level is read again.
+                // EINTR: a signal, seen at the loop's head. ENOBUFS: events were lost (netlink(7)),
+                // so the level is read again.
                 Err(error) if matches!(error.errno.0, 4 | 105) => {}
                 Err(error) => return Err(error.into()),
             },

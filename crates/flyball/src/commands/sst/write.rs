@@ -34,7 +34,8 @@ fn switch(on: bool) -> &'static str {
 
 /// Applies the settings, or prints their plan.
 pub(super) fn apply(session: &Session<'_>, settings: &[Assignment]) -> Result<Exit, Failure> {
-    // Limits of cpufreq work without Speed Select. For anything else, the error says why there is no Speed Select.
+    // Limits of cpufreq work without Speed Select. For anything else, the error says why there is
+    // no Speed Select.
     if settings.iter().any(|setting| setting.knob != Id::MaxFreq.knob().name) {
         session.layout()?;
     }
@@ -70,7 +71,8 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
         let access = layout.access(session.host);
         for domain in session.domains()? {
             let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
-            // CPU 0 has no such file on most kernels (arch/x86/kernel/topology.c made it permanent in 6.5).
+            // CPU 0 has no such file on most kernels (arch/x86/kernel/topology.c made it permanent
+            // in 6.5).
             let switchable =
                 |cpu: &u32| session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online"));
             // On as well as off: a level before this one may have taken CPUs of this one offline.
@@ -93,8 +95,8 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
     apply(session, &settings)
 }
 
-/// Class 0 with minimum frequency `high` and the highest priority, classes 1 to 3 with `low` and the lowest, as --auto of
-/// both features does in Intel's guide.
+/// Class 0 with minimum frequency `high` and the highest priority, classes 1 to 3 with `low` and
+/// the lowest, as --auto of both features does in Intel's guide.
 fn classes(session: &Session<'_>, high: &str, low: &str) -> Result<Vec<Assignment>, Failure> {
     // TPMI parts have no such field in their class registers.
     let has_epp = !session.layout()?.platform.is_tpmi();
@@ -128,7 +130,8 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
             let current = access.levels(&domain.place).map_err(|error| session.explained(&error))?.current;
             let level = model::level(layout, access.as_ref(), domain, current)
                 .map_err(|error| session.explained(&error))?;
-            // The plan refuses a domain without base-freq and says why. A domain without CPUs has no classes.
+            // The plan refuses a domain without base-freq and says why. A domain without CPUs has
+            // no classes.
             let Some(offer) = level.base_freq else { continue };
             if domain.cpus.is_empty() {
                 continue;
@@ -141,8 +144,8 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
         }
         settings.push(assign("sst-cp", "on"));
         settings.push(assign("min-freq", "base"));
-        // With turbo off a maximum is that of the base frequency before: intel-speed-select raises it too
-        // (isst-config.c, set_scaling_min_to_cpuinfo_max).
+        // With turbo off a maximum is that of the base frequency before: intel-speed-select raises
+        // it too (isst-config.c, set_scaling_min_to_cpuinfo_max).
         if turbo_is_off(session) {
             settings.push(assign("max-freq", "max"));
         }
@@ -162,8 +165,8 @@ pub(super) fn turbo_freq(
     auto: bool,
     trl: Option<&str>,
 ) -> Result<Exit, Failure> {
-    // The feature and the turbo ratio limits apply to whole packages: those of the CPUs of --cpu, which chooses the CPUs that
-    // --auto gives priority to as well.
+    // The feature and the turbo ratio limits apply to whole packages: those of the CPUs of --cpu,
+    // which chooses the CPUs that --auto gives priority to as well.
     let layout = session.layout()?;
     let all = packages_of(session);
     let everywhere = |knob: &str, value: &str| assign(knob, value).on(all.clone());
@@ -184,7 +187,8 @@ pub(super) fn turbo_freq(
             let topology = session.machine.topology();
             let mut high = CpuList::new();
             for (_, core) in topology.cores() {
-                // Whole cores: the class belongs to the core, and a sibling in another class would overwrite it.
+                // Whole cores: the class belongs to the core, and a sibling in another class would
+                // overwrite it.
                 if core.iter().any(|cpu| cpus.contains(cpu)) {
                     high.extend(core.iter());
                 }

@@ -46,8 +46,8 @@ struct AlertLine<'a> {
     alert: &'a Event,
 }
 
-/// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in `trace report --parquet`, settings as the kernel
-/// calls them.
+/// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in
+/// `trace report --parquet`, settings as the kernel calls them.
 pub(super) const COLUMNS: [(&str, Kind); 19] = [
     ("time_ns", Kind::Integer),
     ("cpu", Kind::Integer),

@@ -78,7 +78,8 @@ impl Source for Replay {
 }
 
 impl Replay {
-    /// Says what could not be read. After the last moment, because what a chunk holds is looked at when it is shown.
+    /// Says what could not be read. After the last moment, because what a chunk holds is looked at
+    /// when it is shown.
     fn note(&self, path: &Path) {
         if let Some(notice) = notice(self.recording.lost()) {
             eprintln!("note: {}: {notice}", path.display());

@@ -1,4 +1,5 @@
-//! A machine as a source of moments: sampled, kept for ten minutes, recorded, and watched for alerts.
+//! A machine as a source of moments: sampled, kept for ten minutes, recorded, and watched for
+//! alerts.
 
 use std::{
     io::{self, Write as _},
@@ -90,7 +91,8 @@ impl<'h> Machine<'h> {
         self.facts.as_ref()
     }
 
-    /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait for them.
+    /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait
+    /// for them.
     pub fn learn(&mut self) {
         if !self.has_learnt {
             self.has_learnt = true;
@@ -315,8 +317,8 @@ impl Alerts {
 /// Starts a shell command with an event as JSON on its stdin.
 fn start(command: &str, event: &Event) -> io::Result<Child> {
     let (reader, mut writer) = io::pipe()?;
-    // Before the command is there: one that ends without reading would end this process by SIGPIPE. An event is less than a
-    // pipe holds, so this waits for no reader.
+    // Before the command is there: one that ends without reading would end this process by SIGPIPE.
+    // An event is less than a pipe holds, so this waits for no reader.
     writeln!(writer, "{}", serde_json::to_string(event).unwrap_or_default())?;
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn()

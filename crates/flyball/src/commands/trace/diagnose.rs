@@ -38,7 +38,8 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// The trace's machine: a recording, or the output of `lscpu -p` in a file; without a value this machine (or -M).
+    /// The trace's machine: a recording, or the output of `lscpu -p` in a file; without a value
+    /// this machine (or -M).
     #[arg(long, value_name = "MACHINE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     topology: Option<String>,
 
@@ -53,7 +54,8 @@ impl Args {
         self.input.files(files);
         match self.topology.as_deref() {
             None => true,
-            // The option without a value means -M, and without that this machine, whose files cannot be listed.
+            // The option without a value means -M, and without that this machine, whose files
+            // cannot be listed.
             Some("") => machine.files(files),
             // The name of a machine, or a file with the output of lscpu(1).
             Some(from) => {

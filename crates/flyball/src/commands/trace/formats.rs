@@ -22,7 +22,8 @@ use super::{input::simulated, plots};
 /// The options that ask for files.
 #[derive(Debug, clap::Args)]
 pub struct Files {
-    /// Write cpu.csv, and a cpuNNN.csv per CPU, to this directory, with the columns of the kernel's tracers.
+    /// Write cpu.csv, and a cpuNNN.csv per CPU, to this directory, with the columns of the kernel's
+    /// tracers.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
 
@@ -88,7 +89,8 @@ pub fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>,
         formats.push(Box::new(Page { path: path.clone(), title, series: SeriesSet::default() }));
     }
     if let Some(directory) = &args.csv {
-        // Last: it makes a directory and files at once, and none should be left where another option cannot be had.
+        // Last: it makes a directory and files at once, and none should be left where another
+        // option cannot be had.
         let files = CsvFiles::create(directory, !args.no_per_cpu)?;
         formats.push(Box::new(Csv { directory: directory.clone(), files }));
     }

@@ -1,4 +1,5 @@
-//! The trace that a user named: which file, which CPUs, which threads; and what raw pages need to know.
+//! The trace that a user named: which file, which CPUs, which threads; and what raw pages need to
+//! know.
 
 use std::{
     num::NonZeroUsize,
@@ -18,7 +19,8 @@ use crate::exit::{Exit, Failure};
 /// Arguments of every command that reads a trace.
 #[derive(Debug, clap::Args)]
 pub struct Input {
-    /// The trace: trace.dat, text of trace or trace_pipe (also gzip or zstd), raw pages; - for a pipe.
+    /// The trace: trace.dat, text of trace or trace_pipe (also gzip or zstd), raw pages; - for a
+    /// pipe.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
@@ -26,11 +28,13 @@ pub struct Input {
     #[arg(short = 'c', long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
 
-    /// Threads that read text; if not given, one for each 512 MiB of the file, and at most one for each CPU.
+    /// Threads that read text; if not given, one for each 512 MiB of the file, and at most one for
+    /// each CPU.
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 
-    /// For raw pages: a directory with the kernel's events/ (header_page and */*/format); tracefs itself will do.
+    /// For raw pages: a directory with the kernel's events/ (header_page and */*/format); tracefs
+    /// itself will do.
     #[arg(long, value_name = "DIR")]
     pub events: Option<PathBuf>,
 
@@ -45,7 +49,8 @@ pub struct Input {
 
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
-        // A damaged or foreign file is wrong input (2); a file that could not be read is a failure (1).
+        // A damaged or foreign file is wrong input (2); a file that could not be read is a failure
+        // (1).
         let exit = match &error {
             TraceError::Io { path, .. } if path.as_os_str() == "stdout" => Exit::Unwritten,
             TraceError::Io { .. } => Exit::Failed,
@@ -70,7 +75,8 @@ impl Input {
         }
     }
 
-    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of passed-through events.
+    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of
+    /// passed-through events.
     pub fn read_details(
         &self,
         names: &Arc<Names>,
@@ -125,18 +131,20 @@ impl Input {
         let trace = if self.file == Path::new("-") {
             Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
         } else {
-            // A file that is not there or cannot be read as a trace is a mistake on the command line.
+            // A file that is not there or cannot be read as a trace is a mistake on the command
+            // line.
             Trace::open(&self.file).map_err(Failure::usage)?
         };
-        // Text and trace.dat describe themselves; raw pages say nothing about their formats, clock or CPU.
+        // Text and trace.dat describe themselves; raw pages say nothing about their formats, clock
+        // or CPU.
         let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
         let threads = self.threads.unwrap_or_else(|| self.default_threads());
         Ok((trace, raw, TextOptions { threads, ..TextOptions::default() }))
     }
 
-    /// A second thread moves records between cores, which costs a quarter more CPU time (`cargo bench -p flyball-trace
-    /// -- --only command`), and on less than this it saves a tenth of a second at most. What comes through a pipe may
-    /// have any length.
+    /// A second thread moves records between cores, which costs a quarter more CPU time
+    /// (`cargo bench -p flyball-trace -- --only command`), and on less than this it saves a tenth
+    /// of a second at most. What comes through a pipe may have any length.
     fn default_threads(&self) -> NonZeroUsize {
         const FOR_ONE_THREAD: u64 = 512 << 20;
         let most = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -171,7 +179,8 @@ impl Input {
         let root = directory.parent().unwrap_or(directory);
         let header = read(directory.join("header_page"))
             .or_else(|| read(directory.join("events/header_page")))
-            // The default is the layout of 64-bit kernels (include/linux/ring_buffer.h), right for nearly every trace.
+            // The default is the layout of 64-bit kernels (include/linux/ring_buffer.h), right for
+            // nearly every trace.
             .and_then(|bytes| PageHeader::parse(&bytes).ok())
             .unwrap_or_default();
         let near = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));

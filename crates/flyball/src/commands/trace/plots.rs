@@ -1,5 +1,5 @@
-//! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs; over time, and the requests
-//! over the number of the sample too.
+//! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs; over time,
+//! and the requests over the number of the sample too.
 
 use std::{
     io::{self, Write},
@@ -75,7 +75,8 @@ impl Pictures<'_> {
             Format::Png => return Err(Failure::usage(NO_PNG)),
         };
         let path = self.directory.join(format!("{name}.{end}"));
-        // Not flushed to the disk, as `replace` would: hundreds of CPUs have thousands of pictures, which can be drawn again.
+        // Not flushed to the disk, as `replace` would: hundreds of CPUs have thousands of pictures,
+        // which can be drawn again.
         let write = |bytes: Vec<u8>| {
             let (mut file, replacement) = Replacement::of(&path)?;
             file.write_all(&bytes)?;
@@ -88,7 +89,8 @@ impl Pictures<'_> {
     }
 }
 
-/// Writes all pictures into `directory`: of `series` over time, and of `samples` those that the tracers have. Answers how many.
+/// Writes all pictures into `directory`: of `series` over time, and of `samples` those that the
+/// tracers have. Answers how many.
 pub fn write(
     directory: &Path,
     format: Format,

@@ -24,7 +24,8 @@ pub fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
                 _ => writeln!(out, "{line}"),
             };
             if written.is_err() {
-                // SIGPIPE is caught while recording (record.rs): a reader that went away shows as an error.
+                // SIGPIPE is caught while recording (record.rs): a reader that went away shows as
+                // an error.
                 stop.store(true, Ordering::Release);
                 return;
             }

@@ -119,7 +119,8 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
                 args.clock
             ))
         }
-        // NOENT: the file is of 6.8. INVAL: none or more than 128 pages (kernel/trace/trace.c, buffer_subbuf_size_write()).
+        // NOENT: the file is of 6.8. INVAL: none or more than 128 pages (kernel/trace/trace.c,
+        // buffer_subbuf_size_write()).
         CaptureError::Host(HostError { errno: Errno::INVAL | Errno::NOENT, path, .. })
             if path.ends_with("/buffer_subbuf_size_kb") =>
         {
@@ -154,8 +155,8 @@ fn why_refused(host: &dyn Host) -> &'static str {
     }
 }
 
-/// How long a recording of a machine in software lasts without a command and a time: no user waits for its end, because
-/// its time passes faster.
+/// How long a recording of a machine in software lasts without a command and a time: no user waits
+/// for its end, because its time passes faster.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
 /// The longest recording of a machine in software: some models do not end.
@@ -196,20 +197,23 @@ pub(super) fn make(
         clock: Some(args.clock.clone()),
         directory,
         writer,
-        // Only to explain findings later: a machine that does not describe itself can be recorded all the same.
+        // Only to explain findings later: a machine that does not describe itself can be recorded
+        // all the same.
         machine: super::traced_machine::of_host(host).ok(),
         trace_id: crate::time::trace_id(host),
     };
     let user = if args.command.is_empty() { None } else { args.run_as.user(host)? };
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
+    // A reader of --live that goes away ends the recording too, not the process: the file is still
+    // to be written.
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
         signal_hook::flag::register(signal, interrupted.clone())
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(Clock::named(&args.clock), interrupted.clone()));
-    // Before the command: its first decisions belong to the trace. If it does not start, the instance goes with the capture.
+    // Before the command: its first decisions belong to the trace. If it does not start, the
+    // instance goes with the capture.
     let mut capture = Capture::start(host, &options, live).map_err(failure)?;
     let mut program =
         if args.command.is_empty() { None } else { Some(spawn(host, &args.command, user.as_ref())?) };
@@ -224,13 +228,15 @@ pub(super) fn make(
     let code = wait(host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
     if let Some(user) = &user {
-        // Made as root, which tracefs needs. Not following: another user may have put a link in its place by now.
+        // Made as root, which tracefs needs. Not following: another user may have put a link in its
+        // place by now.
         std::os::unix::fs::lchown(&args.output, Some(user.uid), Some(user.gid)).map_err(|error| {
             Failure::failed(format!("cannot give {} to {}: {error}", args.output.display(), user.name))
         })?;
     }
     if let (Some(_), None, Some(program)) = (host.software(), code, program) {
-        // A model that did not come to its end says how far it came. A real program is left to go on.
+        // A model that did not come to its end says how far it came. A real program is left to go
+        // on.
         let _ = program.stop(Duration::ZERO);
     }
     Ok((summary, code))
@@ -246,7 +252,8 @@ fn spawn(host: &dyn Host, command: &[String], user: Option<&User>) -> Result<Box
     })
 }
 
-/// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The command's exit code.
+/// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The
+/// command's exit code.
 fn wait(
     host: &dyn Host,
     time: Option<Duration>,
@@ -255,7 +262,8 @@ fn wait(
     interrupted: &AtomicBool,
 ) -> Result<Option<u8>, CaptureError> {
     let start = host.now();
-    // Short enough to notice the end of a command soon, and that no buffer of a machine in software overflows.
+    // Short enough to notice the end of a command soon, and that no buffer of a machine in software
+    // overflows.
     let step = Duration::from_millis(match host.software() {
         Some(_) => 20,
         None if program.is_some() => 10,
@@ -264,7 +272,8 @@ fn wait(
     loop {
         let passed = host.now().saturating_sub(start);
         let over = time.is_some_and(|time| passed >= time);
-        // Looked at before the pause: a time of zero records nothing, and a failed reader ends at once.
+        // Looked at before the pause: a time of zero records nothing, and a failed reader ends at
+        // once.
         if over || interrupted.load(Ordering::Acquire) || capture.failed() {
             return Ok(None);
         }

@@ -64,7 +64,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut judge = Judge::new(names.clone());
-    // Read back from the file, and not judged meanwhile: that would be load on the machine that is traced.
+    // Read back from the file, and not judged meanwhile: that would be load on the machine that is
+    // traced.
     let trace = Trace::open(&args.record.output)?;
     let summary = trace.read(&TextOptions::default(), None, &names, &mut |batch| {
         analyser.add_all(batch);

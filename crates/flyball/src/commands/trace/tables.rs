@@ -82,7 +82,8 @@ fn table(heads: &[&str]) -> Columns {
 
 fn range(range: Option<Range>, digits: usize) -> String {
     range.map_or_else(String::new, |range| {
-        // Least and most with two digits at most: the table is wide, and the mean is what is compared.
+        // Least and most with two digits at most: the table is wide, and the mean is what is
+        // compared.
         format!("{:.*} {:.*} {:.*}", digits.min(2), range.min, digits, range.mean, digits.min(2), range.max)
     })
 }

@@ -1,5 +1,5 @@
-//! What is known about the machine of a trace: read from the machine when it is recorded, from the file or from another
-//! recording when it is read.
+//! What is known about the machine of a trace: read from the machine when it is recorded, from the
+//! file or from another recording when it is read.
 
 use std::path::Path;
 
@@ -66,7 +66,8 @@ pub fn of_text(from: &str) -> Result<Machine, Failure> {
     of_host(&*from.parse::<MachineArg>().map_err(Failure::usage)?.open()?)
 }
 
-/// The cores with several CPUs out of `lscpu -p`: numbers with commas, behind a heading that names the columns.
+/// The cores with several CPUs out of `lscpu -p`: numbers with commas, behind a heading that names
+/// the columns.
 fn lscpu(text: &str) -> Option<Vec<Vec<u32>>> {
     let heading = text.lines().filter(|line| line.starts_with('#')).find(|line| line.contains("CPU,"))?;
     let names: Vec<String> =

@@ -46,8 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,
 
-    /// Settings and goal for a purpose, of what this machine has; printed before use. efficiency: least energy, time
-    /// <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
+    /// Settings and goal for a purpose, of what this machine has; printed before use. efficiency:
+    /// least energy, time <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
     #[arg(long, value_name = "PURPOSE", conflicts_with_all = ["over", "minimize", "maximize", "subject_to"])]
     pub(super) preset: Option<Preset>,
 
@@ -63,12 +63,13 @@ pub struct Args {
     #[arg(long, value_name = "QUANTITY")]
     pub(super) maximize: Option<String>,
 
-    /// Search for all settings that no other one beats in these two quantities (time,energy), instead of for one setting.
+    /// Search for all settings that no other one beats in these two quantities (time,energy),
+    /// instead of for one setting.
     #[arg(long, value_name = "QUANTITY,QUANTITY", conflicts_with_all = ["minimize", "maximize", "subject_to", "preset", "prefer", "strict", "start_from"])]
     pub(super) front: Option<String>,
 
-    /// A limit that the chosen setting must keep, against 'now' ('time <= +5%', 'performance >= -2%') or absolute
-    /// ('power <= 60', in the report's unit).
+    /// A limit that the chosen setting must keep, against 'now' ('time <= +5%', 'performance >=
+    /// -2%') or absolute ('power <= 60', in the report's unit).
     #[arg(long, value_name = "LIMIT")]
     pub(super) subject_to: Option<String>,
 
@@ -76,7 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
     pub(super) within: f64,
 
-    /// Maximum number of rounds of the search; the confirmation comes on top [default: 200; 400 for more than 100 settings].
+    /// Maximum number of rounds of the search; the confirmation comes on top [default: 200; 400 for
+    /// more than 100 settings].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub(super) max_runs: Option<u32>,
 
@@ -84,13 +86,14 @@ pub struct Args {
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_time: Option<u32>,
 
-    /// End a round after so many times the median time of 'now' [default: 3, where time is minimized or limited by a percentage].
-    /// It has no value then, and its setting is over the limit; after its second such round it is left out.
+    /// End a round after so many times the median time of 'now' [default: 3, where time is
+    /// minimized or limited by a percentage]. It has no value then, and its setting is over the
+    /// limit; after its second such round it is left out.
     #[arg(long, value_name = "TIMES", value_parser = parse_times)]
     pub(super) cap: Option<f64>,
 
-    /// End a round after so many times the median time of 'now', whatever is searched for. It counts as failed; a setting
-    /// is left out after its second failure.
+    /// End a round after so many times the median time of 'now', whatever is searched for. It
+    /// counts as failed; a setting is left out after its second failure.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times)]
     pub(super) timeout: f64,
 
@@ -98,21 +101,21 @@ pub struct Args {
     #[arg(long, value_name = "QUANTITY", default_value = "time")]
     pub(super) prefer: String,
 
-    /// End only when intervals that need no model show that no setting is better. This takes several times as many rounds, and
-    /// often cannot be had.
+    /// End only when intervals that need no model show that no setting is better. This takes
+    /// several times as many rounds, and often cannot be had.
     #[arg(long)]
     pub(super) strict: bool,
 
-    /// Begin with what an earlier search has found, on this machine or on a simulated copy of it. Its rounds help to
-    /// choose what runs, and are overruled by new ones.
+    /// Begin with what an earlier search has found, on this machine or on a simulated copy of it.
+    /// Its rounds help to choose what runs, and are overruled by new ones.
     #[arg(long, value_name = "DIR")]
     pub(super) start_from: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
-    /// Write the chosen settings to this file, as a profile for 'flyball apply'. With --front, one profile for each setting on
-    /// the front: PROFILE-1.toml and so on.
+    /// Write the chosen settings to this file, as a profile for 'flyball apply'. With --front, one
+    /// profile for each setting on the front: PROFILE-1.toml and so on.
     #[arg(short, long, value_name = "PROFILE")]
     pub(super) output: Option<PathBuf>,
 
@@ -145,7 +148,8 @@ fn parse_times(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// The workload with the direction in which its own metric is good, where the goal or the limit says it.
+    /// The workload with the direction in which its own metric is good, where the goal or the limit
+    /// says it.
     pub(super) fn with_direction(&self) -> WorkloadArgs {
         let mut workload = self.workload.clone();
         let name = workload.metric.as_deref().and_then(Reader::name_of);

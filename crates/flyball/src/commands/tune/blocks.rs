@@ -15,12 +15,14 @@ use crate::{exit::Failure, terminal, time};
 pub(super) struct SearchBlocks<'a> {
     search: Search,
     record: &'a Record,
-    /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had then.
+    /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had
+    /// then.
     contradiction: Option<(usize, Vec<Vec<Searched>>)>,
     intake: Intake,
     /// Whether progress is shown.
     shows: bool,
-    /// When this session began, and how many rounds there were then. The user's clock: a simulated machine's is another.
+    /// When this session began, and how many rounds there were then. The user's clock: a simulated
+    /// machine's is another.
     began: (Instant, Option<usize>),
     /// Set when the search is over.
     pub outcome: Option<Outcome>,
@@ -43,7 +45,8 @@ pub(super) struct Outcome {
     pub tried: usize,
     /// Of each factor, which share of the differences it explains.
     pub shares: Vec<f64>,
-    /// Of each arm, the expected change of the objective against the first and its standard deviation, as logarithms.
+    /// Of each arm, the expected change of the objective against the first and its standard
+    /// deviation, as logarithms.
     pub expected: Vec<(f64, f64)>,
 }
 
@@ -176,7 +179,8 @@ impl<'a> SearchBlocks<'a> {
         true
     }
 
-    /// With --strict: settings that rounds without a model do not show to be no better than the chosen one.
+    /// With --strict: settings that rounds without a model do not show to be no better than the
+    /// chosen one.
     fn open(&self, chosen: usize, manifest: &Manifest, done: &[&Round]) -> Vec<usize> {
         let goal = &self.record.goal;
         let arms = self.search.space().len();
@@ -210,8 +214,9 @@ impl<'a> SearchBlocks<'a> {
 
 impl Blocks for SearchBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
-        // One block at a time, also when a stopped search is resumed: the fit of a block begins where that of the block
-        // before ended, and the search goes on as if it had never been stopped.
+        // One block at a time, also when a stopped search is resumed: the fit of a block begins
+        // where that of the block before ended, and the search goes on as if it had never been
+        // stopped.
         while self.take(manifest, done) {}
         if self.failure().is_some() {
             return None;
@@ -248,8 +253,8 @@ impl Blocks for SearchBlocks<'_> {
     }
 }
 
-/// Rounds that a search needs at some noise: the first block, and what it takes to distinguish two settings. By the
-/// searches of the crate's tests.
+/// Rounds that a search needs at some noise: the first block, and what it takes to distinguish two
+/// settings. By the searches of the crate's tests.
 fn needed(settings: usize, noise: f64, within: f64) -> usize {
     settings.min(12) + (20.0 * (noise / within).powi(2)) as usize
 }
@@ -257,7 +262,8 @@ fn needed(settings: usize, noise: f64, within: f64) -> usize {
 /// The seconds that rounds took, with what is around them, over all sessions.
 pub(super) fn spent(done: &[&Round]) -> f64 {
     let alone: f64 = done.iter().map(|round| round.outcome.seconds).sum();
-    // The clock begins again in each session; within one, a round's start counts from the one before it.
+    // The clock begins again in each session; within one, a round's start counts from the one
+    // before it.
     let around: f64 = done
         .windows(2)
         .map(|two| two[1].started - two[0].started - two[0].outcome.seconds)

@@ -8,7 +8,8 @@ use flyball_search::Round;
 use super::{Record, goal::Goal, intake::searched as as_searched, read_record, space::Searched};
 use crate::exit::Failure;
 
-/// A round of an earlier search. Kept in this search's record, so that it can be computed without the other directory.
+/// A round of an earlier search. Kept in this search's record, so that it can be computed without
+/// the other directory.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(super) struct EarlierRound {
     arm: usize,
@@ -24,7 +25,8 @@ impl EarlierRound {
     }
 }
 
-/// The rounds of the search in a directory, block by block, of the settings that this search has too.
+/// The rounds of the search in a directory, block by block, of the settings that this search has
+/// too.
 ///
 /// # Errors
 /// A directory that is not a search's; one of another goal; one with none of these settings.

@@ -1,7 +1,7 @@
 //! `tune --front`: which settings no other one beats in two quantities.
 //!
-//! The search's fresh rounds follow its others in one run directory: which rounds are fresh follows from them, so that
-//! resuming and recomputing need nothing else.
+//! The search's fresh rounds follow its others in one run directory: which rounds are fresh follows
+//! from them, so that resuming and recomputing need nothing else.
 
 mod draw;
 
@@ -66,9 +66,11 @@ pub(super) struct Place {
     pub by: Option<String>,
     /// The probability, by the model alone, that nothing dominates it.
     pub chance: f64,
-    /// The probability of fresh rounds this clear if what was proposed is wrong, without the correction.
+    /// The probability of fresh rounds this clear if what was proposed is wrong, without the
+    /// correction.
     pub p: f64,
-    /// The expected change of each quantity against now as a fraction, low, middle and high (two deviations).
+    /// The expected change of each quantity against now as a fraction, low, middle and high (two
+    /// deviations).
     pub changes: [[f64; 3]; 2],
 }
 

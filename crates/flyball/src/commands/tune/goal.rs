@@ -34,7 +34,8 @@ impl Aim {
 pub(super) struct Limit {
     /// The direction that keeps it.
     pub aim: Aim,
-    /// A change from the base as a fraction (0.05 is 5 % more), or a value in the unit of the report.
+    /// A change from the base as a fraction (0.05 is 5 % more), or a value in the unit of the
+    /// report.
     pub value: f64,
     pub relative: bool,
 }

@@ -10,9 +10,11 @@ use crate::exit::Exit;
 const MAX_VOID: usize = 3;
 /// Failures of the machine as it is that end the search.
 const MAX_BASE_FAILURES: usize = 2;
-/// How often a disturbed round of a setting is run again. After that its setting brings the disturbance about.
+/// How often a disturbed round of a setting is run again. After that its setting brings the
+/// disturbance about.
 const REPEATS: usize = 2;
-/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands still in suspend.
+/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands
+/// still in suspend.
 const ASLEEP: f64 = 2.0;
 
 /// What has been read of a directory's rounds.
@@ -139,7 +141,8 @@ fn slept(rounds: &[&Round]) -> bool {
     rounds.windows(2).any(|two| {
         let walls = (two[0].moment.uptime_s, two[1].moment.uptime_s);
         let (Some(from), Some(to)) = walls else { return false };
-        // /proc/uptime counts suspend (kernel/time/timekeeping.c, ktime_get_boottime_ts64), the monotonic clock does not.
+        // /proc/uptime counts suspend (kernel/time/timekeeping.c, ktime_get_boottime_ts64), the
+        // monotonic clock does not.
         (to - from) - (two[1].started - two[0].started) > ASLEEP && two[1].started > two[0].started
     })
 }

@@ -55,7 +55,8 @@ impl Preset {
             Preset::PowerCap(watts) => ("time", Some(format!("power <= {watts}"))),
         };
         let mut over = Vec::new();
-        // Latency is about how fast clocks rise and cores wake, the others about how high clocks go.
+        // Latency is about how fast clocks rise and cores wake, the others about how high clocks
+        // go.
         let listed: &[&str] = match self {
             Preset::Latency => &["epp", "governor", "turbo"],
             Preset::Efficiency | Preset::PowerCap(_) => &["epp"],
@@ -63,7 +64,8 @@ impl Preset {
         for knob in listed {
             let name: KnobName = knob.parse().map_err(Failure::usage)?;
             let values = complete::values_of(name.knob.knob(), machine);
-            // 'default' is a name for one of the others (drivers/cpufreq/intel_pstate.c, energy_perf_strings).
+            // 'default' is a name for one of the others (drivers/cpufreq/intel_pstate.c,
+            // energy_perf_strings).
             let values: Vec<String> = values.into_iter().filter(|value| value != "default").collect();
             if values.len() > 1 {
                 over.push(format!("{knob}={}", values.join(",")));
@@ -81,7 +83,8 @@ impl Preset {
     }
 }
 
-/// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves nothing.
+/// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves
+/// nothing.
 fn frequencies(host: &dyn Host) -> Option<String> {
     let read = |name: &str| -> Option<u64> {
         host.read(&format!("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_{name}_freq"))

@@ -102,7 +102,8 @@ impl Searched {
         Ok(searched)
     }
 
-    /// Refuses a value that the machine accepts in no combination: it is a mistake, not a combination to leave out.
+    /// Refuses a value that the machine accepts in no combination: it is a mistake, not a
+    /// combination to leave out.
     fn check_values(&self, candidates: &Candidates<'_>) -> Result<(), Failure> {
         for (factor, row) in self.factors.iter().enumerate() {
             for (level, value) in row.values.iter().enumerate() {
@@ -112,7 +113,8 @@ impl Searched {
                 let setting = ArmSetting { knob: row.knob.clone(), value: value.clone() };
                 let name = setting.to_string();
                 let alone = candidates.refusal(&Arm { name: name.clone(), settings: vec![setting] })?;
-                // Possible alone: it is the combinations that are not, or --without that leaves them out.
+                // Possible alone: it is the combinations that are not, or --without that leaves
+                // them out.
                 if let Some(failure) = alone {
                     return Err(failure.reworded(|why| format!("--over {name}: {why}{}", candidates.under())));
                 }
@@ -179,7 +181,8 @@ impl<'a> Candidates<'a> {
                 let quiet = self.quiet.as_ref().map(|(quiet, _)| (*quiet).clone());
                 let tried = BootedArms::new(self.host, software, quiet, RunSeeds::default())?
                     .check(std::slice::from_ref(arm));
-                // The plan of the booted machine has the exit code: what it lacks is another than what is wrong.
+                // The plan of the booted machine has the exit code: what it lacks is another than
+                // what is wrong.
                 tried.err().map(|tried| self.plan(arm).err().unwrap_or(tried))
             }
             None => self.plan(arm).err(),
@@ -189,7 +192,8 @@ impl<'a> Candidates<'a> {
             .map(|failure| failure.reworded(|text| text.strip_prefix(&prefix).unwrap_or(text).to_owned())))
     }
 
-    /// Plans an arm over what keeps the machine quiet: the governor of a quiet machine, for one, refuses preferences.
+    /// Plans an arm over what keeps the machine quiet: the governor of a quiet machine, for one,
+    /// refuses preferences.
     fn plan(&self, arm: &Arm) -> Result<(), Failure> {
         let own = arms::intent(arm)?;
         let mut intent = self.quiet.as_ref().map_or_else(Intent::default, |(_, plan)| plan.intent.clone());
@@ -329,7 +333,8 @@ fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<Strin
         let part = f64::from(index) / f64::from(count - 1);
         (low as f64 + (high as f64 - low as f64) * part).round() as u64
     };
-    // Steps that people would type: a multiple of 100 MHz or of a watt, where the steps are larger than that.
+    // Steps that people would type: a multiple of 100 MHz or of a watt, where the steps are larger
+    // than that.
     let neat = |value: u64, unit: u64, low: u64, high: u64| {
         let coarse = low.abs_diff(high) / u64::from(count - 1) >= 2 * unit;
         if coarse && value != low && value != high { (value + unit / 2) / unit * unit } else { value }
@@ -396,7 +401,8 @@ fn place(value: &Value) -> Option<f64> {
         Value::Epp(preference) => f64::from(preference.0),
         Value::Perf(perf) => f64::from(perf.0),
         Value::Count(count) => *count as f64,
-        // Of preferences; drivers/cpufreq/intel_pstate.c and amd-pstate.c have these numbers for the words.
+        // Of preferences; drivers/cpufreq/intel_pstate.c and amd-pstate.c have these numbers for
+        // the words.
         Value::Word(word) => match word.as_str() {
             "performance" => 0.0,
             "balance_performance" => 128.0,

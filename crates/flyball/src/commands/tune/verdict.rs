@@ -29,7 +29,8 @@ pub(super) struct Verdict<'a> {
     pub failed: Vec<(String, String)>,
     /// Whether fresh rounds contradicted a first choice, so that this is the second.
     pub second: bool,
-    /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses it.
+    /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses
+    /// it.
     #[serde(skip)]
     pub nearest: Option<(String, f64)>,
 }
@@ -72,7 +73,8 @@ impl Confirmed {
         Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit }
     }
 
-    /// Whether fresh rounds show that the search was wrong: the limit is not kept, or the machine as it is is better.
+    /// Whether fresh rounds show that the search was wrong: the limit is not kept, or the machine
+    /// as it is is better.
     pub fn contradicts(&self, aim: Aim) -> bool {
         let is_worse = self
             .objective
@@ -110,8 +112,8 @@ fn absolute(directory: &RunDirectory, aim: Aim, value: f64) -> Option<bool> {
     }
 }
 
-/// The setting whose median is nearest to an absolute limit, and by which fraction it misses it; `None` if one keeps it.
-/// A relative limit is kept by the machine as it is.
+/// The setting whose median is nearest to an absolute limit, and by which fraction it misses it;
+/// `None` if one keeps it. A relative limit is kept by the machine as it is.
 fn nearest(directory: &RunDirectory, aim: Aim, value: f64, relative: bool) -> Option<(String, f64)> {
     let manifest = &directory.manifest;
     let over = |arm: usize| {

@@ -29,8 +29,8 @@ fn licences() -> BTreeSet<String> {
     allow.iter().map(|licence| licence.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether an SPDX expression is met: of a choice, one licence must be allowed; of a conjunction, all. `/` is the old
-/// spelling of OR.
+/// Whether an SPDX expression is met: of a choice, one licence must be allowed; of a conjunction,
+/// all. `/` is the old spelling of OR.
 fn allowed(licences: &BTreeSet<String>, expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     expression.split(" OR ").any(|choice| {

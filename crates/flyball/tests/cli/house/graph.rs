@@ -1,4 +1,5 @@
-//! The crates and what each uses, as the page's block `crates` lists them: `crate -> crate, crate` a line.
+//! The crates and what each uses, as the page's block `crates` lists them: `crate -> crate, crate`
+//! a line.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,7 +57,8 @@ fn the_crates_use_each_other_as_drawn() {
     assert_eq!(text(&drawn), text(&real), "left: drawn in ARCHITECTURE.md; right: the manifests");
 }
 
-/// The oracle must not share a misreading with what it judges. flyball-files has nothing to misread: it knows of no machine.
+/// The oracle must not share a misreading with what it judges. flyball-files has nothing to
+/// misread: it knows of no machine.
 #[test]
 fn simulator_and_guest_use_no_other_crates() {
     const THEIRS: [&str; 4] = ["flyball-guest", "flyball-guest-plugin", "flyball-sim", "flyball-silicon"];

@@ -4,7 +4,8 @@ use std::fs;
 
 use super::sources::{Source, crates, root, sources};
 
-/// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a system call.
+/// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a
+/// system call.
 const MACHINES: [&str; 5] =
     ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin", "flyball-silicon"];
 /// What may hold `unsafe`.
@@ -108,7 +109,8 @@ fn no_static_that_changes() {
     }
 }
 
-/// What flyball prints goes through `terminal.rs` or `output.rs`, which show control characters instead of sending them.
+/// What flyball prints goes through `terminal.rs` or `output.rs`, which show control characters
+/// instead of sending them.
 #[test]
 fn only_the_terminal_module_writes_to_stdout_and_stderr() {
     const WAYS: [&str; 4] = ["io::stdout()", "io::stderr()", "stdout().lock", "stderr().lock"];

@@ -1,8 +1,9 @@
-//! The modules of every crate form layers: no two siblings use each other, directly or through others.
+//! The modules of every crate form layers: no two siblings use each other, directly or through
+//! others.
 //!
-//! A module counts together with the modules inside it. A module may use what its parent defines, and a parent what its
-//! children define; what is checked is the graph between siblings, at every level. Names that a parent re-exports count as
-//! uses of the module that defines them.
+//! A module counts together with the modules inside it. A module may use what its parent defines,
+//! and a parent what its children define; what is checked is the graph between siblings, at every
+//! level. Names that a parent re-exports count as uses of the module that defines them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -168,7 +169,8 @@ fn tree<'t>(text: &'t str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &
     }
 }
 
-/// The module that a path in `module` leads to, if it is of this crate. Names that are re-exported are followed.
+/// The module that a path in `module` leads to, if it is of this crate. Names that are re-exported
+/// are followed.
 fn target(
     path: &[String],
     module: &Module,

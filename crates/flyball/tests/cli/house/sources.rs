@@ -89,8 +89,8 @@ enum Part {
     Quoted,
 }
 
-/// The parts of a text that are kept, and blanks for the others. Of raw strings only the plain kind is known, which is
-/// enough here.
+/// The parts of a text that are kept, and blanks for the others. Of raw strings only the plain kind
+/// is known, which is enough here.
 fn parts(text: &str, keep: impl Fn(Part) -> bool) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);

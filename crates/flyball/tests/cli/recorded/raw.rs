@@ -1,6 +1,6 @@
-//! Every value that flyball reads, against the raw files, by rules of their own: a second reading of the kernel's files
-//! that shares no code and no table with the first. Both ways: each value must be what its file says, and each file that
-//! the rules know must have been read.
+//! Every value that flyball reads, against the raw files, by rules of their own: a second reading
+//! of the kernel's files that shares no code and no table with the first. Both ways: each value
+//! must be what its file says, and each file that the rules know must have been read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -116,7 +116,8 @@ fn expected(rule: Rule, text: &str) -> Result<Option<Value>, String> {
     }))
 }
 
-/// Whether `path` is `pattern`, whose `*` stands for one part's digits, or for a whole part where it stands alone.
+/// Whether `path` is `pattern`, whose `*` stands for one part's digits, or for a whole part where
+/// it stands alone.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     pattern.len() == path.len()

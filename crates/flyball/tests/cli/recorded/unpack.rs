@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The plain tree of the machine packed in `packed`. Unpacked beside and renamed, so that tests at the same time cannot
-/// see half of one.
+/// The plain tree of the machine packed in `packed`. Unpacked beside and renamed, so that tests at
+/// the same time cannot see half of one.
 pub fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
     let machines = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines");
     let stamp = fs::metadata(packed.join("sys/inlinefiles.txt"))?.len();
@@ -31,7 +31,8 @@ pub fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
 
 static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// `ro|/path|line` and `rw|/path|line`, several of one path being its lines; other files as they are.
+/// `ro|/path|line` and `rw|/path|line`, several of one path being its lines; other files as they
+/// are.
 fn unpack(packed: &Path, into: &Path) -> io::Result<()> {
     let text = fs::read_to_string(packed.join("sys/inlinefiles.txt"))?;
     let mut files: BTreeMap<&str, (bool, String)> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A terminal for the real program: a pseudo-terminal, and the characters that a program draws into it.
+//! A terminal for the real program: a pseudo-terminal, and the characters that a program draws into
+//! it.
 
 use std::{
     fs::File,
@@ -233,7 +234,8 @@ impl Terminal {
         set_size(&self.person, &mut self.screen.lock().unwrap(), (width, height));
     }
 
-    /// Closes the terminal as its window does, and waits until the program has ended. It must be one that goes on drawing.
+    /// Closes the terminal as its window does, and waits until the program has ended. It must be
+    /// one that goes on drawing.
     #[track_caller]
     pub fn hang_up(mut self) {
         self.closes.store(true, Ordering::Relaxed);

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 
 use super::{machine, pty::Terminal, run, top};
 
-/// What is below the head, which has the mode, and above the last line, which has the age and the cost.
+/// What is below the head, which has the mode, and above the last line, which has the age and the
+/// cost.
 fn body(screen: &str) -> Vec<String> {
     let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
     lines[1..lines.len() - 1].to_vec()

@@ -1,5 +1,6 @@
-//! Scripts by a fixed seed, made on a simulated machine: what is written depends on nothing but the seed and what the
-//! machine shows, and every answer and every change that the machine showed goes into the script.
+//! Scripts by a fixed seed, made on a simulated machine: what is written depends on nothing but the
+//! seed and what the machine shows, and every answer and every change that the machine showed goes
+//! into the script.
 
 use flyball_sim::{Kind, SimMachine};
 
@@ -228,8 +229,8 @@ pub fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
     Watch { dirs, files, registers: fields.to_vec(), cpus }
 }
 
-/// What follows load is not the machine's answer: a speed that a governor of another kind left, and what a governor
-/// that follows load asks for.
+/// What follows load is not the machine's answer: a speed that a governor of another kind left, and
+/// what a governor that follows load asks for.
 fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
     for (cpu, &known) in known_speed.iter().enumerate() {
         let governor =
@@ -253,7 +254,8 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
         if !fixed {
             any(format!("register:{cpu}:desired"));
             any(format!("register:{cpu}:min"));
-            // New limits reach the register with the scheduler's next update, which an idle CPU has none of.
+            // New limits reach the register with the scheduler's next update, which an idle CPU has
+            // none of.
             any(format!("register:{cpu}:max"));
         }
     }

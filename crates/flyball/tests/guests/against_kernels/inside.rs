@@ -1,4 +1,5 @@
-//! In the guest: the script's writes on the real kernel, each answer and everything that is then seen compared.
+//! In the guest: the script's writes on the real kernel, each answer and everything that is then
+//! seen compared.
 
 use std::{
     collections::HashMap,
@@ -55,12 +56,13 @@ impl Machine for Here {
     }
 }
 
-/// Has every CPU schedule this thread once, so that a governor that follows load has sent its request.
+/// Has every CPU schedule this thread once, so that a governor that follows load has sent its
+/// request.
 ///
-/// schedutil sends nothing when it starts (`sugov_start`) but at the next scheduler event on the CPU, and an idle CPU may
-/// have none for seconds. Until then the register holds what the earlier driver left: on 6.12
-/// `amd_pstate_epp_cpu_offline` leaves EPP 191, and the first request of the driver without preferences, whose
-/// `cppc_req_cached` starts at 0, makes it 0.
+/// schedutil sends nothing when it starts (`sugov_start`) but at the next scheduler event on the
+/// CPU, and an idle CPU may have none for seconds. Until then the register holds what the earlier
+/// driver left: on 6.12 `amd_pstate_epp_cpu_offline` leaves EPP 191, and the first request of the
+/// driver without preferences, whose `cppc_req_cached` starts at 0, makes it 0.
 fn wake_all(cpus: u32) {
     let mut all = CpuSet::new();
     for cpu in 0..cpus {
@@ -74,8 +76,8 @@ fn wake_all(cpus: u32) {
     let _ = rustix::thread::sched_setaffinity(None, &all);
 }
 
-/// Runs a script and prints what differs, a line each, and then how much was compared. What is not as expected is
-/// looked at again for a while: work items run late, on a busy emulator very late.
+/// Runs a script and prints what differs, a line each, and then how much was compared. What is not
+/// as expected is looked at again for a while: work items run late, on a busy emulator very late.
 pub fn run(path: &str) {
     let text = fs::read_to_string(path).expect("a script");
     let (watch, steps) = script::read(&text);

@@ -1,9 +1,10 @@
-//! Scripts of writes, as text that a guest can read: what to look at, what to write, and what a simulated machine
-//! answered and showed after each write.
+//! Scripts of writes, as text that a guest can read: what to look at, what to write, and what a
+//! simulated machine answered and showed after each write.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// What is seen of a machine: a path (or a field of a register) and its mode and text, or the name of the error.
+/// What is seen of a machine: a path (or a field of a register) and its mode and text, or the name
+/// of the error.
 pub type Look = BTreeMap<String, String>;
 
 /// Where everything below is.

@@ -1,5 +1,5 @@
-//! Two records of requests held against each other: means by phase, time at each frequency, how soon a step is followed,
-//! how often anything is asked for.
+//! Two records of requests held against each other: means by phase, time at each frequency, how
+//! soon a step is followed, how often anything is asked for.
 
 use super::{
     decisions::Requests,
@@ -20,7 +20,8 @@ fn pieces(requests: &Requests, from: u64, to: u64) -> impl Iterator<Item = (u32,
     })
 }
 
-/// Distance of two distributions of time over frequencies (the area between the cumulative ones), kHz.
+/// Distance of two distributions of time over frequencies (the area between the cumulative ones),
+/// kHz.
 fn distance(a: &Requests, b: &Requests, length: u64) -> f64 {
     let mut shares: Vec<(u32, f64)> = pieces(a, 0, length)
         .map(|(khz, ns)| (khz, ns as f64))
@@ -53,7 +54,8 @@ fn until(requests: &Requests, from: u64, to: u64, wanted: impl Fn(u32) -> bool) 
 pub struct Findings {
     /// Mean request over all CPUs, share of the range.
     pub mean: [f64; 2],
-    /// Difference of the means of a phase, shares of the range: root of the mean square, greatest, and of which.
+    /// Difference of the means of a phase, shares of the range: root of the mean square, greatest,
+    /// and of which.
     pub phases: (f64, f64, String),
     /// Distance of the distributions over frequencies, share of the range, mean of all CPUs.
     pub distance: f64,

@@ -1,4 +1,5 @@
-//! What was asked for over time: from a guest's register log, and from a simulated machine's registers.
+//! What was asked for over time: from a guest's register log, and from a simulated machine's
+//! registers.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use super::{
     schedule::{self, Phase},
 };
 
-/// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first is of time 0.
+/// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first
+/// is of time 0.
 pub type Requests = Vec<(u64, u32)>;
 
 /// When a trial began, ns of guest time, and each CPU's requests.
@@ -64,7 +66,8 @@ impl Decoder {
         (level as f64 * self.level) as u32
     }
 
-    /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a trial.
+    /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a
+    /// trial.
     pub fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Trace> {
         let (mark, register) = (format!("{mark:#x}"), format!("{:#x}", self.register));
         let mut present = vec![0; cpus as usize];
@@ -90,7 +93,8 @@ impl Decoder {
         trials
     }
 
-    /// Plays on a simulated machine what a guest was busy with: [`SETTLE_MS`] without being looked at, then the schedule.
+    /// Plays on a simulated machine what a guest was busy with: [`SETTLE_MS`] without being looked
+    /// at, then the schedule.
     pub fn of_machine(
         &self,
         machine: &mut SimMachine,
@@ -127,8 +131,8 @@ fn nanoseconds(text: &str) -> Option<u64> {
     Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + rest.parse::<u64>().ok()?)
 }
 
-/// How long each CPU was busy in each millisecond of a trial and [`SETTLE_MS`] before it, ns, as the silicon log has it:
-/// `[cpu][ms]`.
+/// How long each CPU was busy in each millisecond of a trial and [`SETTLE_MS`] before it, ns, as
+/// the silicon log has it: `[cpu][ms]`.
 pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
     const MS: u32 = 1_000_000;
     let first = (begin_ns / u64::from(MS)).saturating_sub(SETTLE_MS);
@@ -140,7 +144,8 @@ pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Ve
         let ms = words[0].split('.').next().and_then(|ms| ms.parse::<u64>().ok()).unwrap_or(0);
         let from = std::mem::replace(&mut last, ms);
         let Some(index) = from.checked_sub(first).map(|index| index as usize) else { continue };
-        // What is before each CPU's pair: the time and two columns a package, of which these machines have one.
+        // What is before each CPU's pair: the time and two columns a package, of which these
+        // machines have one.
         for (cpu, busy) in busy.iter_mut().enumerate() {
             let mut ns = words.get(4 + 2 * cpu).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
             for slot in busy.iter_mut().skip(index) {
@@ -156,7 +161,8 @@ pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Ve
     busy
 }
 
-/// What a guest's CPUs were busy with, as a simulated load: how long is the log's, whose it was the schedule's.
+/// What a guest's CPUs were busy with, as a simulated load: how long is the log's, whose it was the
+/// schedule's.
 struct ReplayedLoad {
     begin: u64,
     busy: Vec<Vec<u32>>,

@@ -1,5 +1,5 @@
-//! In the guest: settings, then the schedule's pulses on every CPU. The beginning is told to the register log by a write
-//! that the processor refuses.
+//! In the guest: settings, then the schedule's pulses on every CPU. The beginning is told to the
+//! register log by a write that the processor refuses.
 
 use std::{
     fs::{self, OpenOptions},
@@ -26,7 +26,8 @@ pub fn run(case: &Case, seed: u64, all: bool) {
                 println!("{}: {path} <- {value}: {error}", trial.name);
             }
         }
-        // The scheduler takes a new thread for half a CPU until it has seen it: a while of little work shows it.
+        // The scheduler takes a new thread for half a CPU until it has seen it: a while of little
+        // work shows it.
         let ready = Arc::new(Barrier::new(CPUS as usize + 1));
         let epoch = Instant::now();
         let begin = Arc::new(OnceLock::new());

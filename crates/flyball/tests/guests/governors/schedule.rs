@@ -45,9 +45,9 @@ pub fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
     pulses
 }
 
-/// What every CPU does, by a seed: CPU 0 a full step up and down and then a stair, CPU 1 and 2 what is drawn, CPU 3 little
-/// and at last everything. All last as long. Periods are not multiples of the tick's 4 ms: a sample would fall into every
-/// pulse or into none, as chance has it.
+/// What every CPU does, by a seed: CPU 0 a full step up and down and then a stair, CPU 1 and 2 what
+/// is drawn, CPU 3 little and at last everything. All last as long. Periods are not multiples of
+/// the tick's 4 ms: a sample would fall into every pulse or into none, as chance has it.
 pub fn schedule(seed: u64) -> Vec<Vec<Phase>> {
     let stair = [10, 30, 50, 70, 90].map(|percent| phase(260, 21_300, percent * 213));
     let mut first = vec![phase(200, 1000, 0), phase(500, 1000, 1000), phase(500, 1000, 0)];

@@ -1,5 +1,5 @@
-//! What keeps a machine from the performance that was chosen, as the kernel counts it. Not `no_turbo`, which a user may set: that is a
-//! setting, not a reason.
+//! What keeps a machine from the performance that was chosen, as the kernel counts it. Not
+//! `no_turbo`, which a user may set: that is a setting, not a reason.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// On a lap, the firmware of a ThinkPad lowers the limits (thinkpad_acpi.c, dytc_lapmode).
 const LAP: &str = "/sys/devices/platform/thinkpad_acpi/dytc_lapmode";
 
-/// How long heat counts after the kernel has counted it. The service looks at least once a minute, so two looks without heat end it.
+/// How long heat counts after the kernel has counted it. The service looks at least once a minute,
+/// so two looks without heat end it.
 const LASTS: Duration = Duration::from_secs(90);
 
 /// The counters of the packages (therm_throt.c), and when one last rose.

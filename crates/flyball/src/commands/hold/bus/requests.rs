@@ -31,7 +31,8 @@ impl Bus<'_> {
             Ask::Choose { profile } => done(self.choose(profile)),
             Ask::Hold { cookie, profile, application } => done(self.hold(cookie, profile, &application)),
             Ask::Release { cookie } => {
-                // Also if another flyball has the machine now: the program is gone, so this cannot fail.
+                // Also if another flyball has the machine now: the program is gone, so this cannot
+                // fail.
                 self.ending.push(cookie);
                 (Ok(Value::Null), self.end_clients())
             }
