@@ -114,9 +114,9 @@ class Run:
             del row["interval"]
             steadiness = dict(row.pop("steadiness", ()))
             if steadiness:
-                first, second = steadiness.pop("deviations")
+                first, second = steadiness.pop("spreads")
                 row.update({f"steadiness_{key}": value for key, value in steadiness.items()})
-                row.update(base_deviation=first, arm_deviation=second)
+                row.update(base_spread=first, arm_spread=second)
             rows.append(row)
         return Table(rows)
 

@@ -1830,7 +1830,8 @@ ReportVerdict = Literal["better", "worse", "no-difference-shown", "too-few-round
 class ReportSteadiness(TypedDict):
     """How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe), by ranks and pair by pair."""
 
-    deviations: List[float]
+    spreads: List[float]
+    change: float
     p: float
     p_corrected: float
     verdict: ReportVerdict
@@ -3138,7 +3139,8 @@ TuneVerdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"
 class TuneSteadiness(TypedDict):
     """How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe), by ranks and pair by pair."""
 
-    deviations: List[float]
+    spreads: List[float]
+    change: float
     p: float
     p_corrected: float
     verdict: TuneVerdict

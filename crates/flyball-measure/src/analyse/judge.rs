@@ -13,6 +13,9 @@ use crate::{
     stats::{self, Interval},
 };
 
+/// The median distance of normal values from their median, in standard deviations.
+const NORMAL_MEDIAN_DISTANCE: f64 = 0.674_489_750_196_081_7;
+
 /// The logarithms of `other` over `base`, block by block, in the order of blocks.
 pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {
     log_pairs(base, other).into_iter().map(|(base, other)| other - base).collect()
@@ -40,31 +43,39 @@ fn log_pairs(base: &Summary, other: &Summary) -> Vec<(f64, f64)> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// How the scatter of two arms compares; `verdict` and correction are the caller's.
+/// Compares the scatter of two arms. The caller corrects `p` and gives the verdict.
 fn steadiness(base: &Summary, other: &Summary) -> Option<Steadiness> {
-    let relative = |summary: &Summary| Some(summary.deviation? / summary.mean);
     let away = |logs: Vec<f64>| -> Option<Vec<f64>> {
         let middle = stats::median(&logs)?;
         Some(logs.into_iter().map(|log| (log - middle).abs()).collect())
     };
     let pairs = log_pairs(base, other);
-    let p = if pairs.is_empty() {
-        let logs = |summary: &Summary| summary.points.iter().map(|point| point.value.ln()).collect();
-        stats::rank_sum(&away(logs(base))?, &away(logs(other))?)?
+    let paired = !pairs.is_empty();
+    let (a, b): (Vec<f64>, Vec<f64>) = if paired {
+        pairs.into_iter().unzip()
     } else {
-        let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-        let differences: Vec<f64> = away(a)?.iter().zip(away(b)?).map(|(a, b)| b - a).collect();
-        stats::signed_rank(&differences).p
+        let logs = |summary: &Summary| summary.points.iter().map(|point| point.value.ln()).collect();
+        (logs(base), logs(other))
     };
+    let (a, b) = (away(a)?, away(b)?);
+    let (p, change) = if paired {
+        let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
+        (stats::signed_rank(&differences).p, stats::hodges_lehmann(&differences)?)
+    } else {
+        (stats::rank_sum(&a, &b)?, stats::shift(&a, &b)?)
+    };
+    let spread = |distances: &[f64]| Some(stats::median(distances)? / NORMAL_MEDIAN_DISTANCE);
     Some(Steadiness {
-        deviations: (relative(base)?, relative(other)?),
+        spreads: (spread(&a)?, spread(&b)?),
+        change: change / NORMAL_MEDIAN_DISTANCE,
         p,
         p_corrected: p,
         verdict: Verdict::NoDifferenceShown,
     })
 }
 
-/// Gives the verdicts on steadiness, corrected as those on the medians are.
+/// Judges steadiness, corrected for the number of arms like the medians. The word follows the
+/// tested estimate. If the printed spreads contradict it, no difference is claimed.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64) {
     let p: Vec<f64> = comparisons.iter().filter_map(|one| Some(one.steadiness?.p)).collect();
     let mut corrected = stats::holm(&p).into_iter();
@@ -72,12 +83,13 @@ fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64) {
         let decided = !matches!(comparison.verdict, Verdict::TooFewRounds);
         let Some(found) = &mut comparison.steadiness else { continue };
         found.p_corrected = corrected.next().unwrap_or(found.p);
+        let (base, other) = found.spreads;
         found.verdict = match found.p_corrected <= alpha {
-            true if found.deviations.1 > found.deviations.0 => Verdict::Worse,
-            true => Verdict::Better,
-            false if decided => Verdict::NoDifferenceShown,
+            true if found.change > 0.0 && other > base => Verdict::Worse,
+            true if found.change < 0.0 && other < base => Verdict::Better,
             // As many rounds are needed as for the medians: both tests have the same smallest p.
-            false => Verdict::TooFewRounds,
+            false if !decided => Verdict::TooFewRounds,
+            _ => Verdict::NoDifferenceShown,
         };
     }
 }

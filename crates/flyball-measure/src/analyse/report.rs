@@ -128,8 +128,12 @@ pub enum Verdict {
 /// median (Brown and Forsythe), by ranks and pair by pair.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Steadiness {
-    /// Standard deviations as fractions of the means: the base's, then the arm's.
-    pub deviations: (f64, f64),
+    /// Robust standard deviations of the logarithms (the median distance from the median, scaled
+    /// so that it equals the standard deviation of normal noise): the base's, then the arm's.
+    pub spreads: (f64, f64),
+    /// The Hodges-Lehmann estimate of how much further the arm's rounds are from their median
+    /// than the base's, in the unit of `spreads`. Its sign is the direction of the test.
+    pub change: f64,
     pub p: f64,
     /// The same, corrected for the number of arms.
     pub p_corrected: f64,

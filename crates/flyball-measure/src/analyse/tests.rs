@@ -127,6 +127,28 @@ fn a_less_steady_arm_is_found_and_seldom_invented() {
 }
 
 #[test]
+fn one_slow_round_does_not_turn_the_word_around() {
+    // The base varies by 0.2 % and has one round of +60 %; the other arm varies by 2 %.
+    for seed in 0..50 {
+        let mut random = Noise::new(seed);
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let rounds: Vec<Round> = (0..30)
+            .flat_map(|block| [(block, 0, 0.002), (block, 1, 0.02)])
+            .map(|(block, arm, noise)| {
+                let slow = if (block, arm) == (7, 0) { 1.6 } else { 1.0 };
+                round(block, arm, 10.0 * slow * (random.draw() * noise).exp())
+            })
+            .collect();
+        let counted: Vec<&Round> = rounds.iter().collect();
+        let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
+        let found =
+            compare(&manifest, &arms, Quantity::Performance)[0].steadiness.expect("performance has one");
+        assert_eq!(found.verdict, Verdict::Worse, "seed {seed}: {found:?}");
+    }
+}
+
+#[test]
 fn a_planted_slowdown_is_found() {
     // 2 % on a quiet workload (0.5 % from round to round), and on one that is disturbed now and
     // then.

@@ -123,10 +123,10 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         };
         let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
-            "{}: standard deviation {} against {} of {base} ({}): {word}.",
+            "{}: {word} than {base} (rounds vary by {} against {}, {}).",
             report.arms[one.arm].name,
-            share(found.deviations.1),
-            share(found.deviations.0),
+            share(found.spreads.1),
+            share(found.spreads.0),
             p_value(found.p_corrected)
         ))
     };
