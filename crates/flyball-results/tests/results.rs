@@ -123,7 +123,7 @@ fn the_page_has_the_columns() {
         for (name, of, meaning) in columns {
             let of = match of {
                 flyball_table::Kind::Integer => "integer",
-                flyball_table::Kind::Number(_) => "number",
+                flyball_table::Kind::Number(_) | flyball_table::Kind::Exact => "number",
                 flyball_table::Kind::Text => "text",
                 flyball_table::Kind::Truth => "boolean",
                 flyball_table::Kind::Time => "timestamp",

@@ -4,7 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Integer,
-    /// With this many decimals in CSV.
+    /// A measurement: in CSV the shortest text that reads back as the same number.
+    Exact,
+    /// A number to read: with this many decimals in CSV.
     Number(usize),
     Text,
     Truth,
@@ -73,5 +75,23 @@ impl From<String> for Cell {
 impl From<bool> for Cell {
     fn from(value: bool) -> Cell {
         Cell::Truth(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn an_exact_number_reads_back_from_csv(value in proptest::num::f64::NORMAL) {
+            let text = Cell::Number(value).csv(Kind::Exact);
+            proptest::prop_assert_eq!(text.parse::<f64>(), Ok(value));
+        }
+    }
+
+    #[test]
+    fn a_time_of_forty_nanoseconds_is_not_zero() {
+        assert_eq!(Cell::Number(4e-8).csv(Kind::Exact), "0.00000004");
     }
 }

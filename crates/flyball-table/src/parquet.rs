@@ -52,7 +52,7 @@ impl Table {
             let (physical, converted) = match kind {
                 Kind::Integer => (Physical::INT64, ConvertedType::NONE),
                 Kind::Time => (Physical::INT64, ConvertedType::TIMESTAMP_MILLIS),
-                Kind::Number(_) => (Physical::DOUBLE, ConvertedType::NONE),
+                Kind::Number(_) | Kind::Exact => (Physical::DOUBLE, ConvertedType::NONE),
                 Kind::Truth => (Physical::BOOLEAN, ConvertedType::NONE),
                 Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
             };
@@ -112,7 +112,7 @@ impl Table {
                     };
                     column::<Int64Type>(&mut group, cells, value, present)?;
                 }
-                Kind::Number(_) => {
+                Kind::Number(_) | Kind::Exact => {
                     let value = |cell| if let Cell::Number(value) = cell { Some(value) } else { None };
                     column::<DoubleType>(&mut group, cells, value, present)?;
                 }
@@ -279,7 +279,7 @@ fn read_columns<R: ChunkReader + 'static>(
                     };
                     given.take(column, values, |value| value)?;
                 }
-                (ColumnReader::DoubleColumnReader(column), Kind::Number(_)) => {
+                (ColumnReader::DoubleColumnReader(column), Kind::Number(_) | Kind::Exact) => {
                     let Column::Numbers(values) = typed(into, Column::Numbers(Vec::new())) else { continue };
                     given.take(column, values, |value| value)?;
                 }
