@@ -5,7 +5,7 @@ use flyball_exporter::{
     http::{self, Head},
     web_config::WebConfig,
 };
-use flyball_host::readings::Readings;
+use flyball_process::readings::Readings;
 
 use crate::outcome;
 
@@ -18,7 +18,9 @@ pub fn http(bytes: &[u8]) -> String {
         assert!(!matches!(http::parse(&bytes[..request.length - 1]), Head::Request(_)));
     }
     match whole {
-        Head::Request(request) => format!("{:?} {} {} {}", request.format, request.gzip, request.keep_alive, request.user.is_some()),
+        Head::Request(request) => {
+            format!("{:?} {} {} {}", request.format, request.gzip, request.keep_alive, request.user.is_some())
+        }
         other => format!("{other:?}"),
     }
 }
@@ -26,7 +28,9 @@ pub fn http(bytes: &[u8]) -> String {
 /// The file of --web.config.file.
 pub fn web_config(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    outcome(WebConfig::parse(&text, "/etc".as_ref()), |config| format!("{} {}", config.users.len().min(5), config.tls.is_some()))
+    outcome(WebConfig::parse(&text, "/etc".as_ref()), |config| {
+        format!("{} {}", config.users.len().min(5), config.tls.is_some())
+    })
 }
 
 /// Readings of the hold service, printed and read again.

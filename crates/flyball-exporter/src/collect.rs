@@ -12,7 +12,7 @@ mod totals;
 use std::{rc::Rc, time::Duration};
 
 use flyball_control::{ReadError, write::state::StateDir};
-use flyball_host::{Host, Kind, Live, process, watch};
+use flyball_host::{Host, Kind, Live, watch};
 use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing};
 
 use self::{
@@ -115,7 +115,7 @@ impl<'h> Collector<'h> {
             room: 0,
         };
         // /proc/cpuinfo of 512 CPUs alone is a megabyte, which would stay.
-        process::release_freed_memory();
+        flyball_process::release_freed_memory();
         Ok(collector)
     }
 
@@ -141,7 +141,7 @@ impl<'h> Collector<'h> {
 
     /// Answers a scrape of a client, who gets what happened since its own last one.
     pub fn scrape(&mut self, client: &str, format: Format) -> String {
-        let started = process::thread_time();
+        let started = flyball_process::thread_time();
         // First of all: indices of CPUs mean the layout that the samples were taken with.
         self.renew();
         let (from, to) = self.interval_of(client);
@@ -150,7 +150,7 @@ impl<'h> Collector<'h> {
         self.settings.look(self.host, to.at, |index| sampler.may_interrupt(index));
         let mut out = Exposition::new(format, self.room);
         self.write(&mut out, &interval, &to);
-        self.used += process::thread_time().saturating_sub(started);
+        self.used += flyball_process::thread_time().saturating_sub(started);
         self.write_own(&mut out);
         let text = out.finish();
         // The next text is about as long; growing a string to 500 kB copies it a dozen times.
@@ -237,7 +237,7 @@ impl<'h> Collector<'h> {
     /// After the rest, whose cost it states.
     fn write_own(&mut self, out: &mut Exposition) {
         out.add(names::SCRAPE_CPU, &[], self.used.as_secs_f64());
-        out.add(names::PROCESS_CPU, &[], process::usage(false).time.as_secs_f64());
+        out.add(names::PROCESS_CPU, &[], flyball_process::usage(false).time.as_secs_f64());
         // The second number is resident pages (proc_pid_statm(5)).
         let pages = Live::new().read("/proc/self/statm").ok();
         let resident = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());

@@ -90,7 +90,7 @@ pub struct ProcessId {
 impl ProcessId {
     /// A process that runs now.
     pub fn of(pid: u32) -> Option<ProcessId> {
-        Some(ProcessId { pid, started: flyball_host::process::started_at(pid)? })
+        Some(ProcessId { pid, started: flyball_process::started_at(pid)? })
     }
 
     pub fn runs(self) -> bool {

@@ -58,7 +58,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Memory that this process has in use, in KiB, and its processor time in seconds.
 fn used() -> (u64, f64) {
     // As `hold run` does after each wake-up.
-    flyball_host::process::release_freed_memory();
+    flyball_process::release_freed_memory();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();

@@ -15,10 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    CpuList, terminal,
-    user::{SUDO_VARIABLES, User},
-};
+use flyball_process::{SUDO_VARIABLES, User, terminal};
+
+use crate::CpuList;
 
 /// What a process and the descendants that it waited for used, by the kernel's accounting
 /// (getrusage(2)).
@@ -246,7 +245,7 @@ impl Launch {
         if self.own_group {
             // By this the guardian finds what the workload has started, should this process be
             // killed.
-            self.command.env(crate::process::OWNER_VARIABLE, crate::process::unique_name());
+            self.command.env(flyball_process::OWNER_VARIABLE, flyball_process::unique_name());
         }
         let session_niceness = self.niceness.map(|niceness| niceness.to_string());
         let parent = rustix::process::getpid().as_raw_nonzero().get();

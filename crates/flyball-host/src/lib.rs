@@ -11,11 +11,9 @@
 //! A host is a value: one process can have several, with different roots.
 
 mod archive;
-pub mod bounds;
 pub mod cgroup;
 mod child;
 mod command_knob;
-pub mod confine;
 mod cpuinfo;
 mod cpulist;
 mod emulated;
@@ -25,23 +23,16 @@ pub mod isolation;
 pub mod isst;
 mod kept;
 mod live;
-#[cfg(any(test, target_env = "musl"))]
-mod memcmp;
 pub mod msr;
 mod msrfile;
 mod perf_event;
 mod plain;
-pub mod process;
-pub mod readings;
 mod recorded;
 pub mod recorder;
-pub mod spool;
-pub mod terminal;
 pub mod thermal;
 pub mod topology;
 pub mod tracefs;
 mod units;
-mod user;
 pub mod watch;
 
 pub use archive::{Archive, ArchiveError};
@@ -62,7 +53,6 @@ pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,
     Percent, Perf, Watts,
 };
-pub use user::{FilesOfUser, User};
 
 use std::time::Duration;
 
@@ -197,7 +187,7 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The errno of connect(2); `EACCES` for a user who is not answered, `ENOSYS` for a machine
     /// that has no service.
-    fn shared_readings(&self) -> Result<readings::Readings, HostError> {
+    fn shared_readings(&self) -> Result<flyball_process::readings::Readings, HostError> {
         Err(HostError::new(Op::Read, "shared readings", Errno::NOSYS))
     }
 
@@ -297,16 +287,4 @@ pub struct Model {
     /// The unit of what it does per second, if that is its result; otherwise the result is the time
     /// that it takes.
     pub rate_unit: Option<String>,
-}
-
-/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
-/// ignores SIGXFSZ: where a file may not grow (ulimit -f), a write answers EFBIG, which can be
-/// handled between two settings.
-#[allow(unsafe_code, reason = "signal(2)")]
-pub fn set_signal_actions() {
-    // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-    }
 }

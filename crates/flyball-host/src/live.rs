@@ -372,9 +372,9 @@ impl Host for Live {
         Ok(file.map(|file| Box::new(file) as Box<dyn crate::KeptFile>))
     }
 
-    fn shared_readings(&self) -> Result<crate::readings::Readings, HostError> {
-        let socket = crate::readings::SOCKET;
-        crate::readings::Readings::ask(socket.as_ref())
+    fn shared_readings(&self) -> Result<flyball_process::readings::Readings, HostError> {
+        let socket = flyball_process::readings::SOCKET;
+        flyball_process::readings::Readings::ask(socket.as_ref())
             .map_err(|error| HostError::new(Op::Read, socket, Errno::from(&error)))
     }
 

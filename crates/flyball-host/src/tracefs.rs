@@ -18,7 +18,9 @@ pub use reader::{PageReader, Pages, wait_for_pages};
 
 use std::sync::Arc;
 
-use crate::{Errno, Host, HostError, process::started_at};
+use flyball_process::started_at;
+
+use crate::{Errno, Host, HostError};
 
 /// The files of a machine's tracefs, by their paths below its root.
 pub trait TraceFiles: Send + Sync + std::fmt::Debug {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use flyball_files::Dir;
-use flyball_host::User;
+use flyball_process::User;
 
 use crate::{
     arm::Arm,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_host::{Host, Live, process};
+use flyball_host::{Host, Live};
 use flyball_monitor::{Options, Sampler, Touch};
 
 fn main() {
@@ -16,12 +16,12 @@ fn main() {
         _ => Touch::Ran,
     };
     let host = Live::new();
-    let started = process::thread_time();
+    let started = flyball_process::thread_time();
     let mut sampler = match Sampler::open(&host, Options { touch, ..Options::default() }) {
         Ok(sampler) => sampler,
         Err(error) => return eprintln!("{error}"),
     };
-    let opened = process::thread_time() - started;
+    let opened = flyball_process::thread_time() - started;
     let first = sampler.sample();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!(
@@ -29,7 +29,7 @@ fn main() {
         sampler.layout().cpus.len(),
         first.values.len(),
         ms(opened),
-        ms(process::thread_time() - started)
+        ms(flyball_process::thread_time() - started)
     );
     let mut costs = Vec::new();
     for _ in 0..count {

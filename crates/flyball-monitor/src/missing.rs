@@ -76,7 +76,7 @@ impl Missing {
             }
             (Why::Forbidden(..), What::Power) => Some("run as root, or setcap cap_perfmon=ep flyball"),
             // Registers have no finer right than root's; the hold service shares some of them
-            // (flyball_host::readings).
+            // (flyball_process::readings).
             (Why::Forbidden(..), What::Reasons) => {
                 Some("run as root, or while flyball-hold runs: usermod -aG flyball USER")
             }

@@ -13,7 +13,7 @@ mod stat;
 
 use std::time::Duration;
 
-use flyball_host::{Host, process};
+use flyball_host::Host;
 
 use self::{
     counters::{Counters, Source},
@@ -241,7 +241,7 @@ impl<'h> Sampler<'h> {
         }
         // CPU time of this thread and not wall time: what a loaded machine does in between does not
         // count.
-        let started = process::thread_time();
+        let started = flyball_process::thread_time();
         let mut sample = self.look();
         self.read_counters(&mut sample);
         self.read_requests(&mut sample);
@@ -250,7 +250,7 @@ impl<'h> Sampler<'h> {
         }
         self.ask_for_reasons(&mut sample);
         // The first look is left out, which no other sample repeats.
-        sample.cost.cpu = (process::thread_time() - started).as_nanos() as u64;
+        sample.cost.cpu = (flyball_process::thread_time() - started).as_nanos() as u64;
         self.last = Some(sample.clone());
         sample
     }

@@ -1,10 +1,8 @@
 //! Readings of the hold service in a sample, for a user who may not take them:
-//! [`flyball_host::readings`].
+//! [`flyball_process::readings`].
 
-use flyball_host::{
-    Host,
-    readings::{Reading, Readings},
-};
+use flyball_host::Host;
+use flyball_process::readings::{Reading, Readings};
 
 use crate::{ABSENT, Field, Layout, Missing, Quantity, Sample, Scope, Unit, missing::What};
 

@@ -3,8 +3,9 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use flyball_host::{Errno, Host, HostError, Kind, Launch, Op, readings::Readings};
+use flyball_host::{Errno, Host, HostError, Kind, Launch, Op};
 use flyball_monitor::{Interval, Options, Sampler, missing::What, shared::readings_of};
+use flyball_process::readings::Readings;
 use flyball_simhost::{SimHost, SimSetup};
 
 /// A simulated machine as an ordinary user sees it, next to a service that shares its readings.
@@ -52,7 +53,7 @@ impl Host for Restricted {
     }
     fn shared_readings(&self) -> Result<Readings, HostError> {
         let readings = self.readings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        readings.ok_or_else(|| HostError::new(Op::Read, flyball_host::readings::SOCKET, Errno::ACCES))
+        readings.ok_or_else(|| HostError::new(Op::Read, flyball_process::readings::SOCKET, Errno::ACCES))
     }
     fn now(&self) -> Duration {
         self.inner.now()

@@ -12,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{
-    Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, terminal, tracefs::Tracefs,
-};
+use flyball_host::{Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, tracefs::Tracefs};
+use flyball_process::terminal;
 use flyball_sim::{
     Caller, SimMachine,
     workload::{Engine, Several, Shared},

@@ -10,7 +10,8 @@ use std::{
     str::FromStr,
 };
 
-use flyball_host::{Archive, Host, Recorded, terminal};
+use flyball_host::{Archive, Host, Recorded};
+use flyball_process::terminal;
 use flyball_sim::{
     Boot, Fault, Kernel, Recording, RuleError, SimMachine, UnknownKernel,
     silicon::{

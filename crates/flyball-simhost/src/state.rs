@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{process, terminal};
+use flyball_process::terminal;
 use flyball_sim::{Caller, SimMachine};
 use rustix::fs::OFlags;
 
@@ -160,8 +160,8 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
     let started = Instant::now();
     let mut reported = false;
     loop {
-        let taken =
-            process::try_lock(file).map_err(|error| SimError::State { path: path.to_owned(), error })?;
+        let taken = flyball_process::try_lock(file)
+            .map_err(|error| SimError::State { path: path.to_owned(), error })?;
         if taken {
             return Ok(());
         }
@@ -184,7 +184,7 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
 
 /// Who has the file locked, in words.
 fn holder(file: &File) -> String {
-    match process::lock_holder(file) {
+    match flyball_process::lock_holder(file) {
         None => "another process".to_owned(),
         Some((pid, command)) if command.is_empty() => format!("process {pid}"),
         Some((pid, command)) => format!("process {pid} ({command})"),

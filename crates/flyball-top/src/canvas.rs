@@ -1,6 +1,6 @@
 //! Text and tables in a buffer of cells, cut with a mark where there is no room.
 
-use flyball_host::terminal::is_plain;
+use flyball_process::terminal::is_plain;
 use ratatui_core::{buffer::Buffer, layout::Rect};
 
 use crate::palette::Tone;

@@ -22,10 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{
-    Host, Live,
-    process::{pin_thread, thread_time, usage},
-};
+use flyball_host::{Host, Live};
+use flyball_process::{pin_thread, thread_time, usage};
 use flyball_trace::{
     AmdPerf, Comm, Decoder, Event, EventFormat, Names, Page, PageHeader, Record, TextOptions, Trace,
     TraceError,

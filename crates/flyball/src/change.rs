@@ -15,7 +15,8 @@ use flyball_control::{
     },
 };
 use flyball_hold::Store;
-use flyball_host::{CpuList, Host, Kind, confine::Confinement};
+use flyball_host::{CpuList, Host, Kind};
+use flyball_process::confine::Confinement;
 
 use crate::{
     context::Context,

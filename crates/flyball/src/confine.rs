@@ -6,7 +6,7 @@
 //! machine (`sim run`), starts an emulator (`guest`, `-M guest:`), or works on this machine, whose
 //! files cannot be listed beforehand. docs/privileges.md has the table.
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     cli::{Cli, Command},

@@ -9,7 +9,8 @@ mod guest_arg;
 
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
-use flyball_host::{Archive, Host, Live, Plain, Recorded, bounds, confine::Confinement};
+use flyball_host::{Archive, Host, Live, Plain, Recorded};
+use flyball_process::{bounds, confine::Confinement};
 use flyball_sim::{UnknownKernel, silicon::MachineSpec};
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 

@@ -45,7 +45,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _, error::ErrorKind};
 use flyball_control::plan::PlanError;
-use flyball_host::{Host, Live, bounds::NotingAllocator};
+use flyball_host::{Host, Live};
+use flyball_process::bounds::NotingAllocator;
 
 use crate::{
     cli::{Cli, ColorWhen, Command},
@@ -76,7 +77,7 @@ static ALLOCATOR: NotingAllocator<mimalloc::MiMalloc> = NotingAllocator(mimalloc
 fn main() -> ExitCode {
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as
     // for other tools. Its guardian then restores what it had changed.
-    flyball_host::set_signal_actions();
+    flyball_process::set_signal_actions();
     // Before clap: called through a link named intel-speed-select, the arguments follow the kernel
     // tool's grammar.
     if let Some(code) = intel_speed_select::of_process() {
@@ -151,7 +152,7 @@ fn rejected(error: &clap::Error) -> ExitCode {
     // Clap writes by itself, and what is odd in the words would reach the terminal. Its text does
     // not show whether anything is: without colours it lacks all escape sequences, those of the
     // words too.
-    let is_odd = |word: OsString| !word.to_string_lossy().chars().all(flyball_host::terminal::is_plain);
+    let is_odd = |word: OsString| !word.to_string_lossy().chars().all(flyball_process::terminal::is_plain);
     if error.use_stderr() && std::env::args_os().any(is_odd) {
         output::complain(error.render());
         return Exit::Usage.into();

@@ -1,7 +1,8 @@
 //! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs
 //! root, and what a build or a benchmark leaves behind should not belong to root.
 
-use flyball_host::{Host, User, process};
+use flyball_host::Host;
+use flyball_process::User;
 
 use crate::exit::Failure;
 
@@ -55,7 +56,7 @@ fn named(name: &str) -> Result<User, Failure> {
         .map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
     // Asked before anything is set: setuid() would fail only when the command starts.
     let user = found.ok_or_else(|| Failure::usage(format!("no user '{name}' on this machine")))?;
-    if !process::is_root() && !user.is_self() {
+    if !flyball_process::is_root() && !user.is_self() {
         return Err(Failure::usage(format!("only root can run a command as {name}")));
     }
     Ok(user)
@@ -66,6 +67,6 @@ fn named(name: &str) -> Result<User, Failure> {
 pub fn caller() -> u32 {
     match User::of_sudo() {
         Ok(Some(user)) => user.uid,
-        _ => process::user(),
+        _ => flyball_process::user(),
     }
 }

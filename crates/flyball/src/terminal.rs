@@ -1,4 +1,4 @@
-//! The only way out to stdout and stderr, through the writer of [`flyball_host::terminal`], which
+//! The only way out to stdout and stderr, through the writer of [`flyball_process::terminal`], which
 //! shows control characters instead of sending them.
 //!
 //! `eprintln!` in this program goes through [`crate::output::complain`], and data through
@@ -13,8 +13,8 @@ use std::{
     path::Path,
 };
 
-use flyball_host::terminal::{Form, Plain};
-pub use flyball_host::terminal::{Mark, complain, is_mark, stderr};
+use flyball_process::terminal::{Form, Plain};
+pub use flyball_process::terminal::{Mark, complain, is_mark, stderr};
 
 /// stdout for text.
 pub fn stdout() -> Plain<io::Stdout> {

@@ -124,7 +124,7 @@ pub fn open(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if flyball_host::process::is_root() {
+    if flyball_process::is_root() {
         if ![0, run_as::caller()].contains(&status.uid()) {
             return refused(format!("it belongs to user {}; its commands would run as root", status.uid()));
         }

@@ -18,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Host, process::send};
+use flyball_host::Host;
+use flyball_process::send;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{
@@ -62,7 +63,7 @@ impl Guardian {
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
-            .env(GUARDED, flyball_host::process::unique_name())
+            .env(GUARDED, flyball_process::unique_name())
             // Ctrl-C goes to the foreground group of the terminal: it must end flyball and not its
             // guardian.
             .process_group(0)
@@ -128,7 +129,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     }
     // The measured command died with flyball; what it had started would go on loading the machine.
     if let Ok(guarded) = std::env::var(GUARDED) {
-        flyball_host::process::kill_owned_by(&guarded);
+        flyball_process::kill_owned_by(&guarded);
     }
     // Between restoring, or committing, and its message flyball leaves nothing open: then nothing
     // is to be done.

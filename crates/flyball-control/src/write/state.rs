@@ -141,7 +141,7 @@ impl StateDir {
         }
         // No truncation: the file holds the name of the process that has the lock.
         let mut file = regular(File::options().read(true).write(true).create(true), &path).map_err(fail)?;
-        if !flyball_host::process::try_lock(&file).map_err(fail)? {
+        if !flyball_process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
             // The holder may be writing its name just now; then the name is missing from the
             // message, no more.

@@ -5,7 +5,8 @@ use std::{
     path::PathBuf,
 };
 
-use flyball_host::{Host, User, watch::LocalTime};
+use flyball_host::{Host, watch::LocalTime};
+use flyball_process::User;
 
 use super::{
     Condition,

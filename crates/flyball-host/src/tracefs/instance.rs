@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{CpuList, HostError, process::started_at};
+use flyball_process::started_at;
+
+use crate::{CpuList, HostError};
 
 use super::{PREFIX, Tracefs, reader::PageReader};
 

@@ -368,7 +368,7 @@ fn hwmon(host: &dyn Host) -> Found {
 fn shared(host: &dyn Host) -> Found {
     let readings = host.shared_readings().map_err(|error| {
         let why = if error.errno == flyball_host::Errno::ACCES { "" } else { " (does flyball-hold run?)" };
-        format!("{error}{why}: usermod -aG {} USER", flyball_host::readings::GROUP)
+        format!("{error}{why}: usermod -aG {} USER", flyball_process::readings::GROUP)
     })?;
     let mut meters = Vec::new();
     for (name, domain) in [
@@ -380,7 +380,7 @@ fn shared(host: &dyn Host) -> Found {
             let source = EnergySource {
                 domain,
                 name: format!("hold service, {name}"),
-                place: flyball_host::readings::SOCKET.to_owned(),
+                place: flyball_process::readings::SOCKET.to_owned(),
                 unit: 1e-6,
                 wraps_after: None,
                 is_power: false,

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Host, Launch, Process, User};
+use flyball_host::{CpuList, Host, Launch, Process};
+use flyball_process::User;
 
 use super::{
     Outcome, Stop, Workload, WorkloadError,

@@ -2,7 +2,7 @@
 
 use flyball_control::{ReadError, Topology};
 use flyball_host::{
-    CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr, process,
+    CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr,
     topology::{CPUS, POLICIES},
 };
 
@@ -39,7 +39,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     }
     // A CPU that is awake anyway: this one.
     let here = match host.kind() {
-        flyball_host::Kind::Live => process::current_cpu(),
+        flyball_host::Kind::Live => flyball_process::current_cpu(),
         _ => topology.online.iter().next().unwrap_or(0),
     };
     let source = match source(host, &topology, here) {

@@ -13,9 +13,9 @@ use std::{
 
 use flyball_host::{
     Host,
-    spool::{self, Spool},
     tracefs::{Instance, InstanceOptions, PageReader, Tracefs, memory_kib},
 };
+use flyball_process::spool::{self, Spool};
 
 use crate::{
     clock::Clock,

@@ -11,10 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{
-    spool::{Aligned, SpoolPart},
-    tracefs::{PageReader, Tracefs, wait_for_pages},
-};
+use flyball_host::tracefs::{PageReader, Tracefs, wait_for_pages};
+use flyball_process::spool::{Aligned, SpoolPart};
 
 use crate::{
     comm::Comm,
@@ -182,7 +180,7 @@ impl Collector {
     /// Reads until `end` is set and the buffers are empty.
     pub(super) fn run(mut self, end: &AtomicBool) -> Result<Vec<CpuPart>, CaptureError> {
         // Late is lost: a buffer holds what a fast CPU writes in half a second.
-        flyball_host::process::prefer_thread();
+        flyball_process::prefer_thread();
         let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
         let mut ready = Vec::new();
         let (mut looked, mut until_look) = (Instant::now(), LOOK);

@@ -18,11 +18,12 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Host, Launch, Process, User};
+use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
     Arm, Blocks, Command, Conductor, End, Event, Manifest, MeasureError, Meters, PowerCommand, QuietNote,
     RunDirectory, Stop, Workload,
 };
+use flyball_process::User;
 
 pub use self::args::Args;
 use self::{

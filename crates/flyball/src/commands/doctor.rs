@@ -11,7 +11,7 @@ use flyball_control::{
     write::{journal::Purpose, transaction::Transaction},
 };
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     change,

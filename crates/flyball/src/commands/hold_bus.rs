@@ -8,7 +8,7 @@ use std::os::{
 
 use flyball_bus::{Options, serve};
 use flyball_control::profile::Profile;
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::exit::{Exit, Failure};
 

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
+use flyball_host::{Host, Kind, thermal::CapabilityEvents};
 use flyball_sst_dropin::{Daemon, Ended, Environment};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -140,7 +140,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let environment = Environment {
         host,
         // The original refuses to run without root before it looks at anything.
-        root: !live || process::is_root(),
+        root: !live || flyball_process::is_root(),
         out: &mut out,
         err: &mut terminal::stderr(),
         daemon: &mut daemon,
@@ -246,7 +246,7 @@ fn keep_pid_file(path: &Path) -> Result<(), Ended> {
     let Ok(mut file) = flyball_files::open_regular(&mut options, path) else {
         return Err(Ended(1));
     };
-    if !process::try_lock(&file).unwrap_or(false) {
+    if !flyball_process::try_lock(&file).unwrap_or(false) {
         return Err(Ended(1));
     }
     // The number is for people; the lock is what counts.
@@ -269,7 +269,7 @@ mod tests {
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         assert!(keep_pid_file(&link).is_err());
         let held = std::fs::File::open(&victim).unwrap();
-        assert!(flyball_host::process::try_lock(&held).unwrap());
+        assert!(flyball_process::try_lock(&held).unwrap());
         assert!(keep_pid_file(&victim).is_err());
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
         drop(held);

@@ -2,7 +2,8 @@
 //! nothing.
 
 use flyball_control::{Intent, Snapshot, plan};
-use flyball_host::{Host, confine::Confinement};
+use flyball_host::Host;
+use flyball_process::confine::Confinement;
 
 use crate::{
     change,

@@ -5,7 +5,7 @@ use flyball_control::{
     plan::{Note, PlanError, plan_and_choice},
     verify::verify,
 };
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 use serde::Serialize;
 
 use crate::{

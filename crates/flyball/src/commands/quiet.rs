@@ -11,7 +11,7 @@ mod on_off;
 mod shifts;
 mod status;
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     context::Context,

@@ -7,7 +7,8 @@ use std::{
 };
 
 use flyball_files::Replacement;
-use flyball_host::{Archive, Host, Summary, confine::Confinement, record};
+use flyball_host::{Archive, Host, Summary, record};
+use flyball_process::confine::Confinement;
 
 use crate::{
     context::Context,

@@ -6,8 +6,8 @@ mod fleet;
 use std::path::{Path, PathBuf};
 
 use flyball_files::{read_input, replace};
-use flyball_host::{User, confine::Confinement};
 use flyball_measure::{RecordError, Report, RunDirectory, analyse, render, selftest};
+use flyball_process::{User, confine::Confinement};
 
 use crate::{
     exit::{Exit, Failure},

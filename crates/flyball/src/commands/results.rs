@@ -9,7 +9,7 @@ mod run;
 
 use std::path::PathBuf;
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     exit::{Exit, Failure},

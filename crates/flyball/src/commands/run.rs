@@ -13,8 +13,9 @@ use flyball_control::{
     quiet::Level,
     write::{journal::Purpose, transaction::Transaction},
 };
-use flyball_host::{CpuList, Host, Kind, Launch, User};
+use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_measure::{Domain, Meters};
+use flyball_process::User;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{

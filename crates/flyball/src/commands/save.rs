@@ -7,7 +7,7 @@ use flyball_control::{
     save::{save, saved},
 };
 use flyball_files::{Replacement, replace};
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     context::Context,

@@ -5,7 +5,7 @@ mod check;
 mod serve;
 mod work;
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 use flyball_sim::{Kernel, silicon::MachineSpec};
 use serde::Serialize;
 

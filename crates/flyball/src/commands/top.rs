@@ -8,8 +8,8 @@ mod source;
 
 use std::{path::PathBuf, sync::OnceLock, time::Duration};
 
-use flyball_host::confine::Confinement;
 use flyball_monitor::{Touch, alert, alert::Alert, file};
+use flyball_process::confine::Confinement;
 use flyball_top::keys;
 
 use crate::{

@@ -12,7 +12,7 @@ mod tables;
 pub mod traced_machine;
 
 use clap::Subcommand;
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 pub use self::input::writer;
 use crate::{

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flyball_host::{CpuList, User};
+use flyball_host::CpuList;
+use flyball_process::User;
 
 use crate::{
     context::Context,

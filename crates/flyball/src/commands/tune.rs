@@ -22,8 +22,9 @@ use std::{
 };
 
 use flyball_control::save::quoted;
-use flyball_host::{Host, User};
+use flyball_host::Host;
 use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
+use flyball_process::User;
 
 pub use self::args::Args;
 pub use self::replay::{is_search, report};

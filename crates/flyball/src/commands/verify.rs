@@ -8,7 +8,7 @@ use flyball_control::{
     owners::owners,
     verify::{Verdict, verify},
 };
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 
 use crate::{
     change,

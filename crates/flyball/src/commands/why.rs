@@ -10,8 +10,9 @@ use std::{
 
 use flyball_control::write::journal::{Journal, TransactionState};
 use flyball_control::{Location, Topology, knob::spelling::Spelling, select};
-use flyball_host::{CpuList, Host, Kind, Launch, confine::Confinement};
+use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
+use flyball_process::confine::Confinement;
 use flyball_simhost::PROGRAM;
 use flyball_top::{source::target, state::Jump};
 use serde::Serialize;

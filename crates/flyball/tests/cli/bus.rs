@@ -247,7 +247,7 @@ fn own_interface() {
 #[test]
 fn other_users_are_polkits_to_judge() {
     let Some(bus) = Bus::start(&[PYTHON, "setpriv"]).filter(|_| has_gi()) else { return };
-    if !flyball_host::process::is_root() {
+    if !flyball_process::is_root() {
         skip(1, "bus", "it needs root to be another user");
         return;
     }

@@ -215,7 +215,7 @@ struct Service(Child);
 impl Service {
     /// `None` without the right to be told of writes.
     fn start(machine: &Machine, words: &[&str]) -> Option<Service> {
-        if !flyball_host::process::is_root() {
+        if !flyball_process::is_root() {
             skip(1, "service", "it needs root for fanotify");
             return None;
         }

@@ -222,7 +222,7 @@ fn files_that_cannot_be_trusted_or_used_are_refused() {
         assert!(ran.err.contains(named), "{}", ran.err);
     }
     service.knob(KNOB);
-    if flyball_host::process::is_root() {
+    if flyball_process::is_root() {
         let path = service.machine.path().join("knobs.toml");
         let mode = |mode: u32| {
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("its mode");

@@ -417,7 +417,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
     assert!(command(&["set", "governor=performance"]).output().unwrap().status.success());
     // Somebody else has it: the command says who, and goes on as soon as it is free.
     let file = std::fs::File::options().append(true).open(&kept).unwrap();
-    assert!(flyball_host::process::try_lock(&file).unwrap());
+    assert!(flyball_process::try_lock(&file).unwrap());
     let mut waits =
         command(&["get", "governor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();

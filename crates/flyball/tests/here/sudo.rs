@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flyball_host::process::is_root;
+use flyball_process::is_root;
 use flyball_testing::{Ran, Tree, flyball, skip};
 
 /// The number of a user that no system has.

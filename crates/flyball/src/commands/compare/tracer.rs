@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use flyball_host::{
-    Errno, Host, User,
+    Errno, Host,
     tracefs::{LOCKED_DOWN, is_locked_down},
 };
 use flyball_measure::{RoundTracer, Sampled, SettingsError, TraceNote};
+use flyball_process::User;
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
     dat::DatVersion,

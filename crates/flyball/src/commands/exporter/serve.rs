@@ -17,10 +17,8 @@ use flyball_exporter::{
     server::{Acceptor, Address, Handler, Listener, Server},
     web_config::{self, Guard, WebConfig},
 };
-use flyball_host::{
-    Host,
-    process::{release_freed_memory, release_start_code, sockets_of_service},
-};
+use flyball_host::Host;
+use flyball_process::{release_freed_memory, release_start_code, sockets_of_service};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Args, PORT};
@@ -285,7 +283,7 @@ fn start_doctor(context: &Context) -> Option<Doctor> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let out = child.stdout.take()?;
-    if flyball_host::process::set_nonblocking(&out).is_err() {
+    if flyball_process::set_nonblocking(&out).is_err() {
         let _ = child.kill();
         let _ = child.wait();
         return None;

@@ -6,7 +6,8 @@ use flyball_control::{Snapshot, plan::plan};
 use flyball_hold::{
     Active, Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store,
 };
-use flyball_host::{Host, User};
+use flyball_host::Host;
+use flyball_process::User;
 
 use super::{
     applied_text, change_holds, exit_of, facts, moment, note_without_service, reporter, restored_text,
@@ -209,7 +210,7 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
 /// Who adds it: the user who called sudo, or the user's number.
 pub(super) fn owner() -> String {
     let caller = User::of_sudo().ok().flatten().map(|user| user.name);
-    caller.unwrap_or_else(|| match flyball_host::process::user() {
+    caller.unwrap_or_else(|| match flyball_process::user() {
         0 => "root".to_owned(),
         user => format!("user {user}"),
     })

@@ -1,6 +1,6 @@
 //! Readings for users who may not read the machine's meters: a thread of the service with a socket
 //! of its own, so that neither a sample nor a slow client delays the correction of a drift. What is
-//! given to whom, and why so seldom, is in `flyball_host::readings`.
+//! given to whom, and why so seldom, is in `flyball_process::readings`.
 
 use std::{
     fs,
@@ -12,8 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{Host, readings::is_entitled};
+use flyball_host::Host;
 use flyball_monitor::{Options, Quantity, Sampler, shared::readings_of};
+use flyball_process::readings::is_entitled;
 
 /// Between two samples, no matter who asks.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,8 +81,8 @@ fn serve(host: &dyn Host, listener: &UnixListener) {
 /// A client that has gone, or takes nothing, gets nothing.
 fn send(client: UnixStream, text: &str) {
     if client.set_write_timeout(Some(PATIENCE)).is_ok() {
-        // SIGPIPE ends this program by default (flyball_host::set_signal_actions), so it is sent
+        // SIGPIPE ends this program by default (flyball_process::set_signal_actions), so it is sent
         // without.
-        let _ = flyball_host::process::send(&client, text.as_bytes());
+        let _ = flyball_process::send(&client, text.as_bytes());
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         report(&mut service, &mut bus)?;
         bus.begin(&service, &desktop);
         notify("READY=1");
-        flyball_host::process::release_start_code();
+        flyball_process::release_start_code();
         serve(&mut service, &mut watch, &root, &mut bus, &|| {
             stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
         })?;
@@ -214,7 +214,7 @@ fn serve(
         notify("WATCHDOG=1");
         service.handle(events, Moment::here());
         report(service, bus)?;
-        flyball_host::process::release_freed_memory();
+        flyball_process::release_freed_memory();
     }
     Ok(())
 }

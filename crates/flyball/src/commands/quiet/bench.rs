@@ -4,7 +4,7 @@
 use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 use flyball_control::{Snapshot, write::journal::Purpose};
-use flyball_host::{Host, Kind, User};
+use flyball_host::{Host, Kind};
 use flyball_measure::{
     Meters,
     series::Series,
@@ -12,6 +12,7 @@ use flyball_measure::{
     stats,
     watch::{Conditions, Disturbance, Grade, Limits, Watch, grade},
 };
+use flyball_process::User;
 
 use super::shifts;
 use crate::{

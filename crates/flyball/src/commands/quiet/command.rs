@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use flyball_control::{Snapshot, write::journal::Purpose};
-use flyball_host::{Host, Kind, Launch, User};
+use flyball_host::{Host, Kind, Launch};
+use flyball_process::User;
 
 use crate::{
     context::Context,

@@ -3,12 +3,12 @@
 use std::{fmt::Write as _, path::Path};
 
 use flyball_files::{read_bounded, read_input};
-use flyball_host::confine::Confinement;
 use flyball_measure::{
     RunDirectory,
     series::{self, Series},
     shifts::{self, Column, ColumnChange, Form, Options, Shift, Values},
 };
+use flyball_process::confine::Confinement;
 
 use crate::{
     exit::{Exit, Failure},

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{Host, process};
+use flyball_host::Host;
 use flyball_measure::render::civil;
 use flyball_monitor::{
     Facts, Interval, Layout, Sample, Sampler,
@@ -76,7 +76,7 @@ impl<'h> Machine<'h> {
             speed,
             alerts,
             last: None,
-            used: (process::usage(false).time, Instant::now()),
+            used: (flyball_process::usage(false).time, Instant::now()),
             own: None,
             failed: None,
         }
@@ -121,7 +121,7 @@ impl<'h> Machine<'h> {
             let number = self.history.end() - 1;
             self.alerts.look(self.history.layout(), self.facts.as_ref(), &before, &sample, number);
         }
-        let now = (process::usage(false).time, Instant::now());
+        let now = (flyball_process::usage(false).time, Instant::now());
         let wall = now.1.duration_since(self.used.1).as_secs_f64();
         self.own = (wall > 0.0).then(|| now.0.saturating_sub(self.used.0).as_secs_f64() / wall);
         self.used = now;

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
-use flyball_host::{CpuList, confine::Confinement};
+use flyball_host::CpuList;
+use flyball_process::confine::Confinement;
 use flyball_trace::{
     Event, Machine, NameId, Names, Record, TraceSummary,
     diagnose::{Diagnoser, Finding, Limits, Severity},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flyball_files::Replacement;
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 use flyball_trace::{
     Machine, Record, TraceError, TraceSummary,
     csv::CsvFiles,

@@ -8,7 +8,8 @@ use std::{
 };
 
 use flyball_files::read_bounded;
-use flyball_host::{CpuList, confine::Confinement};
+use flyball_host::CpuList;
+use flyball_process::confine::Confinement;
 use flyball_trace::{
     Clock, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, RecordSink, Stored, Tasks,
     TextOptions, Trace, TraceError, TraceSummary, concerns,

@@ -12,9 +12,10 @@ use std::{
 };
 
 use flyball_host::{
-    CpuList, Errno, Host, HostError, Launch, Process, User,
+    CpuList, Errno, Host, HostError, Launch, Process,
     tracefs::{LOCKED_DOWN, is_locked_down},
 };
+use flyball_process::User;
 use flyball_trace::{
     Clock,
     dat::DatVersion,
@@ -148,7 +149,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
 fn why_refused(host: &dyn Host) -> &'static str {
     if is_locked_down(host) {
         LOCKED_DOWN
-    } else if flyball_host::process::is_root() {
+    } else if flyball_process::is_root() {
         "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
     } else {
         "recording needs root"

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use flyball_host::confine::Confinement;
+use flyball_process::confine::Confinement;
 use flyball_trace::{
     Event, Names, Record, RecordSink, TraceError, TraceSummary,
     report::{Analyser, Report},

@@ -98,7 +98,7 @@ pub(super) fn write_pictures(
     let page = Page::new(record.goal.title(metric))
         .with(Block::Charts(vec![chart.clone()]))
         .with(Block::List(names.collect()));
-    let _as_owner = directory.owner().map(flyball_host::User::for_files);
+    let _as_owner = directory.owner().map(flyball_process::User::for_files);
     save(place, "search.svg", chart.svg().as_bytes())?;
     save(place, "search.html", page.html().as_bytes())
 }

@@ -6,19 +6,26 @@ use super::sources::{Source, crates, root, sources};
 
 /// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a
 /// system call.
-const MACHINES: [&str; 5] =
-    ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin", "flyball-silicon"];
+const MACHINES: [&str; 6] = [
+    "flyball-host",
+    "flyball-process",
+    "flyball-sim",
+    "flyball-guest",
+    "flyball-guest-plugin",
+    "flyball-silicon",
+];
 /// What may hold `unsafe`.
-const UNSAFE: [&str; 4] = ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin"];
+const UNSAFE: [&str; 5] =
+    ["flyball-host", "flyball-process", "flyball-sim", "flyball-guest", "flyball-guest-plugin"];
 
 /// Values of the process that may change, each with the reason why it does not belong to a machine.
 const STATICS: &[(&str, &str)] = &[
-    ("crates/flyball-host/src/process.rs::NAME", "this process's own name"),
-    ("crates/flyball-host/src/process.rs::IS_TAKEN", "whether this process has taken over its sockets"),
+    ("crates/flyball-process/src/process.rs::NAME", "this process's own name"),
+    ("crates/flyball-process/src/process.rs::IS_TAKEN", "whether this process has taken over its sockets"),
     ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),
     ("crates/flyball-host/src/kept.rs::LIMIT", "how many files this process may open, as read last"),
-    ("crates/flyball-host/src/bounds.rs::BOUNDS", "how this process ends where it takes too much"),
-    ("crates/flyball-host/src/bounds.rs::REFUSED", "whether this process was refused memory"),
+    ("crates/flyball-process/src/bounds.rs::BOUNDS", "how this process ends where it takes too much"),
+    ("crates/flyball-process/src/bounds.rs::REFUSED", "whether this process was refused memory"),
     ("crates/flyball-top/src/terminal.rs::FIRST", "whether this process was started with a terminal"),
     ("crates/flyball/src/output.rs::STDERR_FAILED", "whether this process could write to its own stderr"),
 ];
@@ -69,7 +76,7 @@ fn unsafe_code_is_where_it_is_allowed() {
             wrong.extend(code.match_indices(begin).map(|(place, _)| at(source, place, begin)));
         }
     }
-    fail(&wrong, "unsafe only in flyball-host, flyball-sim, flyball-guest and its plug-in");
+    fail(&wrong, "unsafe only in flyball-host, flyball-process, flyball-sim, flyball-guest and its plug-in");
     for name in crates().iter().filter(|name| !UNSAFE.contains(&name.as_str())) {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
         let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
@@ -116,7 +123,7 @@ fn only_the_terminal_module_writes_to_stdout_and_stderr() {
     const WAYS: [&str; 4] = ["io::stdout()", "io::stderr()", "stdout().lock", "stderr().lock"];
     const ALLOWED: [(&str, &str); 7] = [
         ("crates/flyball/src/commands/hold_bus.rs", "stdin and stdout are its sockets"),
-        ("crates/flyball-host/src/terminal.rs", "this is it"),
+        ("crates/flyball-process/src/terminal.rs", "this is it"),
         ("crates/flyball/src/terminal.rs", "stdout, and whether it is a terminal"),
         ("crates/flyball-guest-plugin/", "runs inside the emulator, whose stderr the launcher reads"),
         ("crates/flyball-guest/src/run.rs", "asks for the terminal's size"),
@@ -140,5 +147,5 @@ fn only_the_terminal_module_writes_to_stdout_and_stderr() {
             wrong.extend(code.match_indices(way).map(|(place, _)| at(source, place, way)));
         }
     }
-    fail(&wrong, "only crates/flyball-host/src/terminal.rs writes to stdout and stderr");
+    fail(&wrong, "only crates/flyball-process/src/terminal.rs writes to stdout and stderr");
 }

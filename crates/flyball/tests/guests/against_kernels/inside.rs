@@ -68,7 +68,7 @@ fn wake_all(cpus: u32) {
     for cpu in 0..cpus {
         all.set(cpu as usize);
         // A CPU that is offline cannot be woken, and has no register to look at.
-        if flyball_host::process::pin_thread(cpu).is_ok() {
+        if flyball_process::pin_thread(cpu).is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::process::pin_thread;
+use flyball_process::pin_thread;
 
 use super::{
     Case, SETTLE_MS,

@@ -129,7 +129,7 @@ pub(super) fn write(directory: &RunDirectory, found: &Found, place: &Path) -> Re
         format!("{}. {}: {claim}", index + 1, one.name)
     });
     let page = Page::new(title).with(Block::Charts(vec![chart.clone()])).with(Block::List(list.collect()));
-    let _as_owner = directory.owner().map(flyball_host::User::for_files);
+    let _as_owner = directory.owner().map(flyball_process::User::for_files);
     save(place, "search.svg", chart.svg().as_bytes())?;
     save(place, "search.html", page.html().as_bytes())
 }

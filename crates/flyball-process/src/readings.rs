@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn own_processes_are_entitled_if_they_are_of_root() {
         let (one, _other) = UnixStream::pair().unwrap();
-        assert_eq!(is_entitled(&one), crate::process::is_root());
+        assert_eq!(is_entitled(&one), crate::is_root());
     }
 }

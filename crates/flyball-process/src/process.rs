@@ -1,7 +1,10 @@
 //! System calls about files and processes that std does not offer and that are not about a
 //! machine's settings.
 
-#![allow(unsafe_code, reason = "getrusage(2), send(2), malloc_trim(3), descriptors of the service manager")]
+#![allow(
+    unsafe_code,
+    reason = "getrusage(2), send(2), signal(2), malloc_trim(3), descriptors of the service manager"
+)]
 
 use std::{
     fs::File,
@@ -247,4 +250,15 @@ pub fn pin_thread(cpu: u32) -> io::Result<()> {
     }
     set.set(cpu as usize);
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
+/// ignores SIGXFSZ: where a file may not grow (ulimit -f), a write answers EFBIG, which can be
+/// handled between two settings.
+pub fn set_signal_actions() {
+    // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }

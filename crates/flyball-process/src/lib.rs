@@ -1,0 +1,19 @@
+//! What concerns this process rather than a machine: confinement and bounds, users and terminals,
+//! locks and sockets, and how it writes a large file.
+
+pub mod bounds;
+pub mod confine;
+#[cfg(any(test, target_env = "musl"))]
+mod memcmp;
+mod process;
+pub mod readings;
+pub mod spool;
+pub mod terminal;
+mod user;
+
+pub use process::{
+    OWNER_VARIABLE, Usage, current_cpu, is_root, kill_owned_by, lock_holder, pin_thread, prefer_thread,
+    release_freed_memory, release_start_code, send, set_nonblocking, set_signal_actions, sockets_of_service,
+    started_at, thread_time, try_lock, unique_name, usage, user,
+};
+pub use user::{FilesOfUser, SUDO_VARIABLES, User};
