@@ -37,12 +37,7 @@ pub struct Source {
 impl Source {
     /// The text with comments, and tests at its end, replaced by blanks: lines keep their numbers.
     pub fn product(&self) -> String {
-        parts(self.before_tests(), |part| part != Part::Comment)
-    }
-
-    /// The comments and the text in quotes, and blanks for the rest: lines keep their numbers.
-    pub fn prose(&self) -> String {
-        parts(self.before_tests(), |part| part != Part::Code)
+        without_comments(self.before_tests())
     }
 
     fn before_tests(&self) -> &str {
@@ -82,40 +77,32 @@ pub fn sources() -> Vec<Source> {
     found
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Code,
-    Comment,
-    Quoted,
-}
-
-/// The parts of a text that are kept, and blanks for the others. Of raw strings only the plain kind
-/// is known, which is enough here.
-fn parts(text: &str, keep: impl Fn(Part) -> bool) -> String {
+/// A text with blanks for its comments. It knows only plain raw strings, which is enough here.
+fn without_comments(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let (length, part) = if rest.starts_with(b"//") {
-            (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), Part::Comment)
+        let (length, is_comment) = if rest.starts_with(b"//") {
+            (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), true)
         } else if rest.starts_with(b"/*") {
-            (rest.windows(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 2), Part::Comment)
+            (rest.windows(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 2), true)
         } else if rest.starts_with(b"'\"'") || rest.starts_with(b"b'\"'") {
-            (rest.iter().position(|byte| *byte == b'"').unwrap_or(0) + 2, Part::Code)
+            (rest.iter().position(|byte| *byte == b'"').unwrap_or(0) + 2, false)
         } else if rest[0] == b'"' {
             let mut end = 1;
             while end < rest.len() && rest[end] != b'"' {
                 end += if rest[end] == b'\\' { 2 } else { 1 };
             }
-            ((end + 1).min(rest.len()), Part::Quoted)
+            ((end + 1).min(rest.len()), false)
         } else {
-            (1, Part::Code)
+            (1, false)
         };
         let bytes = &rest[..length];
-        if keep(part) {
-            out.extend_from_slice(bytes);
-        } else {
+        if is_comment {
             out.extend(bytes.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
+        } else {
+            out.extend_from_slice(bytes);
         }
         at += length;
     }
@@ -125,5 +112,5 @@ fn parts(text: &str, keep: impl Fn(Part) -> bool) -> String {
 #[test]
 fn comments_are_left_out() {
     let text = "a // b\n\"// c\" '\"' /* d\n*/ e";
-    assert_eq!(parts(text, |part| part != Part::Comment), "a     \n\"// c\" '\"'     \n   e");
+    assert_eq!(without_comments(text), "a     \n\"// c\" '\"'     \n   e");
 }
