@@ -43,7 +43,7 @@ pub use knob_name::KnobName;
 pub use location::{Content, Location};
 pub use place::{At, Belongs, Place};
 pub use select::{SelectError, select};
-pub use snapshot::{Entry, Request, Slot, Snapshot};
+pub use snapshot::{Entry, KnobFile, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
 pub use table::{TABLE, UnknownKnob, called};
 pub use target_error::TargetError;

@@ -7,6 +7,7 @@
 //! once.
 
 mod expand;
+mod files;
 mod instances;
 mod speed_select;
 mod take;
@@ -17,7 +18,7 @@ use flyball_host::{CpuList, Kind};
 
 use self::speed_select::SpeedSelectView;
 pub(crate) use self::speed_select::{LEVEL_KNOBS, Level};
-pub use self::take::Request;
+pub use self::{files::KnobFile, take::Request};
 use crate::{
     At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TABLE, TargetError, Topology,
     Value, Vendor, Why, knob::Form, parse, topology::CPUS,

@@ -15,6 +15,7 @@ use flyball_control::{ReadError, write::state::StateDir};
 use flyball_host::{Host, Kind, Live, watch};
 use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing};
 
+pub use self::settings::covered;
 use self::{
     doctor::Findings, holds::Holds, node::Node, select::Select, settings::Settings, speed::Groups,
     totals::Totals,

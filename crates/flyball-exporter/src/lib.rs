@@ -11,5 +11,5 @@ pub mod http;
 pub mod server;
 pub mod web_config;
 
-pub use collect::{Collector, Options};
+pub use collect::{Collector, Options, covered};
 pub use exposition::{Exposition, Format};

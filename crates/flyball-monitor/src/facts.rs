@@ -1,7 +1,7 @@
 //! What limits a machine's CPUs by its settings: read once, because it changes only when it is set.
 
-use flyball_control::{Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
-use flyball_host::{Host, Vendor, topology::POLICIES};
+use flyball_control::{At, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
+use flyball_host::{Host, Vendor};
 use flyball_sst::{
     access::{Access, DomainAddress, Levels},
     layout::Layout as SpeedSelect,
@@ -113,8 +113,8 @@ impl Facts {
         for cpu in &layout.cpus {
             let turbo = layout.package_of(cpu).map(|index| &packages[index].turbo);
             let mut facts = look.cpu(cpu.number, layout.machine.vendor, turbo.map_or(&[][..], Vec::as_slice));
-            let policy = cpu.policy.map(|policy| format!("{POLICIES}/policy{policy}/scaling_max_freq"));
-            facts.max_set_by = policy.and_then(|path| max_set_by(&path));
+            let path = |policy| Id::MaxFreq.knob().path(snapshot.topology(), &At::Policy(policy));
+            facts.max_set_by = cpu.policy.and_then(path).and_then(|path| max_set_by(&path));
             cpus.push(facts);
         }
         speed_select(host, layout, &mut cpus, &mut packages);

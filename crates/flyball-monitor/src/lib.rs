@@ -26,5 +26,5 @@ pub use limiter::{Evidence, Limiter};
 pub use missing::Missing;
 pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};
-pub use sampler::{KeptAttribute, Options, Reads, Sampler, Touch, answers_at_once};
+pub use sampler::{KeptAttribute, Options, Reads, Sampler, Touch, answers_at_once, preference_word};
 pub use why::{Account, Explanation, Step, explain};

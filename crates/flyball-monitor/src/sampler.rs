@@ -13,6 +13,7 @@ mod stat;
 
 use std::time::Duration;
 
+use flyball_control::Id;
 use flyball_host::Host;
 
 use self::{
@@ -588,28 +589,33 @@ impl<'h> Sampler<'h> {
     }
 }
 
-/// Files of a policy that say what is asked for.
-const REQUESTS: &[(&str, Quantity)] = &[
-    ("scaling_min_freq", Quantity::RequestMin),
-    ("scaling_max_freq", Quantity::RequestMax),
-    ("energy_performance_preference", Quantity::Epp),
-    ("scaling_governor", Quantity::Governor),
+/// Knobs of a policy that say what is asked for.
+const REQUESTS: &[(Id, Quantity)] = &[
+    (Id::MinFreq, Quantity::RequestMin),
+    (Id::MaxFreq, Quantity::RequestMax),
+    (Id::Epp, Quantity::Epp),
+    (Id::Governor, Quantity::Governor),
 ];
 
-/// The place of scaling_max_freq among them.
+/// The position of max-freq among them.
 const MAX: usize = 1;
+
+/// The kernel's words for preferences (intel_pstate.c, amd-pstate.c). Both drivers have these
+/// values but for balance_power, which is 0xc0 with Intel and 0xbf with AMD.
+const PREFERENCES: [(&str, u64); 4] =
+    [("performance", 0), ("balance_performance", 128), ("balance_power", 192), ("power", 255)];
+
+/// The kernel's word for a preference of a sample, if it has one.
+pub fn preference_word(number: u64) -> Option<&'static str> {
+    PREFERENCES.iter().find(|known| known.1 == number).map(|known| known.0)
+}
 
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
     match quantity {
-        // The kernel's words for it (intel_pstate.c, amd-pstate.c): both drivers have these values
-        // but for balance_power, which is 0xc0 with Intel and 0xbf with AMD.
-        Quantity::Epp => match text {
-            "performance" => Some(0),
-            "balance_performance" => Some(128),
-            "balance_power" => Some(192),
-            "power" => Some(255),
-            other => other.parse().ok(),
-        },
+        Quantity::Epp => {
+            let known = PREFERENCES.iter().find(|(word, _)| *word == text);
+            known.map(|(_, number)| *number).or_else(|| text.parse().ok())
+        }
         Quantity::Governor => governors.iter().position(|name| name == text).map(|index| index as u64),
         _ => text.parse().ok(),
     }

@@ -168,7 +168,7 @@ mod tests {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         assert_eq!(text(&paths), "  /sys/cpufreq/policy{0-8}/min  0 -> 1  (9 writes)\n");
         assert_eq!(text(&paths[..2]).lines().count(), 2);
-        assert_eq!(text(&["/sys/cpufreq/boost"]), "  /sys/cpufreq/boost  0 -> 1\n");
+        assert_eq!(text(&["/sys/smt/control"]), "  /sys/smt/control  0 -> 1\n");
     }
 
     #[test]

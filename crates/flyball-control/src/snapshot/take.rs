@@ -122,7 +122,7 @@ impl Snapshot {
     }
 
     /// Finds the places of a scope, unless they are known.
-    fn find_places(&mut self, host: &dyn Host, scope: Scope) {
+    pub(super) fn find_places(&mut self, host: &dyn Host, scope: Scope) {
         // Before the places: their names are part of each place.
         if scope == Scope::IdleState && self.idle_states.is_empty() {
             self.idle_states = super::instances::idle_states(host, &self.topology);

@@ -4,11 +4,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flyball_host::{
-    Host,
-    topology::{CPUS, POLICIES},
-};
-use flyball_monitor::{KeptAttribute, Layout, Machine, Quantity, Sample, Sampler};
+use flyball_control::{Form, Id, KnobFile, Scope, Snapshot};
+use flyball_host::Host;
+use flyball_monitor::{KeptAttribute, Layout, Machine, Quantity, Sample, Sampler, preference_word};
 
 use super::speed::Groups;
 use crate::{
@@ -16,23 +14,31 @@ use crate::{
     catalogue::{self as names, Family},
 };
 
+/// Knobs whose files are read in turn.
+const IN_TURN: &[Id] = &[
+    Id::Turbo,
+    Id::MaxPerfPct,
+    Id::MinPerfPct,
+    Id::Boost,
+    Id::Epb,
+    Id::IdleState,
+    Id::UncoreMinFreq,
+    Id::UncoreMaxFreq,
+];
+/// Knobs of each sample whose values are counted.
+const COUNTED: &[(Id, Form)] =
+    &[(Id::Online, Form::Switch), (Id::Governor, Form::Word), (Id::Epp, Form::Epp)];
+/// Knobs of each sample whose least and greatest values are exported.
+const RANGES: &[(Id, Quantity)] = &[(Id::MinFreq, Quantity::RequestMin), (Id::MaxFreq, Quantity::RequestMax)];
+
+/// The knobs that are exported, for the part of them that the machine has as files.
+pub fn covered() -> impl Iterator<Item = Id> {
+    let counted = COUNTED.iter().map(|(knob, _)| *knob);
+    IN_TURN.iter().copied().chain(counted).chain(RANGES.iter().map(|(knob, _)| *knob))
+}
+
 /// Within this time every file was read again.
 const TURN: Duration = Duration::from_secs(60);
-
-/// How a file's number is to be read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Switch,
-    /// 0 is on: `no_turbo`, `disable`.
-    Inverted,
-    Number,
-    KiloHertz,
-    Percent,
-    /// An index into [`Machine::governors`].
-    Governor,
-    /// 0 to 255, with the kernel's words for some.
-    Preference,
-}
 
 /// A file that is read in turn.
 struct Item {
@@ -50,7 +56,7 @@ struct Item {
 
 /// The settings of a machine.
 pub(super) struct Settings {
-    /// Names, and how their numbers are to be read.
+    /// Names, and how their files spell values.
     knobs: Vec<(String, Form)>,
     items: Vec<Item>,
     next: usize,
@@ -59,96 +65,53 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Finds the files of the table's knobs. They come and go with the driver's mode, after which
+    /// an exporter is best started again.
     pub(super) fn open(host: &dyn Host, layout: &Layout) -> Settings {
         let mut settings =
             Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
-        let first = layout.cpus.iter().find(|cpu| cpu.package.is_some()).map_or(0, |cpu| cpu.number);
-        // Per policy since Linux 6.11, for drivers that have it (cpufreq.c, set_boost); all
-        // policies have it or none.
-        let any = layout.cpus.iter().find_map(|cpu| cpu.policy);
-        let has_boost = any.is_some_and(|policy| host.exists(&format!("{POLICIES}/policy{policy}/boost")));
-        let mut whole = |knob: &str, form: Form, path: &str| {
-            let path = format!("{CPUS}/{path}");
-            // Looked for once: these come and go with the driver's mode, after which an exporter is
-            // best started again.
-            if host.exists(&path) {
-                settings.add(knob, form, None, layout.cpus.len() as u64, path);
-            }
-        };
-        whole("turbo", Form::Inverted, "intel_pstate/no_turbo");
-        whole("max-perf-pct", Form::Percent, "intel_pstate/max_perf_pct");
-        whole("min-perf-pct", Form::Percent, "intel_pstate/min_perf_pct");
-        if !has_boost {
-            whole("boost", Form::Switch, "cpufreq/boost");
-        }
-        let has_epb = host.exists(&format!("{CPUS}/cpu{first}/power/energy_perf_bias"));
-        let mut policies = std::collections::BTreeSet::new();
-        for (index, cpu) in layout.cpus.iter().enumerate() {
-            let Some(package) = layout.package_of(cpu) else { continue };
-            if let Some(policy) = cpu.policy.filter(|policy| has_boost && policies.insert(*policy)) {
-                let count = layout.cpus.iter().filter(|other| other.policy == Some(policy)).count() as u64;
-                settings.add(
-                    "boost",
-                    Form::Switch,
-                    Some(package),
-                    count,
-                    format!("{POLICIES}/policy{policy}/boost"),
-                );
-            }
-            let folder = format!("{CPUS}/cpu{}", cpu.number);
-            if has_epb {
-                settings.add(
-                    "epb",
-                    Form::Number,
-                    Some(package),
-                    1,
-                    format!("{folder}/power/energy_perf_bias"),
-                );
-                // energy_perf_bias_show() in arch/x86/kernel/cpu/intel_epb.c: rdmsrl_on_cpu().
-                settings.items.last_mut().into_iter().for_each(|item| item.read_on = Some(index));
-            }
-            for (number, state) in layout.machine.idle_states.iter().enumerate() {
-                let path = format!("{folder}/cpuidle/state{number}/disable");
-                settings.add(&format!("idle-state:{state}"), Form::Inverted, Some(package), 1, path);
+        let mut snapshot = Snapshot::of(host.name(), host.kind(), layout.topology());
+        for &knob in IN_TURN {
+            for file in snapshot.files(host, knob) {
+                settings.add(layout, knob, file);
             }
         }
-        settings.add_uncore(host, layout);
         settings
     }
 
-    fn add(&mut self, knob: &str, form: Form, package: Option<usize>, cpus: u64, path: String) {
-        let known = self.knobs.iter().position(|known| known.0 == knob);
-        let knob = known.unwrap_or_else(|| {
-            self.knobs.push((knob.to_owned(), form));
+    fn add(&mut self, layout: &Layout, knob: Id, file: KnobFile) {
+        let KnobFile { place, path, form } = file;
+        let row = knob.knob();
+        let members: Vec<usize> = place
+            .cpus
+            .iter()
+            .filter_map(|cpu| layout.index_of(cpu))
+            .filter(|index| layout.cpus[*index].package.is_some())
+            .collect();
+        // The kernel does not say which package an offline CPU is in.
+        let Some(&first) = members.first() else { return };
+        let package = match row.scope {
+            Scope::Machine => None,
+            _ => layout.package_of(&layout.cpus[first]),
+        };
+        let name = match row.scope {
+            Scope::IdleState => format!("{}:{}", row.name, place.name),
+            _ => row.name.to_owned(),
+        };
+        let known = self.knobs.iter().position(|known| known.0 == name);
+        let knob_index = known.unwrap_or_else(|| {
+            self.knobs.push((name, form));
             self.knobs.len() - 1
         });
         self.items.push(Item {
-            knob,
+            knob: knob_index,
             package,
-            cpus,
-            read_on: None,
+            cpus: members.len() as u64,
+            // energy_perf_bias_show() in arch/x86/kernel/cpu/intel_epb.c: rdmsrl_on_cpu().
+            read_on: (knob == Id::Epb).then_some(first),
             file: KeptAttribute::new(path),
             value: None,
         });
-    }
-
-    /// Domains of the uncore: package_00_die_00, or uncore00 with a file that names the package
-    /// (drivers/platform/x86/intel/uncore-frequency).
-    fn add_uncore(&mut self, host: &dyn Host, layout: &Layout) {
-        let folder = format!("{CPUS}/intel_uncore_frequency");
-        for name in host.list(&folder).unwrap_or_default() {
-            let of_name = name.strip_prefix("package_").and_then(|rest| rest.split('_').next()?.parse().ok());
-            let package: Option<u32> =
-                of_name.or_else(|| host.read(&format!("{folder}/{name}/package_id")).ok()?.parse().ok());
-            let index = layout.packages.iter().position(|known| Some(known.number) == package);
-            // On newer parts package_* repeats what the domains have.
-            for (knob, file) in [("uncore-min-freq", "min_freq_khz"), ("uncore-max-freq", "max_freq_khz")] {
-                let path = format!("{folder}/{name}/{file}");
-                if host.exists(&path) {
-                    self.add(knob, Form::KiloHertz, index, 0, path);
-                }
-            }
-        }
     }
 
     /// Reads the files whose turn it is: all at first, then as many as the time since the last look
@@ -188,7 +151,7 @@ impl Settings {
         most_values: usize,
     ) {
         let packages = groups.packages.len();
-        let of_sample = [("online", Form::Inverted), ("governor", Form::Governor), ("epp", Form::Preference)];
+        let of_sample = COUNTED.iter().map(|(knob, form)| (knob.knob().name, *form));
         let knobs = self.knobs.iter().map(|(name, form)| (name.as_str(), *form));
         let mut counts: Vec<Counts<'_>> = knobs
             .chain(of_sample)
@@ -198,15 +161,15 @@ impl Settings {
         for (index, package) in groups.package_of.iter().enumerate() {
             let Some(package) = *package else { continue };
             let get = |quantity| sampler.places().get(to, quantity, index);
-            // Inverted, as a CPU whose state is not known is not online.
-            let offline = u64::from(get(Quantity::Online) != Some(1));
-            let values = [Some(offline), get(Quantity::Governor), get(Quantity::Epp)];
+            // A CPU whose state is not known is not online.
+            let online = u64::from(get(Quantity::Online) == Some(1));
+            let values = [Some(online), get(Quantity::Governor), get(Quantity::Epp)];
             for (counts, value) in counts[self.knobs.len()..].iter_mut().zip(values) {
                 counts.add(package, value, 1);
             }
-            for (knob, quantity) in [("min-freq", Quantity::RequestMin), ("max-freq", Quantity::RequestMax)] {
-                if let Some(khz) = get(quantity) {
-                    widen(&mut ranges, knob, Some(package), true, khz as f64 * 1e3);
+            for (knob, quantity) in RANGES {
+                if let Some(khz) = get(*quantity) {
+                    widen(&mut ranges, knob.knob().name, Some(package), true, khz as f64 * 1e3);
                 }
             }
         }
@@ -214,7 +177,7 @@ impl Settings {
         for item in &self.items {
             let Some(value) = item.value else { continue };
             match (&self.knobs[item.knob], item.package) {
-                ((knob, Form::KiloHertz), package) => {
+                ((knob, Form::KHz), package) => {
                     widen(&mut ranges, knob, package, true, value as f64 * 1e3);
                 }
                 ((knob, Form::Percent), package) => {
@@ -308,14 +271,12 @@ fn write_ranges(out: &mut Exposition, family: &'static Family, ranges: &Ranges<'
 /// As people set it; `None` for a governor that is not among those that were there at the start.
 fn spelled(form: Form, value: u64, machine: &Machine) -> Option<String> {
     let text = match (form, value) {
-        (Form::Switch, 0) | (Form::Inverted, 1..) => "off",
-        (Form::Switch, _) | (Form::Inverted, 0) => "on",
-        (Form::Governor, number) => machine.governors.get(number as usize)?,
-        // The sample has numbers for the kernel's words.
-        (Form::Preference, 0) => "performance",
-        (Form::Preference, 128) => "balance_performance",
-        (Form::Preference, 192) => "balance_power",
-        (Form::Preference, 255) => "power",
+        (Form::Switch, 0) | (Form::InvertedSwitch, 1..) => "off",
+        (Form::Switch, _) | (Form::InvertedSwitch, 0) => "on",
+        (Form::Word, number) => machine.governors.get(number as usize)?,
+        (Form::Epp, value) => {
+            return Some(preference_word(value).map_or_else(|| value.to_string(), str::to_owned));
+        }
         (_, value) => return Some(value.to_string()),
     };
     Some(text.to_owned())
@@ -335,26 +296,5 @@ mod tests {
         assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 4, "{text}");
         let others: u64 = (3..20).map(|value| 100 - value).sum();
         assert!(text.contains(&format!("value=\"other\",package=\"0\"}} {others}\n")), "{text}");
-    }
-
-    #[test]
-    fn every_knob_is_one_of_the_table() {
-        for knob in [
-            "turbo",
-            "boost",
-            "epb",
-            "idle-state",
-            "epp",
-            "governor",
-            "online",
-            "min-freq",
-            "max-freq",
-            "uncore-min-freq",
-            "uncore-max-freq",
-            "min-perf-pct",
-            "max-perf-pct",
-        ] {
-            assert!(flyball_control::Knob::named(knob).is_ok(), "{knob}");
-        }
     }
 }

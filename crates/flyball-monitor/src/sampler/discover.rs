@@ -1,6 +1,6 @@
 //! What there is to read on a machine.
 
-use flyball_control::{ReadError, Topology};
+use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, doctor::kernel_release};
 use flyball_host::{
     CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr,
     topology::{CPUS, POLICIES},
@@ -139,8 +139,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
     let driver = flyball_host::topology::scaling_driver(host);
     // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends
     // below what is meant.
-    let is_boosted = driver.as_deref() == Some("acpi-cpufreq")
-        && host.read("/sys/devices/system/cpu/cpufreq/boost").is_ok_and(|text| text == "1");
+    let is_boosted = driver.as_deref() == Some("acpi-cpufreq") && turbo(host, topology) == Some(true);
     let boosted = |cpu: &flyball_control::Cpu| {
         let level = |name: &str| -> Option<f64> {
             host.read(&format!("{CPUS}/cpu{}/acpi_cppc/{name}", cpu.number)).ok()?.parse().ok()
@@ -164,7 +163,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
             family: topology.family,
             model: topology.model,
             model_name: topology.model_name.clone(),
-            kernel: host.uname().split(' ').nth(2).unwrap_or_default().to_owned(),
+            kernel: kernel_release(host).unwrap_or_default(),
             driver,
             throttle_temperature: None,
             idle_states: Vec::new(),
@@ -196,6 +195,13 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         fields: Vec::new(),
         missing: Vec::new(),
     }
+}
+
+/// Whether turbo of the whole machine is allowed, if it can be read.
+fn turbo(host: &dyn Host, topology: &Topology) -> Option<bool> {
+    let mut snapshot = Snapshot::of(host.name(), host.kind(), topology.clone());
+    snapshot.take(host, &Request { knobs: &[Id::Turbo], ..Request::default() });
+    snapshot.machine_value(Id::Turbo).ok()??.switch()
 }
 
 /// Names of the idle states, of the first CPU that has any: all CPUs of a type have the same, and
@@ -316,7 +322,8 @@ fn policies(layout: &Layout, topology: &Topology) -> Vec<PolicyFiles> {
             cpus: policy.cpus.iter().filter_map(|cpu| layout.index_of(cpu)).collect(),
             files: REQUESTS
                 .iter()
-                .map(|(name, _)| KeptAttribute::new(format!("{POLICIES}/policy{}/{name}", policy.number)))
+                .filter_map(|(knob, _)| knob.knob().path(topology, &At::Policy(policy.number)))
+                .map(KeptAttribute::new)
                 .collect(),
         })
         .collect()

@@ -96,7 +96,10 @@ impl KeptAttribute {
             }
             State::New | State::Gone => return None,
         };
-        std::str::from_utf8(&line[..count]).ok().map(str::trim_end)
+        // Recordings may hold the same line twice.
+        std::str::from_utf8(&line[..count])
+            .ok()
+            .map(|text| text.lines().next().unwrap_or_default().trim_end())
     }
 
     /// Reads the number that it holds.

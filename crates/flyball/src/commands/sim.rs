@@ -5,8 +5,10 @@ mod check;
 mod serve;
 mod work;
 
+use flyball_host::topology::scaling_driver;
 use flyball_process::confine::Confinement;
 use flyball_sim::{Kernel, silicon::MachineSpec};
+use flyball_simhost::SimHost;
 use serde::Serialize;
 
 use crate::{
@@ -190,11 +192,9 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     }
     let spec = choice.spec()?;
     // Booted to ask: which driver comes up depends on the kernel and on the machine's parameters.
-    let mut machine = choice.boot()?;
-    let driver = machine
-        .read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")
-        // No driver is an answer as well: a kernel may be older than the processor.
-        .map_or_else(|_| "none".to_owned(), |text| String::from_utf8_lossy(&text).trim_end().to_owned());
+    let machine = SimHost::open(&choice)?;
+    // No driver is an answer as well: a kernel may be older than the processor.
+    let driver = scaling_driver(&machine).unwrap_or_else(|| "none".to_owned());
     let first = spec.core.first();
     let sheet = Sheet {
         row: Row::of(&spec),

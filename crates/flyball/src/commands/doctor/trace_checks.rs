@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use flyball_control::doctor::{Evidence, Finding, Fix, Group, Verdict};
-use flyball_host::Host;
+use flyball_host::{Host, topology::scaling_driver};
 use flyball_trace::{
     Event, Isolation, Names, Record, TextOptions, Trace,
     diagnose::{Diagnoser, Finding as Found, FindingKind, Limits, Severity},
@@ -50,7 +50,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
     // From the machine and not from the trace: the question is whether this machine's settings
     // explain what was traced.
     let isolation = traced_machine::of_host(host)?.isolation().unwrap_or_default();
-    let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
+    let driver = scaling_driver(host);
     let names = Arc::new(Names::default());
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new())
         .with_isolation(isolation.clone())

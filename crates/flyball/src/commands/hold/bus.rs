@@ -24,7 +24,7 @@ use flyball_bus::{
 };
 use flyball_control::{Setting, Snapshot, plan::plan, write::state::StateDir};
 use flyball_hold::{Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Service, Store, change_holds};
-use flyball_host::{Host, watch::Watch};
+use flyball_host::{Host, topology::scaling_driver, watch::Watch};
 
 use self::degraded::Heat;
 use crate::{exit::Failure, output, process::own_program, profiles};
@@ -82,7 +82,7 @@ pub(super) struct Bus<'a> {
 
 /// The driver of the first policy.
 fn driver(host: &dyn Host) -> String {
-    host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").unwrap_or_else(|_| "none".to_owned())
+    scaling_driver(host).unwrap_or_else(|| "none".to_owned())
 }
 
 impl<'a> Bus<'a> {

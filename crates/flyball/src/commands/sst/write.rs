@@ -1,6 +1,6 @@
 //! Subcommands of `flyball sst` that change the machine. Each becomes settings of knobs.
 
-use flyball_control::{Id, Intent, Setting};
+use flyball_control::{Id, Intent, Setting, Snapshot};
 use flyball_host::CpuList;
 use flyball_sst::{cost, model};
 
@@ -154,8 +154,9 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
 }
 
 fn turbo_is_off(session: &Session<'_>) -> bool {
-    let no_turbo = session.host.read("/sys/devices/system/cpu/intel_pstate/no_turbo");
-    no_turbo.is_ok_and(|text| text.trim() == "1")
+    let snapshot = Snapshot::of_knobs(session.host, &[Id::Turbo]);
+    let turbo = snapshot.and_then(|snapshot| snapshot.machine_value(Id::Turbo));
+    turbo.is_ok_and(|turbo| turbo.and_then(|turbo| turbo.switch()) == Some(false))
 }
 
 /// `turbo-freq enable` and `disable`.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use flyball_control::KnobName;
+use flyball_control::{Id, KnobName, Snapshot};
 use flyball_host::{Host, KiloHertz};
 
 use crate::{commands::complete, exit::Failure, machine::MachineArg};
@@ -86,14 +86,12 @@ impl Preset {
 /// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves
 /// nothing.
 fn frequencies(host: &dyn Host) -> Option<String> {
-    let read = |name: &str| -> Option<u64> {
-        host.read(&format!("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_{name}_freq"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+    let snapshot = Snapshot::of_knobs(host, &[Id::HwMinFreq, Id::HwMaxFreq]).ok()?;
+    let read = |knob: Id| {
+        let policy = snapshot.places(knob).ok()?.first()?;
+        Some(snapshot.value_if_readable(knob, policy).ok()??.frequency()?.0)
     };
-    let (low, high) = (read("min")?, read("max")?);
+    let (low, high) = (read(Id::HwMinFreq)?, read(Id::HwMaxFreq)?);
     let from = low + high.checked_sub(low)? * 2 / 5;
     let typed = |khz: u64| KiloHertz(khz).to_string().replace(' ', "");
     // A multiple of 100 MHz, as the range's other values are.

@@ -61,6 +61,7 @@ fn read(host: &dyn Host, counter: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use flyball_control::{At, Id, Topology};
     use flyball_host::Plain;
 
     use super::*;
@@ -81,7 +82,8 @@ mod tests {
             put(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/package_throttle_count"), "7\n");
         }
         // A setting of the user, which is not a reason.
-        put("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n");
+        let turbo = Id::Turbo.knob().path(&Topology::default(), &At::Machine).unwrap();
+        put(turbo.trim_start_matches('/'), "1\n");
         let host = Plain::open(folder.path()).unwrap();
         let mut heat = Heat::of(&host);
         assert_eq!(heat.counters.len(), 2, "one CPU per package");

@@ -1,0 +1,58 @@
+//! Where knobs are as files, for readers that keep the files open.
+
+use flyball_host::Host;
+
+use super::{Snapshot, expand::Pattern};
+use crate::{At, Form, Id, Knob, Mechanism, Place, Topology};
+
+/// The file that holds a knob at one place.
+#[derive(Debug, Clone)]
+pub struct KnobFile {
+    pub place: Place,
+    pub path: String,
+    pub form: Form,
+}
+
+impl Snapshot {
+    /// The files of `knob` at all of its places, found and not read. If the table has several files
+    /// for it, these are the first ones that the machine has. Empty for a knob that the machine
+    /// lacks or has in registers only.
+    pub fn files(&mut self, host: &dyn Host, knob: Id) -> Vec<KnobFile> {
+        let row = knob.knob();
+        if row.vendor.is_some_and(|vendor| vendor != self.topology.vendor) {
+            return Vec::new();
+        }
+        self.find_places(host, row.scope);
+        let places = self.places_in(row.scope);
+        let online = &self.topology.online;
+        for mechanism in row.mechanisms {
+            let Mechanism::File { path, form, .. } = *mechanism else { continue };
+            let pattern = Pattern::new(path);
+            let files: Vec<KnobFile> = places
+                .iter()
+                .filter_map(|place| {
+                    let path = pattern.path(&self.topology, &place.at)?;
+                    Some(KnobFile { place: place.clone(), path, form })
+                })
+                .collect();
+            // Its places have it all or none, but those whose CPUs are offline.
+            let mut looked =
+                files.iter().filter(|file| file.place.cpus.iter().any(|cpu| online.contains(cpu)));
+            let exists = |file: Option<&KnobFile>| file.is_some_and(|file| host.exists(&file.path));
+            if exists(looked.next()) || exists(looked.next_back()) {
+                return files;
+            }
+        }
+        Vec::new()
+    }
+}
+
+impl Knob {
+    /// The path of the first of its files at a place, whether it exists or not.
+    pub fn path(&self, topology: &Topology, at: &At) -> Option<String> {
+        self.mechanisms.iter().find_map(|mechanism| match mechanism {
+            Mechanism::File { path, .. } => Pattern::new(path).path(topology, at),
+            _ => None,
+        })
+    }
+}
