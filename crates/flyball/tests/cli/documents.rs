@@ -1,4 +1,4 @@
-//! What the documents print, through flyball: the commands of docs/documents.md, and AMD's two
+//! What the documents print, through flyball: the commands of docs/dev/documents.md, and AMD's two
 //! texts of a trace.
 
 use std::io::Write as _;
@@ -133,7 +133,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn every_command_of_the_documents_table_runs() {
-    let table = include_str!("../../../../docs/documents.md");
+    let table = include_str!("../../../../docs/dev/documents.md");
     let (mut ran, mut values) = (0, 0);
     for line in table.lines().filter(|line| line.starts_with("| ")) {
         let Some(command) = line.split('`').find(|part| part.starts_with("flyball ")) else { continue };
