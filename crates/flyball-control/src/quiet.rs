@@ -4,6 +4,8 @@
 //! levels, each with everything of the one before: `light` loses no speed, `steady` gives up turbo,
 //! `fixed` holds one frequency.
 
+mod plan;
+
 use std::{fmt, str::FromStr};
 
 use flyball_host::{CpuList, Host, KiloHertz};
@@ -12,6 +14,8 @@ use serde::Serialize;
 use crate::{
     Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, owners::irqbalance, partition,
 };
+
+pub use self::plan::{QuietError, QuietOptions, QuietPlan, QuietResult};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,12 +34,19 @@ impl Level {
     pub const ALL: [Level; 3] = [Level::Light, Level::Steady, Level::Fixed];
 }
 
-impl FromStr for Level {
-    type Err = String;
+/// A word that is not a [`Level`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{word}' is not a level; give light, steady or fixed")]
+pub struct UnknownLevel {
+    pub word: String,
+}
 
-    fn from_str(text: &str) -> Result<Level, String> {
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
         let level = Level::ALL.into_iter().find(|level| level.to_string() == text);
-        level.ok_or_else(|| format!("'{text}' is not a level; give light, steady or fixed"))
+        level.ok_or_else(|| UnknownLevel { word: text.to_owned() })
     }
 }
 
@@ -467,6 +478,6 @@ mod tests {
         for level in [Level::Light, Level::Steady, Level::Fixed] {
             assert_eq!(level.to_string().parse(), Ok(level));
         }
-        assert!("loud".parse::<Level>().unwrap_err().contains("light, steady or fixed"));
+        assert_eq!("loud".parse::<Level>(), Err(UnknownLevel { word: "loud".to_owned() }));
     }
 }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use flyball_host::CpuList;
+use serde::{Deserialize, Serialize};
 
 use crate::{Id, Knob, Place, ReadError, Scope, Snapshot, TABLE, Value, knob::Saved};
 
@@ -15,41 +16,60 @@ pub fn saved() -> Vec<Id> {
     TABLE.iter().filter(is_saved).map(|knob| knob.id).collect()
 }
 
-/// The profile's text, from a snapshot of the knobs that [`saved`] names.
+/// A setting of a saved profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSetting {
+    /// The knob, and perhaps which instance of it (`idle-state:C6`).
+    pub knob: String,
+    /// The value as a profile spells it.
+    pub value: String,
+    /// The CPUs that have it; all but those of the knob's other settings without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuList>,
+}
+
+/// The settings of a snapshot of the knobs that [`saved`] names. Those for all CPUs come first.
 ///
 /// # Errors
 /// A file that should be readable is not.
-pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
-    let mut top = String::new();
-    let mut sections: BTreeMap<CpuList, String> = BTreeMap::new();
+pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
+    let mut settings = Vec::new();
     for knob in saved().into_iter().map(Id::knob) {
         for (name, values) in values(snapshot, knob)? {
-            let key =
-                if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
+            let name = if name.is_empty() { knob.name.to_owned() } else { format!("{}:{name}", knob.name) };
             // The commonest value is for all CPUs, and only what differs names some: a profile that
             // fits a larger machine too.
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
             let most = most.clone();
             for (value, cpus) in values {
-                let line = format!("{key} = {}\n", quoted(&value));
-                if value == most {
-                    top.push_str(&line);
-                } else {
-                    sections.entry(cpus).or_default().push_str(&line);
-                }
+                let cpus = (value != most).then_some(cpus);
+                settings.push(SavedSetting { knob: name.clone(), value, cpus });
             }
         }
     }
-    let mut text = String::new();
+    // A stable sort: within a list of CPUs, knobs keep the order of the table.
+    settings.sort_by(|a, b| a.cpus.cmp(&b.cpus));
+    Ok(settings)
+}
+
+/// The profile's text, from a snapshot of the knobs that [`saved`] names.
+///
+/// # Errors
+/// A file that should be readable is not.
+pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     let model = snapshot.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
-    let _ = writeln!(
-        text,
-        "description = {}\n",
-        quoted(&format!("settings of {} as saved by flyball", model.trim()))
-    );
-    text.push_str(&top);
-    for (cpus, lines) in sections {
-        let _ = write!(text, "\n[cpus.\"{cpus}\"]\n{lines}");
+    let description = quoted(&format!("settings of {} as saved by flyball", model.trim()));
+    let mut text = format!("description = {description}\n\n");
+    let mut section = None;
+    for SavedSetting { knob, value, cpus } in settings(snapshot)? {
+        if cpus != section {
+            if let Some(cpus) = &cpus {
+                let _ = write!(text, "\n[cpus.\"{cpus}\"]\n");
+            }
+            section = cpus;
+        }
+        let key = if knob.contains(':') { format!("\"{knob}\"") } else { knob };
+        let _ = writeln!(text, "{key} = {}", quoted(&value));
     }
     Ok(text)
 }

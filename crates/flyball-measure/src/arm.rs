@@ -5,23 +5,103 @@
 
 use std::fmt;
 
-/// One setting as typed: knob, value, and perhaps the CPUs it is for (`K@0-3=V`). What it means is
-/// for others to say.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+use flyball_control::{IntentError, Setting};
+use flyball_host::CommandKnob;
+
+/// One setting of an arm. Reports and run directories keep its words, the machine gets its meaning.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Words", into = "Words")]
 pub struct ArmSetting {
-    /// The knob, `governor`, perhaps with `@CPUS`.
-    pub knob: String,
-    pub value: String,
+    words: Words,
+    meaning: Meaning,
+}
+
+/// A setting as it was typed, and as run directories hold it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Words {
+    /// The knob, perhaps with the CPUs it is for: `max-freq@0-3`.
+    knob: String,
+    value: String,
+}
+
+/// What a setting of an arm sets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Meaning {
+    /// A knob of flyball's table.
+    Knob(Setting),
+    /// The cpufreq driver, which a boot brings up.
+    Driver(String),
+    /// A word of the kernel's command line.
+    Boot(String),
+    /// None of these, for this reason: a knob of the user's own, or a setting that another version
+    /// of flyball wrote into a run directory.
+    Other(IntentError),
+}
+
+impl From<Words> for ArmSetting {
+    fn from(words: Words) -> ArmSetting {
+        let meaning = match (words.knob.as_str(), words.knob.strip_prefix("boot:")) {
+            ("driver", _) => Meaning::Driver(words.value.clone()),
+            ("boot", _) => Meaning::Boot(words.value.clone()),
+            (_, Some(parameter)) => Meaning::Boot(format!("{parameter}={}", words.value)),
+            (knob, None) => {
+                let (name, on) = knob.split_once('@').map_or((knob, None), |(name, on)| (name, Some(on)));
+                let from = format!("{knob}={}", words.value);
+                Setting::new(name, &words.value, on, from).map_or_else(Meaning::Other, Meaning::Knob)
+            }
+        };
+        ArmSetting { words, meaning }
+    }
+}
+
+impl From<ArmSetting> for Words {
+    fn from(setting: ArmSetting) -> Words {
+        setting.words
+    }
+}
+
+impl ArmSetting {
+    /// The setting of `knob` (`governor`, `max-freq@0-3`, `driver`) to `value`.
+    pub fn new(knob: impl Into<String>, value: impl Into<String>) -> ArmSetting {
+        ArmSetting::from(Words { knob: knob.into(), value: value.into() })
+    }
+
+    /// Reads `KNOB=VALUE`; `None` if a side is empty or there is no `=`.
+    pub fn parse(word: &str) -> Option<ArmSetting> {
+        let (knob, value) = word.split_once('=')?;
+        let (knob, value) = (knob.trim(), value.trim());
+        (!knob.is_empty() && !value.is_empty()).then(|| ArmSetting::new(knob, value))
+    }
+
+    /// The knob as typed, perhaps with `@CPUS`.
+    pub fn knob(&self) -> &str {
+        &self.words.knob
+    }
+
+    /// The value as typed.
+    pub fn value(&self) -> &str {
+        &self.words.value
+    }
+
+    /// What it sets.
+    pub fn meaning(&self) -> &Meaning {
+        &self.meaning
+    }
+
+    /// The user's own knob that it sets, if it sets one of `knobs`.
+    pub fn user_knob<'k>(&self, knobs: &'k [CommandKnob]) -> Option<&'k CommandKnob> {
+        knobs.iter().find(|knob| knob.name == self.words.knob)
+    }
 }
 
 impl fmt::Display for ArmSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.knob, self.value)
+        write!(f, "{}={}", self.words.knob, self.words.value)
     }
 }
 
 /// Settings under a name.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Arm {
     /// The name in tables and plots.
     pub name: String,
@@ -49,6 +129,9 @@ pub enum ArmError {
     /// The cross product is too large.
     #[error("the matrix makes {0} arms; the limit is {most}: use fewer values", most = Arm::MAX)]
     Many(usize),
+    /// A setting of neither flyball's knobs nor the user's.
+    #[error("arm '{arm}': {cause}")]
+    Setting { arm: String, cause: IntentError },
     /// One arm or none.
     #[error("a comparison needs two arms at least; add --arm now to compare with the machine as it is")]
     Few,
@@ -61,6 +144,11 @@ impl Arm {
     /// The machine as it is.
     pub fn now() -> Arm {
         Arm { name: "now".to_owned(), settings: Vec::new() }
+    }
+
+    /// An arm named by its settings.
+    pub fn unnamed(settings: Vec<ArmSetting>) -> Arm {
+        Arm { name: join(&settings), settings }
     }
 
     /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`.
@@ -87,16 +175,19 @@ impl Arm {
         if name.is_empty() { Err(ArmError::Empty) } else { Ok(Arm { name, settings }) }
     }
 
-    /// The arms of a comparison: those named, then the matrix's cross product.
+    /// The arms of a comparison: those named, then the matrix's cross product. `knobs` are the
+    /// user's own.
     ///
     /// # Errors
-    /// As [`Arm::parse`]; names used twice; fewer than two arms, too many.
-    pub fn all(arms: &[String], matrix: &[String]) -> Result<Vec<Arm>, ArmError> {
+    /// As [`Arm::parse`]; settings of unknown knobs; names used twice; fewer than two arms, too
+    /// many.
+    pub fn all(arms: &[String], matrix: &[String], knobs: &[CommandKnob]) -> Result<Vec<Arm>, ArmError> {
         let mut all = arms.iter().map(|text| Arm::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let mut product: Vec<Vec<ArmSetting>> = vec![Vec::new()];
         for row in matrix {
             let first = setting(row.trim())?;
-            let values: Vec<&str> = first.value.split(',').map(str::trim).filter(|v| !v.is_empty()).collect();
+            let values: Vec<&str> =
+                first.value().split(',').map(str::trim).filter(|v| !v.is_empty()).collect();
             if values.is_empty() {
                 return Err(ArmError::Row(row.clone()));
             }
@@ -112,8 +203,7 @@ impl Arm {
                         let mut settings = so_far.clone();
                         // `now` in a matrix leaves the knob alone.
                         if *value != "now" {
-                            settings
-                                .push(ArmSetting { knob: first.knob.clone(), value: (*value).to_owned() });
+                            settings.push(ArmSetting::new(first.knob(), *value));
                         }
                         settings
                     })
@@ -121,9 +211,11 @@ impl Arm {
                 .collect();
         }
         if !matrix.is_empty() {
-            all.extend(product.into_iter().map(|settings| {
-                if settings.is_empty() { Arm::now() } else { Arm { name: join(&settings), settings } }
-            }));
+            all.extend(
+                product
+                    .into_iter()
+                    .map(|settings| if settings.is_empty() { Arm::now() } else { Arm::unnamed(settings) }),
+            );
         }
         if all.len() > Arm::MAX {
             return Err(ArmError::Many(all.len()));
@@ -133,18 +225,18 @@ impl Arm {
             if all[..index].iter().any(|other| other.name == arm.name) {
                 return Err(ArmError::Twice(arm.name.clone()));
             }
+            for setting in &arm.settings {
+                if let (Meaning::Other(cause), None) = (setting.meaning(), setting.user_knob(knobs)) {
+                    return Err(ArmError::Setting { arm: arm.name.clone(), cause: cause.clone() });
+                }
+            }
         }
         if all.len() < 2 { Err(ArmError::Few) } else { Ok(all) }
     }
 }
 
 fn setting(word: &str) -> Result<ArmSetting, ArmError> {
-    match word.split_once('=') {
-        Some((knob, value)) if !knob.trim().is_empty() && !value.trim().is_empty() => {
-            Ok(ArmSetting { knob: knob.trim().to_owned(), value: value.trim().to_owned() })
-        }
-        _ => Err(ArmError::Word(word.to_owned())),
-    }
+    ArmSetting::parse(word).ok_or_else(|| ArmError::Word(word.to_owned()))
 }
 
 fn join(settings: &[ArmSetting]) -> String {
@@ -157,7 +249,7 @@ mod tests {
 
     fn names(arms: &[&str], matrix: &[&str]) -> Result<Vec<String>, ArmError> {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Ok(Arm::all(&own(arms), &own(matrix))?.into_iter().map(|arm| arm.name).collect())
+        Ok(Arm::all(&own(arms), &own(matrix), &[])?.into_iter().map(|arm| arm.name).collect())
     }
 
     #[test]
@@ -186,6 +278,27 @@ mod tests {
             ]
         );
         assert_eq!(names(&[], &["turbo=on,now"]).expect("good"), ["turbo=on", "now"]);
+    }
+
+    #[test]
+    fn settings_have_a_meaning_and_keep_their_words() {
+        let arm = Arm::parse("x: max-freq@0-3=2GHz driver=acpi-cpufreq boot:isolcpus=1-3 pool=4").unwrap();
+        let meanings: Vec<&Meaning> = arm.settings.iter().map(ArmSetting::meaning).collect();
+        assert!(matches!(meanings[0], Meaning::Knob(setting) if setting.on.as_deref() == Some("0-3")));
+        assert_eq!(meanings[1], &Meaning::Driver("acpi-cpufreq".to_owned()));
+        assert_eq!(meanings[2], &Meaning::Boot("isolcpus=1-3".to_owned()));
+        assert!(matches!(meanings[3], Meaning::Other(IntentError::Unknown(_))));
+        let json = serde_json::to_string(&arm).unwrap();
+        assert!(json.contains(r#"{"knob":"max-freq@0-3","value":"2GHz"}"#), "{json}");
+        assert_eq!(serde_json::from_str::<Arm>(&json).unwrap(), arm);
+    }
+
+    #[test]
+    fn knobs_are_flyballs_or_the_users() {
+        let arms = ["now".to_owned(), "x: pool=4".to_owned()];
+        let pool = CommandKnob { name: "pool".to_owned(), read: None, write: String::new(), restore: None };
+        assert!(Arm::all(&arms, &[], &[pool]).is_ok());
+        assert!(matches!(Arm::all(&arms, &[], &[]), Err(ArmError::Setting { arm, .. }) if arm == "x"));
     }
 
     #[test]

@@ -13,53 +13,11 @@ use crate::{
     meter::{MeterList, Meters},
     run_directory::{Boot, Manifest, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
+    settings::{RefusedArm, Settings, SettingsError, SettingsSnapshot},
     speed::{RoundSpeed, SpeedNote},
     watch::{Conditions, Counting, Moment},
     workload::{Command, Outcome, Stop, Workload, WorkloadError},
 };
-
-/// Applies the settings of an arm to a machine, and restores them.
-pub trait Settings {
-    /// Brings the machine from the state that this object left it in to what `arm` asks for:
-    /// settings of the arm before that this one does not name go back to what they were at first.
-    /// Returns what is worth knowing, such as values that the kernel clamped.
-    ///
-    /// # Errors
-    /// Why the arm cannot be had. What was written is restored by [`Settings::restore`].
-    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError>;
-
-    /// Restores everything.
-    ///
-    /// # Errors
-    /// What could not be restored.
-    fn restore(&mut self) -> Result<(), SettingsError>;
-
-    /// What the machine must be booted with before this arm can be applied; `None` if it can be
-    /// now.
-    ///
-    /// # Errors
-    /// An arm that no boot makes possible.
-    fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
-        let _ = arm;
-        Ok(None)
-    }
-
-    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a
-    /// sentence.
-    fn changed(&mut self) -> Option<String> {
-        None
-    }
-
-    /// The settings as they are, for the record.
-    fn snapshot(&self) -> serde_json::Value {
-        serde_json::Value::Null
-    }
-}
-
-/// Why settings could not be applied or restored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SettingsError(pub String);
 
 /// Chooses the arms of each block, where not all arms are in every block.
 pub trait Blocks {
@@ -69,40 +27,26 @@ pub trait Blocks {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>>;
 }
 
+/// Why a round could not be recorded. What records it is no part of this crate.
+pub type TracerError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Records the driver's decisions while a round runs.
 pub trait RoundTracer {
     /// Begins to record. Called right before the meters.
-    fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError>;
+    fn begin(&mut self, host: &dyn Host) -> Result<(), TracerError>;
 
     /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at
     /// every tick.
-    fn attend(&mut self) -> Result<(), SettingsError> {
+    fn attend(&mut self) -> Result<(), TracerError> {
         Ok(())
     }
 
     /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums
     /// it up.
-    fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, SettingsError>;
+    fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, TracerError>;
 
     /// Drops what was begun; the round failed.
     fn abandon(&mut self);
-}
-
-/// For machines without knobs: only arms without settings.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSettings;
-
-impl Settings for NoSettings {
-    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        match arm.settings.first() {
-            None => Ok(Vec::new()),
-            Some(setting) => Err(SettingsError(format!("nothing here can set {setting}"))),
-        }
-    }
-
-    fn restore(&mut self) -> Result<(), SettingsError> {
-        Ok(())
-    }
 }
 
 /// What happens, to show progress.
@@ -142,8 +86,8 @@ pub enum End {
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// An arm could not be applied.
-    #[error("arm '{arm}': {cause}")]
-    Apply { arm: String, cause: SettingsError },
+    #[error(transparent)]
+    Apply(#[from] RefusedArm),
     /// The workload could not be run.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
@@ -169,7 +113,7 @@ pub enum MeasureError {
     },
     /// The driver's decisions could not be recorded.
     #[error("arm '{arm}': {cause}")]
-    Trace { arm: String, cause: SettingsError },
+    Trace { arm: String, cause: TracerError },
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -292,7 +236,7 @@ impl Conductor<'_> {
             needs.push(
                 self.settings
                     .boot_needed(arm)
-                    .map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?,
+                    .map_err(|cause| RefusedArm { arm: arm.name.clone(), cause })?,
             );
         }
         if let Some(boot) = directory.manifest.boots.iter().position(|boot| boot.id == id) {
@@ -449,7 +393,7 @@ impl Conductor<'_> {
             // setting's fault.
             Err(cause) if self.blocks.is_some() && !self.stop.asked() => return Ok(Ran::not_applied(&cause)),
             Err(_) if self.stop.asked() => return Err(WorkloadError::Stopped.into()),
-            Err(cause) => return Err(MeasureError::Apply { arm: arm.name.clone(), cause }),
+            Err(cause) => return Err(RefusedArm { arm: arm.name.clone(), cause }.into()),
         };
         self.pause(schedule.pause())?;
         self.prepare(arm, schedule)?;
@@ -584,7 +528,7 @@ fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
     })
 }
 
-fn pretty(value: &serde_json::Value) -> Vec<u8> {
+fn pretty(value: &SettingsSnapshot) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     text

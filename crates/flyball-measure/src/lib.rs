@@ -6,7 +6,7 @@
 //! [`analyse`] makes a [`Report`] of those, purely, as often as one likes. [`watch`] says how
 //! undisturbed a run was, [`shifts`] where a [`series`] of runs changed and what changed with it.
 //! [`fleet`] puts the run directories of many machines together. Settings are applied and restored
-//! by the implementation of [`Settings`]: this crate knows no knobs.
+//! by the implementation of [`Settings`]; this crate parses the settings of arms and writes none.
 
 mod analyse;
 mod arm;
@@ -20,6 +20,7 @@ mod run_directory;
 mod schedule;
 pub mod selftest;
 pub mod series;
+mod settings;
 pub mod shifts;
 mod speed;
 pub mod stats;
@@ -30,10 +31,8 @@ pub use analyse::{
     ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Steadiness, Summary, Verdict,
     analyse, disturbance, judge,
 };
-pub use arm::{Arm, ArmError, ArmSetting};
-pub use conduct::{
-    Blocks, Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError, last_lines,
-};
+pub use arm::{Arm, ArmError, ArmSetting, Meaning};
+pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};
 pub use meter::{
     Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, Readings, Recording, Series,
 };
@@ -43,5 +42,6 @@ pub use run_directory::{
     RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
+pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};

@@ -13,66 +13,54 @@ use std::sync::{
 use flyball_control::{
     Intent, Snapshot,
     plan::{Plan, plan},
+    quiet::{QuietOptions, QuietPlan},
+    save,
     write::{
         journal::Purpose,
         transaction::{Applied, Held, Transaction},
     },
 };
-use flyball_host::{CommandKnob, CpuInfo, CpuList, Host};
-use flyball_measure::{Arm, ArmSetting, Manifest, Settings, SettingsError};
+use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, topology::scaling_driver};
+use flyball_measure::{Arm, Manifest, Meaning, RefusedArm, Settings, SettingsError, SettingsSnapshot};
 
 pub use self::booted::BootedArms;
-use crate::{
-    change,
-    context::Context,
-    exit::Failure,
-    quiet_machine::{Quiet, QuietPlan},
-    seeds::RunSeeds,
-};
+use crate::{change, context::Context, exit::Failure, quiet_machine::print_limits, seeds::RunSeeds};
 
-/// Settings that are a boot's: the cpufreq driver, and kernel parameters.
-const DRIVER: &str = "driver";
-const BOOT: &str = "boot";
-
-/// What an arm asks of flyball's knobs, without what only a boot gives.
-pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
+/// The settings of an arm that are of flyball's knobs: neither a boot's nor of the user's `knobs`.
+///
+/// # Errors
+/// A setting that is of none of these.
+pub fn intent(arm: &Arm, knobs: &[CommandKnob]) -> Result<Intent, SettingsError> {
     let mut intent = Intent::default();
-    for setting in arm.settings.iter().filter(|setting| !is_boot(setting)) {
-        let one = Intent::from_arguments(&[setting.to_string()], None)
-            .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
-        intent.settings.extend(one.settings);
+    for setting in arm.settings.iter().filter(|setting| setting.user_knob(knobs).is_none()) {
+        match setting.meaning() {
+            Meaning::Knob(setting) => intent.settings.push(setting.clone()),
+            Meaning::Driver(_) | Meaning::Boot(_) => {}
+            Meaning::Other(error) => return Err(error.clone().into()),
+        }
     }
     Ok(intent)
 }
 
-/// What applying an arm would write now.
-pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
-    let intent = intent(arm)?;
-    let snapshot = Snapshot::for_intent(host, &intent)?;
-    let in_arm = |failure: Failure| failure.reworded(|message| format!("arm '{}': {message}", arm.name));
-    plan(&snapshot, &intent).map_err(|error| in_arm(error.into()))
-}
-
-fn is_boot(setting: &ArmSetting) -> bool {
-    setting.knob == DRIVER || setting.knob == BOOT || setting.knob.starts_with("boot:")
+/// Plans an intent for the machine as it is now.
+pub fn plan_now(host: &dyn Host, intent: &Intent) -> Result<Plan, SettingsError> {
+    Ok(plan(&Snapshot::for_intent(host, intent)?, intent)?)
 }
 
 /// What the machine has to be booted with for an arm, if it was not.
 pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, SettingsError> {
     let mut needed = Vec::new();
-    for setting in arm.settings.iter().filter(|setting| is_boot(setting)) {
-        if setting.knob == DRIVER {
-            needed.extend(driver_needs(host, &setting.value)?);
-        } else {
-            let parameter = match setting.knob.strip_prefix("boot:") {
-                Some(name) => format!("{name}={}", setting.value),
-                None => setting.value.clone(),
-            };
-            let line = host.read("/proc/cmdline").unwrap_or_default();
-            // Whole words: `isolcpus=1` is a prefix of `isolcpus=1-3`.
-            if !line.split_whitespace().any(|word| word == parameter) {
-                needed.push(parameter);
+    for setting in &arm.settings {
+        match setting.meaning() {
+            Meaning::Driver(driver) => needed.extend(driver_needs(host, driver)?),
+            Meaning::Boot(parameter) => {
+                let line = host.read("/proc/cmdline").unwrap_or_default();
+                // Whole words: `isolcpus=1` is a prefix of `isolcpus=1-3`.
+                if !line.split_whitespace().any(|word| word == parameter) {
+                    needed.push(parameter.clone());
+                }
             }
+            Meaning::Knob(_) | Meaning::Other(_) => {}
         }
     }
     Ok((!needed.is_empty()).then(|| needed.join(" ")))
@@ -80,12 +68,7 @@ pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Setting
 
 /// The kernel parameter that brings up a cpufreq driver, if another one runs.
 fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, SettingsError> {
-    let online = host.read("/sys/devices/system/cpu/online").unwrap_or_default();
-    let first = online.parse::<flyball_host::CpuList>().ok().and_then(|cpus| cpus.first()).unwrap_or(0);
-    // CPU 0 may be offline, and an offline CPU has no policy. One CPU is enough: the kernel
-    // registers one cpufreq driver at a time (drivers/cpufreq/cpufreq.c, cpufreq_register_driver).
-    let now = host.read(&format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_driver")).ok();
-    if now.as_deref() == Some(wanted) {
+    if scaling_driver(host).as_deref() == Some(wanted) {
         return Ok(None);
     }
     // amd_pstate drives AMD's own processors only, not Hygon's.
@@ -98,31 +81,30 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
         "amd-pstate" => "amd_pstate=passive",
         "intel_pstate" => "intel_pstate=active",
         "intel_cpufreq" => "intel_pstate=passive",
-        other => {
-            return Err(SettingsError(format!(
-                "no cpufreq driver '{other}' is known; there are acpi-cpufreq, amd-pstate (passive and guided), \
-                 amd-pstate-epp (active), intel_pstate (active), intel_cpufreq (passive)"
-            )));
-        }
+        other => return Err(SettingsError::Driver(other.to_owned())),
     };
     Ok(Some(parameter.to_owned()))
 }
 
 /// Refuses arms that cannot be had, before anything is made or written.
-pub fn check(host: &dyn Host, arms: &[Arm], knobs: &[CommandKnob]) -> Result<(), Failure> {
+pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
     match host.software() {
-        // In software a boot costs milliseconds, so the arms are tried. On a real machine take()
-        // plans them, before it writes.
-        Some(software) => BootedArms::new(host, software, None, RunSeeds::default())?.check(arms),
-        None => arms.iter().try_for_each(|arm| intent(&user_knobs::of_machine(arm, knobs)).map(|_| ())),
+        // In software a boot costs milliseconds, so the arms are tried.
+        Some(software) => {
+            let mut booted = BootedArms::new(host, software, None, RunSeeds::default())?;
+            booted.check(arms).map_err(Failure::usage)?;
+            booted.restore().map_err(Failure::failed)
+        }
+        // On a real machine take() plans them, before it writes.
+        None => Ok(()),
     }
 }
 
 /// What keeps the machine quiet beneath all arms.
 pub struct QuietDuringArms {
-    pub quiet: Quiet,
+    pub options: QuietOptions,
     /// Decided for the machine as it is before the first arm.
-    pub quiet_plan: QuietPlan,
+    pub plan: QuietPlan,
 }
 
 /// The settings of a comparison, and the control group that the workload is to join.
@@ -142,10 +124,10 @@ pub fn take<'h>(
 ) -> Result<Taken<'h>, Failure> {
     // No group: models are not processes, and what they run on is chosen by --pin.
     if let Some(software) = host.software() {
-        let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
+        let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.options), seeds)?;
         return Ok(Taken { settings: Box::new(booted), group: None });
     }
-    let held = HeldArms::take(context, host, manifest, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
+    let held = HeldArms::take(context, host, manifest, interrupted, quiet.map(|beneath| beneath.plan))?;
     let group = held.group.clone();
     Ok(Taken { settings: Box::new(held), group })
 }
@@ -189,23 +171,22 @@ impl<'h> HeldArms<'h> {
             .knobs
             .iter()
             .filter(|knob| {
-                manifest.arms.iter().any(|arm| arm.settings.iter().any(|one| one.knob == knob.name))
+                manifest.arms.iter().any(|arm| arm.settings.iter().any(|one| one.knob() == knob.name))
             })
             .cloned()
             .collect();
         user_knobs::check(host, &knobs)?;
         let mut sets = quiet_plan.is_some() || !knobs.is_empty();
         for arm in &manifest.arms {
-            let arm = &user_knobs::of_machine(arm, &knobs);
-            let intent = intent(arm)?;
+            let refused = |cause| RefusedArm { arm: arm.name.clone(), cause };
+            let intent = intent(arm, &knobs).map_err(refused)?;
             // Arms of another boot are not planned: their driver, and with it their knobs, is not
             // here.
-            let here = boot_needed(host, arm)
-                .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
+            let here = boot_needed(host, arm).map_err(refused)?;
             if here.is_none() && !intent.is_empty() {
                 // Planned now and thrown away: a setting that does not exist here must be refused
                 // before the first round.
-                plan_of(host, arm)?;
+                plan_now(host, &intent).map_err(refused)?;
                 sets = true;
             }
         }
@@ -220,18 +201,18 @@ impl<'h> HeldArms<'h> {
                 eprintln!("note: {note}");
             }
             if let Some(quiet_plan) = &quiet_plan {
-                quiet_plan.say(host);
+                print_limits(quiet_plan, host);
                 let interrupted = || interrupted.load(Ordering::Relaxed);
                 match quiet_plan.apply(host, &mut transaction, &interrupted) {
                     Ok(result) => {
                         result.notes.iter().for_each(|note| eprintln!("note: {note}"));
                         group = result.group;
                     }
-                    Err(failure) => {
+                    Err(error) => {
                         // The failure that led here is the one to report; a restoration that fails
                         // too stays in the journal for `flyball restore`.
                         let _ = transaction.end();
-                        return Err(failure);
+                        return Err(error.into());
                     }
                 }
                 // Between arms the machine goes back to this, not to what it was before.
@@ -279,30 +260,27 @@ impl Settings for HeldArms<'_> {
             return Ok(self.last_notes.clone());
         }
         self.current = None;
-        let intent = intent(&user_knobs::of_machine(arm, &self.knobs))
-            .map_err(|failure| SettingsError(failure.to_string()))?;
+        let intent = intent(arm, &self.knobs)?;
         let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
                 self.seen = Seen { online: online(self.host), held: None };
                 self.current = Some(arm.clone());
                 return Ok(Vec::new());
             }
-            return Err(SettingsError("the machine is not held".to_owned()));
+            return Err(SettingsError::NotHeld);
         };
         // Back to the baseline between arms: a setting that only the last arm had must not leak
         // into this one.
         let restoration = transaction.restore();
         // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
-            return Err(SettingsError(restoration.to_string()));
+            return Err(SettingsError::Restore(restoration));
         }
         self.last_notes = if intent.is_empty() {
             Vec::new()
         } else {
             let interrupted = &self.interrupted;
-            let applied = transaction
-                .apply(&intent, &|| interrupted.load(Ordering::Relaxed))
-                .map_err(|error| SettingsError(error.to_string()))?;
+            let applied = transaction.apply(&intent, &|| interrupted.load(Ordering::Relaxed))?;
             notes(&applied)
         };
         // After the machine's own settings: a program may look at these.
@@ -315,7 +293,7 @@ impl Settings for HeldArms<'_> {
     fn restore(&mut self) -> Result<(), SettingsError> {
         self.current = None;
         match self.transaction.take().map(Transaction::end) {
-            Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
+            Some(restoration) if !restoration.is_exact() => Err(SettingsError::Restore(restoration)),
             _ => Ok(()),
         }
     }
@@ -346,12 +324,12 @@ impl Settings for HeldArms<'_> {
 
     // For readers of the run directory only: a machine that cannot be read must not end a
     // comparison.
-    fn snapshot(&self) -> serde_json::Value {
-        let profile = Snapshot::of_knobs(self.host, &flyball_control::save::saved())
-            .and_then(|snapshot| flyball_control::save::save(&snapshot));
-        match profile {
-            Ok(text) => serde_json::json!({ "profile": text }),
-            Err(error) => serde_json::json!({ "error": error.to_string() }),
+    fn snapshot(&self) -> SettingsSnapshot {
+        let settings =
+            Snapshot::of_knobs(self.host, &save::saved()).and_then(|snapshot| save::settings(&snapshot));
+        match settings {
+            Ok(settings) => SettingsSnapshot::Settings { settings },
+            Err(error) => SettingsSnapshot::Unread { error: error.to_string() },
         }
     }
 }

@@ -10,6 +10,7 @@ use flyball_control::{
     plan::{Change, Plan, PlanError},
     write::{
         journal::{JournalError, Purpose},
+        restore::Restoration,
         state::{LockError, StateDir},
         transaction::{Applied, AppliedChange, ApplyError, Outcome, Transaction, TransactionError},
     },
@@ -21,7 +22,7 @@ use flyball_process::confine::Confinement;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    fold,
+    failures, fold,
     machine::MachineArg,
     output::Reporter,
     paint::{self, one_line},
@@ -287,40 +288,39 @@ fn render(plan: &Plan, each: bool) -> String {
     text
 }
 
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Failure {
-        let exit = match error {
+failures!(PlanError, ApplyError, TransactionError);
+
+impl From<&PlanError> for Exit {
+    fn from(error: &PlanError) -> Exit {
+        match error {
             // A value that is not accepted is the user's to correct; a knob that this machine lacks
             // is a reason to skip.
             PlanError::Refused(_) => Exit::Usage,
             PlanError::NotHere(_) => Exit::NotHere,
-            PlanError::Read(error) => return error.into(),
-        };
-        Failure::new(exit, error)
-    }
-}
-
-impl From<ApplyError> for Failure {
-    fn from(error: ApplyError) -> Failure {
-        if let ApplyError::Plan(error) = error {
-            return error.into();
+            PlanError::Read(error) => error.into(),
         }
-        // A failure that was undone completely leaves the machine as it was; otherwise scripts must
-        // be able to tell (exit code 3).
-        let exact = error.restoration().is_none_or(flyball_control::write::restore::Restoration::is_exact);
-        Failure::new(if exact { Exit::Failed } else { Exit::HalfDone }, error)
     }
 }
 
-impl From<TransactionError> for Failure {
-    fn from(error: TransactionError) -> Failure {
-        // Its own code, so that a script can wait and try again; any other failure stays one.
-        let exit = if matches!(error, TransactionError::Lock(LockError::Held { .. })) {
-            Exit::Locked
-        } else {
-            Exit::Failed
-        };
-        Failure::new(exit, error)
+impl From<&ApplyError> for Exit {
+    fn from(error: &ApplyError) -> Exit {
+        match error {
+            ApplyError::Plan(error) => error.into(),
+            // A failure that was undone completely leaves the machine as it was; otherwise scripts
+            // must be able to tell.
+            _ if error.restoration().is_none_or(Restoration::is_exact) => Exit::Failed,
+            _ => Exit::HalfDone,
+        }
+    }
+}
+
+impl From<&TransactionError> for Exit {
+    fn from(error: &TransactionError) -> Exit {
+        match error {
+            // Its own code, so that a script can wait and try again.
+            TransactionError::Lock(LockError::Held { .. }) => Exit::Locked,
+            _ => Exit::Failed,
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 use std::{error::Error, fmt, process::ExitCode};
 
 use flyball_control::ReadError;
-use flyball_measure::RecordError;
+use flyball_host::HostError;
+use flyball_measure::{RecordError, RefusedArm, SettingsError};
 use flyball_simhost::SimError;
 
 // One list for the type, the help and the manual, which therefore cannot differ.
@@ -152,25 +153,38 @@ impl Error for Reworded {
     }
 }
 
-impl From<ReadError> for Failure {
+/// Derives a failure from an error that has an exit code.
+#[macro_export]
+macro_rules! failures {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for $crate::exit::Failure {
+            fn from(error: $error) -> $crate::exit::Failure {
+                $crate::exit::Failure::new($crate::exit::Exit::from(&error), error)
+            }
+        })*
+    };
+}
+
+failures!(ReadError, HostError);
+
+impl From<&ReadError> for Exit {
     /// A file that should be readable and is not. If /sys itself is missing, this is
     /// [`Exit::NotHere`].
-    fn from(error: ReadError) -> Failure {
+    fn from(error: &ReadError) -> Exit {
         match error {
             ReadError::Host(error) => error.into(),
             // The file is there and says something that no kernel writes: not a machine without it,
             // which scripts may skip.
-            ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
+            ReadError::Content { .. } | ReadError::NotTaken(_) => Exit::Failed,
         }
     }
 }
 
-impl From<flyball_host::HostError> for Failure {
-    fn from(error: flyball_host::HostError) -> Failure {
+impl From<&HostError> for Exit {
+    fn from(error: &HostError) -> Exit {
         // A missing file or device is the machine's, not an error of this run: scripts skip on 4,
         // as kselftest does.
-        let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
-        Failure::new(exit, error)
+        if error.is_absent() { Exit::NotHere } else { Exit::Failed }
     }
 }
 
@@ -196,6 +210,28 @@ impl From<RecordError> for Failure {
             RecordError::Io { .. } => Exit::Failed,
         };
         Failure::new(exit, error)
+    }
+}
+
+failures!(SettingsError, RefusedArm);
+
+impl From<&SettingsError> for Exit {
+    fn from(error: &SettingsError) -> Exit {
+        match error {
+            SettingsError::Intent(_) | SettingsError::Driver(_) | SettingsError::Kept => Exit::Usage,
+            SettingsError::Read(error) => error.into(),
+            SettingsError::Plan(error) => error.into(),
+            SettingsError::Begin(error) => error.into(),
+            SettingsError::Apply(error) => error.into(),
+            SettingsError::Quiet(error) => error.into(),
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl From<&RefusedArm> for Exit {
+    fn from(error: &RefusedArm) -> Exit {
+        Exit::from(&error.cause)
     }
 }
 

@@ -1,10 +1,8 @@
-//! What makes a machine quiet for a benchmark, as `quiet`, `run --quiet` and `compare --quiet`
-//! share it: the options, the decision, and a session that holds the machine quiet. The commands
-//! themselves are in `commands/quiet`.
+//! What `quiet`, `run --quiet` and `compare --quiet` share: the options, what they print, and a
+//! session that holds the machine quiet.
 
 use flyball_control::{
-    Intent, Snapshot, partition,
-    quiet::{self, KNOBS, Level, QuietSettings, extras, remarks},
+    quiet::{Level, QuietError, QuietOptions, QuietPlan, remarks},
     write::{journal::Purpose, transaction::Transaction},
 };
 use flyball_host::{CpuList, Host, KiloHertz, Launch};
@@ -13,6 +11,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    failures,
 };
 
 /// Whether meters are read during a round or run.
@@ -42,128 +41,38 @@ pub struct Quiet {
     pub keep_aslr: bool,
 }
 
-/// The CPUs of the benchmark: those of --cpus, or all.
-pub fn cpus(snapshot: &Snapshot, quiet: &Quiet) -> Result<CpuList, Failure> {
-    let online = &snapshot.topology().online;
-    match &quiet.cpus {
-        // A benchmark pinned to a CPU that is offline would run elsewhere, or not at all.
-        Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
-            Err(Failure::usage(format!("CPUs {cpus} are not all online; online are {online}")))
-        }
-        Some(cpus) => Ok(cpus.clone()),
-        None => Ok(online.clone()),
+impl Quiet {
+    /// Without what only starts a command.
+    pub fn options(&self) -> QuietOptions {
+        QuietOptions { level: self.level, cpus: self.cpus.clone(), freq: self.freq }
     }
 }
 
-/// What makes this machine quiet: the decision, and the settings to apply.
-#[derive(Debug, Clone)]
-pub struct QuietPlan {
-    pub recipe: QuietSettings,
-    /// The settings as an intent.
-    pub intent: Intent,
-}
+failures!(QuietError);
 
-impl QuietPlan {
-    /// Decides for a machine as it is now. Nothing is written.
-    pub fn decide(host: &dyn Host, options: &Quiet) -> Result<QuietPlan, Failure> {
-        let snapshot = Snapshot::of_knobs(host, KNOBS)?;
-        let cpus = cpus(&snapshot, options)?;
-        // Decided for what the machine has: each level leaves out what is not there, with a reason.
-        let recipe =
-            quiet::decide(host, &snapshot, options.level, &cpus, options.freq).map_err(Failure::failed)?;
-        let intent = recipe.intent().map_err(Failure::failed)?;
-        Ok(QuietPlan { recipe, intent })
-    }
-
-    /// Makes the machine quiet inside a transaction that the caller holds: applies the settings,
-    /// then moves interrupts and makes the control group if the machine allows it.
-    pub fn apply(
-        &self,
-        host: &dyn Host,
-        transaction: &mut Transaction<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<QuietResult, Failure> {
-        let mut notes = Vec::new();
-        if !self.intent.is_empty() {
-            let applied = transaction.apply(&self.intent, interrupted)?;
-            notes.extend(applied.notes.iter().map(ToString::to_string));
-            notes.extend(applied.clamped().map(ToString::to_string));
-        }
-        // The settings of level fixed take SMT siblings offline, and the kernel moves their
-        // interrupts: look again, so that no interrupt is sent to a CPU that is no longer there.
-        let online = Snapshot::begin(host)?.topology().online.clone();
-        let extras = extras(host, &online, &self.recipe.cpus);
-        // Attempts, not settings: a machine on which some of them fail is still quieter than
-        // before.
-        let refused = transaction.try_writes(&extras).map_err(Failure::from)?;
-        let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
-        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM:
-        // usual, so they are counted in one note.
-        let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
-        if stuck > 0 {
-            let moved = extras.len() - refused.len();
-            notes.push(format!(
-                "{stuck} interrupts cannot be moved: their devices or the kernel do not allow it ({moved} other writes were \
-                 made)"
-            ));
-        }
-        let group = self.reserve(host, transaction, &mut notes)?;
-        Ok(QuietResult { notes, group })
-    }
-
-    /// Makes the control group that keeps other tasks off the benchmark's CPUs; its path, where the
-    /// kernel accepts it.
-    fn reserve(
-        &self,
-        host: &dyn Host,
-        transaction: &mut Transaction<'_>,
-        notes: &mut Vec<String>,
-    ) -> Result<Option<String>, Failure> {
-        let Some(partition) = &self.recipe.partition else { return Ok(None) };
-        let refused = transaction.try_writes(&partition.writes()).map_err(Failure::from)?;
-        // The kernel takes the write of an impossible partition and marks it invalid in the file
-        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back
-        // shows whether it holds.
-        let found = partition.location().read(host);
-        let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
-        if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
-            return Ok(Some(partition.path.clone()));
-        }
-        let why = match (refused.first(), holds) {
-            (Some((_, error)), _) => error.to_string(),
-            (None, Ok(text)) => format!("the kernel changed it to '{text}'"),
-            (None, Err(error)) => error.to_string(),
-        };
-        notes.push(format!("cannot keep other tasks off CPUs {}: {why}", self.recipe.cpus));
-        // The group of an invalid partition reserves nothing and would only be left behind.
-        transaction
-            .try_writes(&[(partition.location(), partition::ABSENT.to_owned())])
-            .map_err(Failure::from)?;
-        Ok(None)
-    }
-
-    /// Prints what cannot be done on this machine.
-    pub fn say(&self, host: &dyn Host) {
-        for what in &self.recipe.unavailable {
-            eprintln!("note: cannot {what}");
-        }
-        for remark in remarks(host) {
-            eprintln!("note: {remark}");
-        }
-        if !self.recipe.boot.is_empty() {
-            let words: Vec<&str> = self.recipe.boot.iter().map(|boot| boot.parameter.as_str()).collect();
-            eprintln!("note: these kernel parameters would help after a reboot: {}", words.join(" "));
+impl From<&QuietError> for Exit {
+    fn from(error: &QuietError) -> Exit {
+        match error {
+            QuietError::Read(error) => error.into(),
+            QuietError::Offline { .. } => Exit::Usage,
+            QuietError::Intent(_) => Exit::Failed,
+            QuietError::Apply(error) => error.into(),
         }
     }
 }
 
-/// The result of making a machine quiet.
-#[derive(Debug, Clone, Default)]
-pub struct QuietResult {
-    /// Notes for the user.
-    pub notes: Vec<String>,
-    /// The control group that the benchmark must join.
-    pub group: Option<String>,
+/// Prints what cannot be done on this machine.
+pub fn print_limits(plan: &QuietPlan, host: &dyn Host) {
+    for what in &plan.recipe.unavailable {
+        eprintln!("note: cannot {what}");
+    }
+    for remark in remarks(host) {
+        eprintln!("note: {remark}");
+    }
+    if !plan.recipe.boot.is_empty() {
+        let words: Vec<&str> = plan.recipe.boot.iter().map(|boot| boot.parameter.as_str()).collect();
+        eprintln!("note: these kernel parameters would help after a reboot: {}", words.join(" "));
+    }
 }
 
 /// A quiet machine. Everything is restored when the session ends, also if it is dropped.
@@ -187,8 +96,8 @@ impl<'h> QuietSession<'h> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<QuietSession<'h>, Failure> {
         change::must_be_writable(host)?;
-        let plan = QuietPlan::decide(host, quiet)?;
-        plan.say(host);
+        let plan = QuietPlan::decide(host, &quiet.options())?;
+        print_limits(&plan, host);
         let state = context.state()?;
         // Not for `quiet on`, which is meant to outlive this process.
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
@@ -204,11 +113,11 @@ impl<'h> QuietSession<'h> {
                 }
                 Ok(QuietSession { transaction, group: result.group, notes })
             }
-            Err(failure) => {
+            Err(error) => {
                 // The failure that led here is the one to report.
                 // What it could not restore is in the journal.
                 let _ = transaction.end();
-                Err(failure)
+                Err(error.into())
             }
         }
     }

@@ -879,9 +879,21 @@ class RoundFile(RoundFileRequired, total=False):
     conditions: Conditions
 
 
+class SnapshotFileSettingsItemRequired(TypedDict):
+    knob: str
+    value: str
+
+
+class SnapshotFileSettingsItem(SnapshotFileSettingsItemRequired, total=False):
+    """A setting that a profile can have."""
+
+    cpus: str
+
+
 class SnapshotFile(TypedDict, total=False):
     """A file `snapshot-*.json` of a run directory: the settings before or after the rounds of a boot."""
 
+    settings: List[SnapshotFileSettingsItem]
     profile: str
     error: str
     simulated: bool

@@ -84,7 +84,7 @@ impl Settings for &RecordedSettings {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.log.lock().expect("one thread").push(arm.name.clone());
         if self.refuses == Some(arm.name.as_str()) {
-            return Err(SettingsError("no".to_owned()));
+            return Err(SettingsError::NotHeld);
         }
         Ok(Vec::new())
     }
@@ -94,7 +94,7 @@ impl Settings for &RecordedSettings {
     }
     fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
         let needs =
-            self.needs_boot.is_some_and(|knob| arm.settings.iter().any(|setting| setting.knob == knob));
+            self.needs_boot.is_some_and(|knob| arm.settings.iter().any(|setting| setting.knob() == knob));
         Ok(needs.then(|| "amd_pstate=disable".to_owned()))
     }
 }
@@ -273,9 +273,7 @@ fn a_stopped_comparison_can_be_continued() {
 #[test]
 fn arms_of_another_boot_wait_for_it() {
     let mut session = session(&["here", "there"], |manifest| {
-        manifest.arms[1]
-            .settings
-            .push(ArmSetting { knob: "driver".to_owned(), value: "acpi-cpufreq".to_owned() });
+        manifest.arms[1].settings.push(ArmSetting::new("driver", "acpi-cpufreq"));
     });
     session.settings.needs_boot = Some("driver");
     assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use flyball_control::save::SavedSetting;
 use flyball_files::Dir;
-use flyball_measure::{Better, Manifest, Quantity, Round, RunDirectory};
+use flyball_measure::{Better, Manifest, Quantity, Round, RunDirectory, SettingsSnapshot};
 use flyball_table::Cell;
 
 use super::{About, Found, InputError, Row, experiment, flatten};
@@ -70,22 +71,27 @@ fn about(manifest: &Manifest) -> About {
     about
 }
 
-/// The settings before the first round, as a profile.
+/// The settings before the first round.
 fn settings(path: &Path, about: &mut About) {
-    #[derive(serde::Deserialize)]
-    struct Snapshot {
-        #[serde(default)]
-        profile: Option<String>,
-    }
     let Ok(dir) = Dir::open(path) else { return };
     // A run without one lacks it; a damaged one does not make the rounds worse.
     let Ok(bytes) = dir.read("snapshot-0-before.json", MAX_SNAPSHOT) else { return };
-    let Ok(snapshot) = serde_json::from_slice::<Snapshot>(&bytes) else { return };
-    let Some(profile) = snapshot.profile.and_then(|text| text.parse::<toml::Table>().ok()) else { return };
-    let mut flat = std::collections::BTreeMap::new();
-    flatten("", &toml::Value::Table(profile), &mut flat);
-    flat.remove("description");
-    about.settings.extend(flat);
+    match serde_json::from_slice(&bytes) {
+        Ok(SettingsSnapshot::Settings { settings }) => {
+            about.settings.extend(settings.into_iter().map(|SavedSetting { knob, value, cpus }| match cpus {
+                Some(cpus) => (format!("cpus.{cpus}.{knob}"), value),
+                None => (knob, value),
+            }))
+        }
+        Ok(SettingsSnapshot::Profile { profile }) => {
+            let Ok(profile) = profile.parse::<toml::Table>() else { return };
+            let mut flat = std::collections::BTreeMap::new();
+            flatten("", &toml::Value::Table(profile), &mut flat);
+            flat.remove("description");
+            about.settings.extend(flat);
+        }
+        _ => {}
+    }
 }
 
 /// When a round began, in milliseconds since 1970.

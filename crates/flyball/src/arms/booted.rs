@@ -3,17 +3,15 @@
 
 use std::time::Duration;
 
-use flyball_control::write::{journal::Purpose, state::StateDir, transaction::Transaction};
+use flyball_control::{
+    quiet::{QuietOptions, QuietPlan},
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+};
 use flyball_host::{Host, Software};
-use flyball_measure::{Arm, Settings, SettingsError};
+use flyball_measure::{Arm, RefusedArm, Settings, SettingsError, SettingsSnapshot};
 
 use super::{boot_needed, intent, notes};
-use crate::{
-    change,
-    exit::Failure,
-    quiet_machine::{Quiet, QuietPlan},
-    seeds::RunSeeds,
-};
+use crate::{change, seeds::RunSeeds};
 
 /// How long the processors rest between a boot and the settings, and between these and the round.
 const AFTER_BOOT: Duration = Duration::from_millis(500);
@@ -29,52 +27,47 @@ pub struct BootedArms<'h> {
     transaction: Option<(Transaction<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
     /// What is held beneath every arm.
-    quiet: Option<Quiet>,
+    quiet: Option<QuietOptions>,
 }
 
 impl<'h> BootedArms<'h> {
     pub fn new(
         host: &'h dyn Host,
         software: &'h dyn Software,
-        quiet: Option<Quiet>,
+        quiet: Option<QuietOptions>,
         seeds: RunSeeds,
-    ) -> Result<BootedArms<'h>, Failure> {
+    ) -> Result<BootedArms<'h>, SettingsError> {
         // A boot loses what the state file promises to keep.
         if software.is_kept() {
-            return Err(Failure::usage(
-                "a comparison boots the machine again and again: it cannot be kept with --sim-state",
-            ));
+            return Err(SettingsError::Kept);
         }
         Ok(BootedArms { host, software, transaction: None, seeds, quiet })
     }
 
     /// Applies each arm once, so that one that no boot makes possible is refused before anything is
     /// measured.
-    pub fn check(mut self, arms: &[Arm]) -> Result<(), Failure> {
+    pub fn check(&mut self, arms: &[Arm]) -> Result<(), RefusedArm> {
         for arm in arms {
-            self.apply(arm).map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
+            self.apply(arm).map_err(|cause| RefusedArm { arm: arm.name.clone(), cause })?;
         }
-        self.restore().map_err(Failure::failed)
+        Ok(())
     }
 
     /// Boots the machine for the next run of an arm. Returns what it was booted with.
     pub fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        let failed = |error: std::io::Error| SettingsError(error.to_string());
         // Before the boot: the seed decides how the machine comes up.
         self.software.vary(self.seeds.next());
         // First with its own parameters: which driver they bring up decides what the arm still
         // needs.
-        self.software.reboot(&[]).map_err(failed)?;
+        self.software.reboot(&[]).map_err(SettingsError::Boot)?;
         let Some(needed) = boot_needed(self.host, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
-        self.software.reboot(&words).map_err(failed)?;
+        self.software.reboot(&words).map_err(SettingsError::Boot)?;
         match boot_needed(self.host, arm)? {
             None => Ok(words),
-            Some(still) => Err(SettingsError(format!(
-                "{} booted with {} still needs {still}: this machine or kernel does not have that",
-                self.host.name(),
-                words.join(" ")
-            ))),
+            Some(needed) => {
+                Err(SettingsError::NotBooted { machine: self.host.name(), words: words.join(" "), needed })
+            }
         }
     }
 }
@@ -86,28 +79,26 @@ impl Settings for BootedArms<'_> {
         // The processors leave the boot at its frequency and temperature; a round right after it
         // would start from there.
         self.host.sleep(AFTER_BOOT);
-        let failed = |failure: Failure| SettingsError(failure.to_string());
-        let intent = intent(arm).map_err(failed)?;
+        // The user's own knobs are refused on machines in software.
+        let intent = intent(arm, &[])?;
         if intent.is_empty() && self.quiet.is_none() {
             return Ok(Vec::new());
         }
         // The journal is of no use once this machine is gone, so it is kept apart from the user's.
         // Bound before the transaction: if something below fails, it is dropped first and still
         // finds its journal.
-        let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
+        let folder = tempfile::tempdir().map_err(SettingsError::Journal)?;
         let state = StateDir::new(folder.path());
         let mut transaction =
-            Transaction::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)
-                .map_err(|error| SettingsError(error.to_string()))?;
+            Transaction::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)?;
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
-            let quiet_plan = QuietPlan::decide(self.host, quiet).map_err(failed)?;
+            let quiet_plan = QuietPlan::decide(self.host, quiet)?;
             // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting
             // has to be undone.
-            quiet_plan.apply(self.host, &mut transaction, &|| false).map_err(failed)?;
+            quiet_plan.apply(self.host, &mut transaction, &|| false)?;
         }
-        let applied =
-            transaction.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
+        let applied = transaction.apply(&intent, &|| false)?;
         self.transaction = Some((transaction, folder));
         self.host.sleep(AFTER_SETTINGS);
         Ok(notes(&applied))
@@ -115,12 +106,12 @@ impl Settings for BootedArms<'_> {
 
     fn restore(&mut self) -> Result<(), SettingsError> {
         match self.transaction.take().map(|(transaction, _folder)| transaction.end()) {
-            Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
+            Some(restoration) if !restoration.is_exact() => Err(SettingsError::Restore(restoration)),
             _ => Ok(()),
         }
     }
 
-    fn snapshot(&self) -> serde_json::Value {
-        serde_json::json!({ "machine": self.host.name(), "simulated": true })
+    fn snapshot(&self) -> SettingsSnapshot {
+        SettingsSnapshot::Booted { machine: self.host.name(), simulated: true }
     }
 }

@@ -6,34 +6,15 @@ use flyball_control::{
     write::transaction::{Probed, Transaction},
 };
 use flyball_host::{CommandKnob, Host};
-use flyball_measure::{Arm, ArmSetting, SettingsError};
-
-use crate::exit::Failure;
-
-/// The settings of an arm that are the machine's: all but those of the user's knobs.
-pub fn of_machine(arm: &Arm, knobs: &[CommandKnob]) -> Arm {
-    let is_machines = |setting: &&ArmSetting| find(knobs, setting).is_none();
-    Arm { name: arm.name.clone(), settings: arm.settings.iter().filter(is_machines).cloned().collect() }
-}
-
-/// The user's knob that a setting is of.
-pub fn find<'k>(knobs: &'k [CommandKnob], setting: &ArmSetting) -> Option<&'k CommandKnob> {
-    knobs.iter().find(|knob| knob.name == setting.knob)
-}
+use flyball_measure::{Arm, SettingsError, UserKnobError};
 
 /// Reads each knob twice. What does not read the same could be neither checked nor restored.
-pub fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), Failure> {
+pub fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), SettingsError> {
     for knob in knobs {
-        let read = || {
-            let bytes = knob.read(host).map_err(Failure::failed)?;
-            Ok::<_, Failure>(String::from_utf8_lossy(&bytes).into_owned())
-        };
+        let read = || Ok::<_, SettingsError>(String::from_utf8_lossy(&knob.read(host)?).into_owned());
         let (first, second) = (read()?, read()?);
         if first != second {
-            return Err(Failure::failed(format!(
-                "knob {}: 'read' printed '{first}' and then '{second}'; it must print the value, the same each time",
-                knob.name
-            )));
+            return Err(SettingsError::UnsteadyKnob { knob: knob.name.clone(), first, second });
         }
     }
     Ok(())
@@ -47,18 +28,16 @@ pub fn apply(
     arm: &Arm,
 ) -> Result<(), SettingsError> {
     for setting in &arm.settings {
-        let Some(knob) = find(knobs, setting) else { continue };
+        let Some(knob) = setting.user_knob(knobs) else { continue };
         let location = Location::Command(Box::new(knob.clone()));
-        let why = match transaction.probe(&location, &setting.value) {
-            Ok(Probed::Held) => continue,
-            Ok(Probed::Reads(found)) => format!("{setting} was written and reads '{found}'"),
-            Ok(Probed::Refused(error)) => error.to_string(),
-            // What was changed has been restored.
-            Err(error) => return Err(SettingsError(error.to_string())),
+        // After an error of the journal, what was changed has been restored.
+        let found = match transaction.probe(&location, setting.value())? {
+            Probed::Held => continue,
+            Probed::Reads(found) => Ok(found),
+            Probed::Refused(error) => Err(error),
         };
         let restoration = transaction.restore();
-        let rest = if restoration.is_exact() { String::new() } else { format!("; {restoration}") };
-        return Err(SettingsError(format!("{why}{rest}")));
+        return Err(Box::new(UserKnobError { setting: setting.clone(), found, restoration }).into());
     }
     Ok(())
 }

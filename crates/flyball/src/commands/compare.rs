@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
     Arm, Blocks, Command, Conductor, End, Event, Manifest, MeasureError, Meters, PowerCommand, QuietNote,
@@ -39,7 +40,6 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineArg,
     output::Reporter,
-    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
     speed::SpeedWatch,
     time, user_knobs, workloads,
@@ -71,10 +71,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
     let args = &args.expanded();
     let workload = workloads::make(&*host, &args.workload)?;
-    let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
-    arms::check(&*host, &arms, &knobs)?;
+    let arms = Arm::all(&args.arm, &args.matrix, &knobs).map_err(Failure::usage)?;
+    arms::check(&*host, &arms)?;
     let length = length(args, arms.len());
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
     manifest.experiment = experiment;
@@ -87,7 +87,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             let cpus = workload.command.cpus.clone();
             // Random addresses stay: their effect belongs to the spread between rounds, one fixed
             // layout could favour an arm.
-            let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
+            let quiet = QuietOptions { level, cpus, freq: None };
             quiet_during_arms(&*host, quiet, &mut manifest)
         })
         .transpose()?;
@@ -146,27 +146,27 @@ fn resume(
 /// Decides what makes the machine quiet during all arms, and records it in the manifest.
 pub(super) fn quiet_during_arms(
     host: &dyn Host,
-    quiet: Quiet,
+    options: QuietOptions,
     manifest: &mut Manifest,
 ) -> Result<QuietDuringArms, Failure> {
-    let quiet_plan = QuietPlan::decide(host, &quiet)?;
+    let plan = QuietPlan::decide(host, &options)?;
     manifest.quiet = Some(QuietNote {
-        level: quiet.level.to_string(),
-        cpus: quiet_plan.recipe.cpus.to_string(),
-        settings: quiet_plan.recipe.settings.iter().map(ToString::to_string).collect(),
-        unavailable: quiet_plan.recipe.unavailable.clone(),
+        level: options.level.to_string(),
+        cpus: plan.recipe.cpus.to_string(),
+        settings: plan.recipe.settings.iter().map(ToString::to_string).collect(),
+        unavailable: plan.recipe.unavailable.clone(),
     });
-    Ok(QuietDuringArms { quiet, quiet_plan })
+    Ok(QuietDuringArms { options, plan })
 }
 
 /// The quiet level that a comparison was started with.
-pub(super) fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
+pub(super) fn resumed_quiet(manifest: &Manifest) -> Result<Option<QuietOptions>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
     // The CPUs as they were asked for, not those of the note, which are what the earlier boot had
     // online.
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
-    Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
+    Ok(Some(QuietOptions { level, cpus, freq: None }))
 }
 
 /// Runs the rounds, prints the report and says how it ended.
@@ -184,10 +184,10 @@ fn conduct(
             wall_power.note(event);
         }
     };
-    let outcome = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None, &mut note)?;
+    let finished = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None, &mut note)?;
     let output = context.output.about(host);
     // The settings are restored by now, also where the report fails.
-    let exit = conclude(context, &output, &directory, outcome, forms)?;
+    let exit = conclude(context, &output, &directory, finished, forms)?;
     if let Some(wall_power) = wall_power {
         published::print_published(&output, &directory, &wall_power)?;
     }
@@ -203,7 +203,7 @@ pub(super) fn run_rounds(
     power_command: Option<PowerCommand>,
     blocks: Option<&mut dyn Blocks>,
     also: &mut dyn FnMut(&Event<'_>),
-) -> Result<Result<End, MeasureError>, Failure> {
+) -> Result<Finished, Failure> {
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
@@ -243,7 +243,7 @@ pub(super) fn run_rounds(
         .map(|argv| start_server(host, &argv, directory.owner()))
         .transpose()?;
     let mut progress = Progress::begin(&directory.manifest);
-    let outcome = Conductor {
+    let ended = Conductor {
         host,
         settings: &mut *taken.settings,
         workload: &mut workload,
@@ -271,7 +271,21 @@ pub(super) fn run_rounds(
         // The rounds are stored already; a server that does not end in time is killed.
         let _ = server.stop(Duration::from_secs(1));
     }
-    Ok(outcome)
+    Ok(match ended {
+        Ok(End::Complete) => Finished::Complete,
+        Ok(End::Stopped) => Finished::Stopped,
+        Err(error) => Finished::Failed(Box::new(error)),
+    })
+}
+
+/// How the rounds of a comparison ended. Completed rounds are in the directory in any case.
+#[derive(Debug)]
+pub(super) enum Finished {
+    /// Every round that this boot can have was run.
+    Complete,
+    /// The user stopped it.
+    Stopped,
+    Failed(Box<MeasureError>),
 }
 
 /// Prints the report and how the comparison ended.
@@ -279,7 +293,7 @@ fn conclude(
     context: &Context,
     output: &Reporter,
     directory: &RunDirectory,
-    outcome: Result<End, MeasureError>,
+    finished: Finished,
     forms: &Forms,
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
@@ -287,12 +301,12 @@ fn conclude(
     if measured {
         write_and_print(output, directory, directory.path(), forms)?;
     }
-    match outcome {
-        Ok(End::Complete) => {
+    match finished {
+        Finished::Complete => {
             waiting(context, directory);
             Ok(Exit::Done)
         }
-        Ok(End::Stopped) => {
+        Finished::Stopped => {
             eprintln!(
                 "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
                 directory.rounds.len(),
@@ -301,18 +315,18 @@ fn conclude(
             // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
         }
-        Err(error) => Err(failure(&error, measured.then(|| directory.path()))),
+        Finished::Failed(error) => Err(failure(*error, measured.then(|| directory.path()))),
     }
 }
 
 /// What ended the rounds, as a failure, with where the completed ones are.
-pub(super) fn failure(error: &MeasureError, kept: Option<&Path>) -> Failure {
+pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     let exit = match error {
         MeasureError::Restore { .. } => Exit::HalfDone,
         _ => Exit::Failed,
     };
     let kept = kept.map(|path| format!("\ncompleted rounds are in {}", path.display())).unwrap_or_default();
-    Failure::new(exit, format!("{error}{kept}"))
+    Failure::new(exit, error).reworded(|message| format!("{message}{kept}"))
 }
 
 /// The command that continues a comparison. It names another machine than this one, because a

@@ -11,6 +11,7 @@ use std::{
 use flyball_control::{
     Intent,
     quiet::Level,
+    quiet::{QuietOptions, QuietPlan},
     write::{journal::Purpose, transaction::Transaction},
 };
 use flyball_host::{CpuList, Host, Kind, Launch};
@@ -23,7 +24,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     process::{flag_on, run_in_foreground},
-    quiet_machine::{Quiet, QuietPlan},
+    quiet_machine::print_limits,
     run_as::RunAs,
     speed::SpeedWatch,
 };
@@ -180,10 +181,9 @@ fn make_quiet(
     signals: &Signals,
 ) -> Result<Option<String>, Failure> {
     let Some(level) = args.quiet else { return Ok(None) };
-    // Address space layout is the command's own matter here: `run` only sets the machine.
-    let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
-    let quiet_plan = QuietPlan::decide(host, &quiet)?;
-    quiet_plan.say(host);
+    let options = QuietOptions { level, cpus: args.pin.clone(), freq: None };
+    let quiet_plan = QuietPlan::decide(host, &options)?;
+    print_limits(&quiet_plan, host);
     let result = quiet_plan.apply(host, transaction, &|| signals.any())?;
     result.notes.iter().for_each(|note| eprintln!("note: {note}"));
     Ok(result.group)

@@ -21,9 +21,11 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use flyball_control::save::quoted;
+use flyball_control::{quiet::QuietOptions, save::quoted};
 use flyball_host::Host;
-use flyball_measure::{Arm, Blocks, End, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
+use flyball_measure::{
+    Arm, ArmSetting, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats,
+};
 use flyball_process::User;
 
 pub use self::args::Args;
@@ -37,13 +39,12 @@ use self::{
     verdict::{Confirmed, Verdict},
 };
 use super::compare::{
-    confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, tracer,
+    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, tracer,
 };
 use crate::{
     arms, change,
     context::Context,
     exit::{Exit, Failure},
-    quiet_machine::Quiet,
     schema,
     seeds::RunSeeds,
     time, user_knobs, workloads,
@@ -147,11 +148,10 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         args.measuring.power_command.is_some(),
     )?;
     let knobs = user_knobs::read(host, &args.measuring.knob)?;
-    let quiet = args.measuring.quiet.map(|level| Quiet {
+    let quiet = args.measuring.quiet.map(|level| QuietOptions {
         level,
         cpus: workload.command.cpus.clone(),
         freq: None,
-        keep_aslr: true,
     });
     let candidates = Candidates::new(host, &context.machine, &knobs, quiet.as_ref())?;
     let searched = Searched::new(&candidates, &asked.over, &args.without)?;
@@ -376,9 +376,9 @@ impl Tuning<'_> {
             arms::take(self.context, self.host, &directory.manifest, &self.interrupted, quiet, seeds)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
-            Ok(End::Complete) => Ok(Some(())),
-            Ok(End::Stopped) => Ok(None),
-            Err(error) => Err(failure(&error, Some(directory.path()))),
+            Finished::Complete => Ok(Some(())),
+            Finished::Stopped => Ok(None),
+            Finished::Failed(error) => Err(failure(*error, Some(directory.path()))),
         }
     }
 
@@ -517,8 +517,9 @@ fn write_profile(
     let mut text = format!("description = {}\n", quoted(&description));
     let mut sections = String::new();
     let arm = &record.searched.arms[arm];
-    let of_machine = arms::user_knobs::of_machine(arm, &directory.manifest.knobs);
-    if of_machine.settings.is_empty() && !arm.settings.is_empty() {
+    let (of_user, of_machine): (Vec<&ArmSetting>, Vec<&ArmSetting>) =
+        arm.settings.iter().partition(|setting| setting.user_knob(&directory.manifest.knobs).is_some());
+    if of_machine.is_empty() && !arm.settings.is_empty() {
         let names: Vec<String> = arm.settings.iter().map(ToString::to_string).collect();
         let why = "a profile sets knobs of the machine only";
         return Err(Failure::failed(format!(
@@ -526,14 +527,14 @@ fn write_profile(
             names.join(" ")
         )));
     }
-    for setting in arm.settings.iter().filter(|setting| !of_machine.settings.contains(setting)) {
+    for setting in of_user {
         // A profile is applied without the commands of the user's knobs.
         let _ = writeln!(text, "# {setting} is not part of this profile: it is set by your own command");
     }
-    for setting in &of_machine.settings {
-        let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(&setting.value));
-        match setting.knob.split_once('@') {
-            None => text += &line(&setting.knob),
+    for setting in of_machine {
+        let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(setting.value()));
+        match setting.knob().split_once('@') {
+            None => text += &line(setting.knob()),
             Some((knob, cpus)) => {
                 let _ = write!(sections, "\n[cpus.{}]\n{}", quoted(cpus), line(knob));
             }

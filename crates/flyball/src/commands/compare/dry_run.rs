@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use flyball_host::Host;
-use flyball_measure::{Manifest, Schedule, WorkloadNote};
+use flyball_measure::{Manifest, RefusedArm, Schedule, WorkloadNote};
 
 use crate::{
     arms::{self, BootedArms},
@@ -52,10 +52,11 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
             Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
             None => Vec::new(),
         };
-        let of_machine = arms::user_knobs::of_machine(arm, &manifest.knobs);
-        let needs_boot = arms::boot_needed(host, arm).map_err(Failure::usage)?;
+        let refused = |cause| RefusedArm { arm: arm.name.clone(), cause };
+        let needs_boot = arms::boot_needed(host, arm).map_err(refused)?;
+        let intent = arms::intent(arm, &manifest.knobs).map_err(refused)?;
         let plan = match &needs_boot {
-            None if !arms::intent(&of_machine)?.is_empty() => Some(arms::plan_of(host, &of_machine)?),
+            None if !intent.is_empty() => Some(arms::plan_now(host, &intent).map_err(refused)?),
             _ => None,
         };
         arms.push(ArmPlan { name: arm.name.clone(), needs_boot, booted_with, plan });

@@ -4,22 +4,33 @@
 use std::path::{Path, PathBuf};
 
 use flyball_host::{
-    Errno, Host,
+    Errno, Host, HostError,
     tracefs::{LOCKED_DOWN, is_locked_down},
 };
-use flyball_measure::{RoundTracer, Sampled, SettingsError, TraceNote};
+use flyball_measure::{RoundTracer, Sampled, TraceNote, TracerError};
 use flyball_process::User;
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
     dat::DatVersion,
-    live::{Capture, CaptureOptions},
+    live::{Capture, CaptureError, CaptureOptions},
     report::{Analyser, CpuReport, Range, Report},
 };
 
 use crate::{commands::trace::writer, exit::Failure, time};
 
-fn failed(error: impl std::fmt::Display) -> SettingsError {
-    SettingsError(format!("cannot trace: {error}"))
+/// Why a round could not be traced.
+#[derive(Debug, thiserror::Error)]
+enum RoundTraceError {
+    #[error("cannot trace: {0}")]
+    Host(#[from] HostError),
+    #[error("cannot trace: {0}")]
+    Capture(#[from] CaptureError),
+    #[error("cannot trace: {0}")]
+    Read(#[from] flyball_trace::TraceError),
+    #[error("cannot trace: {}: {error}", path.display())]
+    File { path: PathBuf, error: std::io::Error },
+    #[error("cannot trace: it was not begun")]
+    NotBegun,
 }
 
 /// Refuses a machine that cannot be traced, before anything is written.
@@ -65,10 +76,10 @@ impl CaptureEach {
 }
 
 impl RoundTracer for CaptureEach {
-    fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
+    fn begin(&mut self, host: &dyn Host) -> Result<(), TracerError> {
         // Opened again for each round: drivers come and go between arms, and their events with
         // them.
-        let tracefs = host.tracefs().map_err(failed)?;
+        let tracefs = host.tracefs().map_err(RoundTraceError::from)?;
         let options = CaptureOptions {
             events: CaptureOptions::default_events(&tracefs),
             // All CPUs: the driver may decide for the workload's CPU on another one.
@@ -81,26 +92,30 @@ impl RoundTracer for CaptureEach {
             machine: None,
             trace_id: time::trace_id(host),
         };
-        self.capture = Some(Capture::start(host, &options, None).map_err(failed)?);
+        self.capture = Some(Capture::start(host, &options, None).map_err(RoundTraceError::from)?);
         Ok(())
     }
 
-    fn attend(&mut self) -> Result<(), SettingsError> {
-        self.capture.as_mut().map_or(Ok(()), |capture| capture.poll().map_err(failed))
+    fn attend(&mut self) -> Result<(), TracerError> {
+        match &mut self.capture {
+            Some(capture) => capture.poll().map_err(|error| RoundTraceError::from(error).into()),
+            None => Ok(()),
+        }
     }
 
-    fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
-        let Some(capture) = self.capture.take() else { return Err(failed("it was not begun")) };
+    fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, TracerError> {
+        let Some(capture) = self.capture.take() else { return Err(RoundTraceError::NotBegun.into()) };
         let file = format!("{name}.dat");
         let path = directory.join(&file);
         // A link in its place is not followed; and it is made as root, which tracefs needs, and
         // then given away.
+        let failed = |error| RoundTraceError::File { path: path.clone(), error };
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error).into()),
             _ => {}
         }
         // Version 6: kernelshark and older trace-cmd read it.
-        let summary = capture.stop(&path, DatVersion::Six).map_err(failed)?;
+        let summary = capture.stop(&path, DatVersion::Six).map_err(RoundTraceError::from)?;
         if let Some(owner) = &self.owner {
             std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
         }
@@ -115,7 +130,7 @@ impl RoundTracer for CaptureEach {
     }
 }
 
-fn report(path: &Path) -> Result<Report, SettingsError> {
+fn report(path: &Path) -> Result<Report, RoundTraceError> {
     let names = std::sync::Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut sink = |records: &[Record]| {
@@ -124,9 +139,7 @@ fn report(path: &Path) -> Result<Report, SettingsError> {
         }
         Ok(())
     };
-    let summary = Trace::open(path)
-        .and_then(|trace| trace.read(&TextOptions::default(), None, &names, &mut sink))
-        .map_err(failed)?;
+    let summary = Trace::open(path)?.read(&TextOptions::default(), None, &names, &mut sink)?;
     Ok(analyser.report(summary.clock, &names))
 }
 

@@ -142,7 +142,7 @@ fn series(
         // the user says so.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
-        quiet_machine::cpus(&Snapshot::begin(host)?, &args.quiet)?
+        args.quiet.options().cpus(&Snapshot::begin(host)?)?
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);

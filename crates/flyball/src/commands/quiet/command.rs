@@ -43,6 +43,6 @@ fn launch(
 ) -> Result<Launch, Failure> {
     // Level fixed takes CPUs offline: those that the command may use are looked up on the quiet
     // machine.
-    let cpus = quiet_machine::cpus(&Snapshot::begin(host)?, options)?;
+    let cpus = options.options().cpus(&Snapshot::begin(host)?)?;
     Ok(quiet_machine::launch(command, &cpus, options, group).as_user(user))
 }

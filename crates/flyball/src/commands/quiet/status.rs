@@ -1,21 +1,25 @@
 //! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a
 //! quiet machine.
 
-use flyball_control::{Location, Snapshot, plan::plan, quiet::extras};
+use flyball_control::{
+    Location, Snapshot,
+    plan::plan,
+    quiet::{QuietPlan, extras},
+};
 use flyball_host::{CpuList, Host};
 
 use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    quiet_machine::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, print_limits},
     schema,
 };
 
 /// Prints the plan, and writes nothing.
 pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let quiet_plan = QuietPlan::decide(&*host, quiet)?;
+    let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;
@@ -28,7 +32,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
         serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
     };
     context.output.about(&*host).object(schema::QUIET_PLAN, data, || {
-        quiet_plan.say(&*host);
+        print_limits(&quiet_plan, &*host);
         let mut out = change::plan_text(&plan, false);
         if let Some(partition) = &recipe.partition {
             out += &format!("control group\n  {}  CPUs {}\n", partition.path, partition.content);
@@ -70,7 +74,7 @@ fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
 /// Prints whether the machine is quiet for a level.
 pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let quiet_plan = QuietPlan::decide(&*host, quiet)?;
+    let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;

@@ -1,8 +1,11 @@
 //! The settings of a search: `--over` rows multiplied out, without what the machine refuses.
 
-use flyball_control::{Intent, KnobName, Setting, Snapshot, Value, Wanted, plan::plan};
+use flyball_control::{
+    Intent, KnobName, Setting, Value, Wanted,
+    quiet::{QuietOptions, QuietPlan},
+};
 use flyball_host::{Host, KiloHertz, MicroWatts};
-use flyball_measure::{Arm, ArmSetting};
+use flyball_measure::{Arm, ArmSetting, Settings as _, SettingsError};
 use flyball_search::{Factor, Levels, Space};
 
 use crate::{
@@ -10,7 +13,6 @@ use crate::{
     commands::complete,
     exit::Failure,
     machine::MachineArg,
-    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
     user_knobs::{self, UserKnob},
 };
@@ -77,18 +79,17 @@ impl Searched {
             let settings: Vec<ArmSetting> = levels
                 .iter()
                 .zip(&searched.factors)
-                .map(|(level, row)| ArmSetting { knob: row.knob.clone(), value: row.values[*level].clone() })
+                .map(|(level, row)| ArmSetting::new(&row.knob, &row.values[*level]))
                 .collect();
-            let name = settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             let excluded = without.iter().any(|all| all.iter().all(|one| settings.contains(one)));
-            let arm = Arm { name: name.clone(), settings };
+            let arm = Arm::unnamed(settings);
             let refused = if excluded {
                 Some("--without".to_owned())
             } else {
-                candidates.refusal(&arm)?.map(|failure| failure.to_string())
+                candidates.refusal(&arm)?.map(|error| error.to_string())
             };
             match refused {
-                Some(why) => searched.left_out.push(LeftOut { settings: name, why }),
+                Some(why) => searched.left_out.push(LeftOut { settings: arm.name, why }),
                 None => {
                     searched.arms.push(arm);
                     searched.levels.push(Some(levels));
@@ -110,13 +111,13 @@ impl Searched {
                 if self.levels.iter().flatten().any(|levels| levels[factor] == level) {
                     continue;
                 }
-                let setting = ArmSetting { knob: row.knob.clone(), value: value.clone() };
-                let name = setting.to_string();
-                let alone = candidates.refusal(&Arm { name: name.clone(), settings: vec![setting] })?;
+                let arm = Arm::unnamed(vec![ArmSetting::new(&row.knob, value)]);
+                let alone = candidates.refusal(&arm)?;
                 // Possible alone: it is the combinations that are not, or --without that leaves
                 // them out.
-                if let Some(failure) = alone {
-                    return Err(failure.reworded(|why| format!("--over {name}: {why}{}", candidates.under())));
+                if let Some(error) = alone {
+                    let reason = |why: &str| format!("--over {}: {why}{}", arm.name, candidates.under());
+                    return Err(Failure::from(error).reworded(reason));
                 }
             }
         }
@@ -157,7 +158,7 @@ pub(super) struct Candidates<'a> {
     machine: &'a MachineArg,
     knobs: &'a [UserKnob],
     /// What keeps the machine quiet beneath all settings.
-    quiet: Option<(&'a Quiet, QuietPlan)>,
+    quiet: Option<(&'a QuietOptions, QuietPlan)>,
 }
 
 impl<'a> Candidates<'a> {
@@ -165,7 +166,7 @@ impl<'a> Candidates<'a> {
         host: &'a dyn Host,
         machine: &'a MachineArg,
         knobs: &'a [UserKnob],
-        quiet: Option<&'a Quiet>,
+        quiet: Option<&'a QuietOptions>,
     ) -> Result<Candidates<'a>, Failure> {
         let quiet =
             quiet.map(|quiet| Ok::<_, Failure>((quiet, QuietPlan::decide(host, quiet)?))).transpose()?;
@@ -173,33 +174,24 @@ impl<'a> Candidates<'a> {
     }
 
     /// Why the machine does not accept an arm.
-    fn refusal(&self, arm: &Arm) -> Result<Option<Failure>, Failure> {
-        let arm = &arms::user_knobs::of_machine(arm, &user_knobs::commands(self.knobs));
-        let failed = match self.host.software() {
-            // In software the arm is tried: the boot that it gets decides which knobs there are.
-            Some(software) => {
-                let quiet = self.quiet.as_ref().map(|(quiet, _)| (*quiet).clone());
-                let tried = BootedArms::new(self.host, software, quiet, RunSeeds::default())?
-                    .check(std::slice::from_ref(arm));
-                // The plan of the booted machine has the exit code: what it lacks is another than
-                // what is wrong.
-                tried.err().map(|tried| self.plan(arm).err().unwrap_or(tried))
-            }
-            None => self.plan(arm).err(),
-        };
-        let prefix = format!("arm '{}': ", arm.name);
-        Ok(failed
-            .map(|failure| failure.reworded(|text| text.strip_prefix(&prefix).unwrap_or(text).to_owned())))
+    fn refusal(&self, arm: &Arm) -> Result<Option<SettingsError>, SettingsError> {
+        let Some(software) = self.host.software() else { return Ok(self.plan(arm).err()) };
+        // In software the arm is tried: the boot that it gets decides which knobs there are.
+        let quiet = self.quiet.as_ref().map(|(quiet, _)| (*quiet).clone());
+        let mut booted = BootedArms::new(self.host, software, quiet, RunSeeds::default())?;
+        let tried = booted.apply(arm);
+        booted.restore()?;
+        // The plan of the booted machine tells what the machine lacks from what is wrong.
+        Ok(tried.err().map(|tried| self.plan(arm).err().unwrap_or(tried)))
     }
 
     /// Plans an arm over what keeps the machine quiet: the governor of a quiet machine, for one,
     /// refuses preferences.
-    fn plan(&self, arm: &Arm) -> Result<(), Failure> {
-        let own = arms::intent(arm)?;
+    fn plan(&self, arm: &Arm) -> Result<(), SettingsError> {
+        let own = arms::intent(arm, &user_knobs::commands(self.knobs))?;
         let mut intent = self.quiet.as_ref().map_or_else(Intent::default, |(_, plan)| plan.intent.clone());
         intent.settings.extend(own.settings);
-        let snapshot = Snapshot::for_intent(self.host, &intent)?;
-        plan(&snapshot, &intent).map(drop).map_err(Failure::from)
+        arms::plan_now(self.host, &intent).map(drop)
     }
 
     /// What else is in effect, for a message.
@@ -222,13 +214,7 @@ impl<'a> Candidates<'a> {
 
 /// The settings of a `--without`.
 fn exclusion(text: &str) -> Result<Vec<ArmSetting>, Failure> {
-    let settings: Option<Vec<ArmSetting>> = text
-        .split_whitespace()
-        .map(|word| {
-            let (knob, value) = word.split_once('=')?;
-            Some(ArmSetting { knob: knob.to_owned(), value: value.to_owned() })
-        })
-        .collect();
+    let settings: Option<Vec<ArmSetting>> = text.split_whitespace().map(ArmSetting::parse).collect();
     settings.filter(|settings| !settings.is_empty()).ok_or_else(|| {
         Failure::usage(format!("--without '{text}': write settings, as in 'governor=performance epp=power'"))
     })

@@ -1,0 +1,149 @@
+//! A quiet machine inside a transaction: the decision, the settings, interrupts, and the control
+//! group of the benchmark.
+
+use flyball_host::{CpuList, Host, KiloHertz};
+
+use super::{KNOBS, Level, QuietSettings, decide, extras};
+use crate::{
+    Intent, IntentError, ReadError, Snapshot, partition,
+    write::transaction::{ApplyError, Transaction},
+};
+
+/// How quiet, and for which CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuietOptions {
+    /// How much speed may be lost.
+    pub level: Level,
+    /// The CPUs of the benchmark; all without them.
+    pub cpus: Option<CpuList>,
+    /// The frequency of level fixed; the base frequency without it.
+    pub freq: Option<KiloHertz>,
+}
+
+/// Why a machine cannot be made quiet.
+#[derive(Debug, thiserror::Error)]
+pub enum QuietError {
+    /// The machine cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A benchmark on these CPUs would run elsewhere, or not at all.
+    #[error("CPUs {cpus} are not all online; online are {online}")]
+    Offline { cpus: CpuList, online: CpuList },
+    /// A setting that was decided on is none.
+    #[error(transparent)]
+    Intent(#[from] IntentError),
+    /// Applying failed, and what was written has been restored.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl QuietOptions {
+    /// The CPUs of the benchmark.
+    ///
+    /// # Errors
+    /// [`QuietError::Offline`].
+    pub fn cpus(&self, snapshot: &Snapshot) -> Result<CpuList, QuietError> {
+        let online = &snapshot.topology().online;
+        match &self.cpus {
+            Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
+                Err(QuietError::Offline { cpus: cpus.clone(), online: online.clone() })
+            }
+            Some(cpus) => Ok(cpus.clone()),
+            None => Ok(online.clone()),
+        }
+    }
+}
+
+/// What makes this machine quiet: the decision, and the settings to apply.
+#[derive(Debug, Clone)]
+pub struct QuietPlan {
+    pub recipe: QuietSettings,
+    /// The settings as an intent.
+    pub intent: Intent,
+}
+
+impl QuietPlan {
+    /// Decides for a machine as it is now. Nothing is written.
+    pub fn decide(host: &dyn Host, options: &QuietOptions) -> Result<QuietPlan, QuietError> {
+        let snapshot = Snapshot::of_knobs(host, KNOBS)?;
+        let cpus = options.cpus(&snapshot)?;
+        // Decided for what the machine has: each level leaves out what is not there, with a reason.
+        let recipe = decide(host, &snapshot, options.level, &cpus, options.freq)?;
+        let intent = recipe.intent()?;
+        Ok(QuietPlan { recipe, intent })
+    }
+
+    /// Makes the machine quiet inside a transaction that the caller holds: applies the settings,
+    /// then moves interrupts and makes the control group if the machine allows it.
+    pub fn apply(
+        &self,
+        host: &dyn Host,
+        transaction: &mut Transaction<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<QuietResult, QuietError> {
+        let mut notes = Vec::new();
+        if !self.intent.is_empty() {
+            let applied = transaction.apply(&self.intent, interrupted)?;
+            notes.extend(applied.notes.iter().map(ToString::to_string));
+            notes.extend(applied.clamped().map(ToString::to_string));
+        }
+        // The settings of level fixed take SMT siblings offline, and the kernel moves their
+        // interrupts: look again, so that no interrupt is sent to a CPU that is no longer there.
+        let online = Snapshot::begin(host)?.topology().online.clone();
+        let extras = extras(host, &online, &self.recipe.cpus);
+        // Attempts, not settings: a machine on which some of them fail is still quieter than
+        // before.
+        let refused = transaction.try_writes(&extras)?;
+        let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
+        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM:
+        // usual, so they are counted in one note.
+        let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
+        if stuck > 0 {
+            let moved = extras.len() - refused.len();
+            notes.push(format!(
+                "{stuck} interrupts cannot be moved: their devices or the kernel do not allow it ({moved} other writes were \
+                 made)"
+            ));
+        }
+        let group = self.reserve(host, transaction, &mut notes)?;
+        Ok(QuietResult { notes, group })
+    }
+
+    /// Makes the control group that keeps other tasks off the benchmark's CPUs; its path, where the
+    /// kernel accepts it.
+    fn reserve(
+        &self,
+        host: &dyn Host,
+        transaction: &mut Transaction<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<String>, ApplyError> {
+        let Some(partition) = &self.recipe.partition else { return Ok(None) };
+        let refused = transaction.try_writes(&partition.writes())?;
+        // The kernel takes the write of an impossible partition and marks it invalid in the file
+        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back
+        // shows whether it holds.
+        let found = partition.location().read(host);
+        let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+        if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
+            return Ok(Some(partition.path.clone()));
+        }
+        let why = match (refused.first(), holds) {
+            (Some((_, error)), _) => error.to_string(),
+            (None, Ok(text)) => format!("the kernel changed it to '{text}'"),
+            (None, Err(error)) => error.to_string(),
+        };
+        notes.push(format!("cannot keep other tasks off CPUs {}: {why}", self.recipe.cpus));
+        // The group of an invalid partition reserves nothing and would only be left behind.
+        transaction.try_writes(&[(partition.location(), partition::ABSENT.to_owned())])?;
+        Ok(None)
+    }
+}
+
+/// The result of making a machine quiet.
+#[derive(Debug, Clone, Default)]
+pub struct QuietResult {
+    /// Notes for the user.
+    pub notes: Vec<String>,
+    /// The control group that the benchmark must join.
+    pub group: Option<String>,
+}

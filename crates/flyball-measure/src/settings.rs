@@ -1,0 +1,177 @@
+//! The settings of arms on a machine: applied before a round, restored at the end.
+
+use std::io;
+
+use flyball_control::{
+    IntentError, ReadError,
+    plan::PlanError,
+    quiet::QuietError,
+    save::SavedSetting,
+    write::{
+        restore::Restoration,
+        transaction::{ApplyError, TransactionError},
+    },
+};
+use flyball_host::HostError;
+
+use crate::arm::{Arm, ArmSetting};
+
+/// Applies the settings of an arm to a machine, and restores them.
+pub trait Settings {
+    /// Brings the machine from the state that this object left it in to what `arm` asks for:
+    /// settings of the arm before that this one does not name go back to what they were at first.
+    /// Returns what is worth knowing, such as values that the kernel clamped.
+    ///
+    /// # Errors
+    /// Why the arm cannot be had. What was written is restored by [`Settings::restore`].
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError>;
+
+    /// Restores everything.
+    ///
+    /// # Errors
+    /// What could not be restored.
+    fn restore(&mut self) -> Result<(), SettingsError>;
+
+    /// What the machine must be booted with before this arm can be applied; `None` if it can be
+    /// now.
+    ///
+    /// # Errors
+    /// An arm that no boot makes possible.
+    fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
+        let _ = arm;
+        Ok(None)
+    }
+
+    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a
+    /// sentence.
+    fn changed(&mut self) -> Option<String> {
+        None
+    }
+
+    /// The settings as they are, for the record.
+    fn snapshot(&self) -> SettingsSnapshot {
+        SettingsSnapshot::None
+    }
+}
+
+/// The settings of a machine before or after the rounds of a boot: a file `snapshot-*.json`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum SettingsSnapshot {
+    /// Every setting that a profile can have.
+    Settings { settings: Vec<SavedSetting> },
+    /// As flyball wrote them before: the text of a profile.
+    Profile { profile: String },
+    /// A machine in software, which each round boots anew.
+    Booted { machine: String, simulated: bool },
+    /// The machine could not be read.
+    Unread { error: String },
+    /// A machine without knobs.
+    None,
+}
+
+/// Why settings could not be applied or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A setting is of no knob that is known here.
+    #[error(transparent)]
+    Intent(#[from] IntentError),
+    /// The machine cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The machine does not accept a setting.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The transaction could not begin.
+    #[error(transparent)]
+    Begin(#[from] TransactionError),
+    /// Applying failed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The machine could not be made quiet beneath the arms.
+    #[error(transparent)]
+    Quiet(#[from] QuietError),
+    /// Something could not be restored.
+    #[error("{0}")]
+    Restore(Restoration),
+    /// A knob of the user's own did not take its value.
+    #[error(transparent)]
+    UserKnob(#[from] Box<UserKnobError>),
+    /// A knob of the user's own cannot be read.
+    #[error(transparent)]
+    UnreadKnob(#[from] HostError),
+    /// A knob of the user's own read differently without a write in between.
+    #[error(
+        "knob {knob}: 'read' printed '{first}' and then '{second}'; it must print the value, the same each time"
+    )]
+    UnsteadyKnob { knob: String, first: String, second: String },
+    /// No kernel parameter brings up this cpufreq driver.
+    #[error(
+        "no cpufreq driver '{0}' is known; there are acpi-cpufreq, amd-pstate (passive and guided), amd-pstate-epp \
+         (active), intel_pstate (active), intel_cpufreq (passive)"
+    )]
+    Driver(String),
+    /// A machine in software did not boot.
+    #[error(transparent)]
+    Boot(io::Error),
+    /// A machine in software booted, and does not have what the arm needs.
+    #[error("{machine} booted with {words} still needs {needed}: this machine or kernel does not have that")]
+    NotBooted { machine: String, words: String, needed: String },
+    /// A machine in software whose state is kept.
+    #[error("a comparison boots the machine again and again: it cannot be kept with --sim-state")]
+    Kept,
+    /// The journal of a machine in software has no directory.
+    #[error("cannot make a directory for the journal: {0}")]
+    Journal(io::Error),
+    /// An arm sets something, and the machine was taken for arms that set nothing.
+    #[error("the machine is not held")]
+    NotHeld,
+    /// An arm of a machine without knobs sets something.
+    #[error("nothing here can set {0}")]
+    NoKnobs(ArmSetting),
+}
+
+/// A knob of the user's own that did not take its value.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}", self.problem(), if self.restoration.is_exact() { String::new() } else { format!("; {}", self.restoration) })]
+pub struct UserKnobError {
+    pub setting: ArmSetting,
+    /// What it reads after the write, or the error of its command.
+    pub found: Result<String, HostError>,
+    /// How the arm's other settings were restored.
+    pub restoration: Restoration,
+}
+
+impl UserKnobError {
+    fn problem(&self) -> String {
+        match &self.found {
+            Ok(found) => format!("{} was written and reads '{found}'", self.setting),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// An arm that the machine does not accept.
+#[derive(Debug, thiserror::Error)]
+#[error("arm '{arm}': {cause}")]
+pub struct RefusedArm {
+    pub arm: String,
+    pub cause: SettingsError,
+}
+
+/// For machines without knobs: only arms without settings.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSettings;
+
+impl Settings for NoSettings {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        match arm.settings.first() {
+            None => Ok(Vec::new()),
+            Some(setting) => Err(SettingsError::NoKnobs(setting.clone())),
+        }
+    }
+
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        Ok(())
+    }
+}
