@@ -14,8 +14,12 @@ pub struct HoldName(String);
 
 /// Why a text is not a hold's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a name of a hold; use 1 to 64 letters, digits and -_.:@, the first a letter or digit")]
-pub struct NameError(String);
+#[error(
+    "'{text}' is not a name of a hold; use 1 to 64 letters, digits and -_.:@, the first a letter or digit"
+)]
+pub struct NameError {
+    text: String,
+}
 
 impl FromStr for HoldName {
     type Err = NameError;
@@ -27,7 +31,7 @@ impl FromStr for HoldName {
         if starts && text.len() <= 64 && text.chars().all(is_allowed) {
             Ok(HoldName(text.to_owned()))
         } else {
-            Err(NameError(text.to_owned()))
+            Err(NameError { text: text.to_owned() })
         }
     }
 }

@@ -9,10 +9,12 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::UNIX_EPOCH,
 };
 
 use flyball_files::read_input;
+use flyball_measure::{RecordError, series::SeriesError};
 use flyball_table::Cell;
 use sha2::{Digest as _, Sha256};
 
@@ -51,14 +53,28 @@ pub struct Input {
 }
 
 /// Why something cannot be added.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InputError(pub String);
-
-impl InputError {
-    fn of(what: impl Into<String>) -> InputError {
-        InputError(what.into())
-    }
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InputError {
+    #[error("{}", flyball_host::words_of(.0))]
+    Io(Arc<io::Error>),
+    /// A run directory that cannot be read.
+    #[error(transparent)]
+    Run(Arc<RecordError>),
+    #[error("not text: a byte that is not UTF-8 at offset {offset}")]
+    NotUtf8 { offset: usize },
+    #[error("bad JSON: {0}")]
+    Json(Arc<serde_json::Error>),
+    /// The output of a benchmark.
+    #[error("{}", .0.what)]
+    Series(Arc<SeriesError>),
+    /// The JSON of a flyball command in a version that is not known.
+    #[error("'{name}' JSON of schema {version}; this flyball reads 1")]
+    Schema { name: String, version: String },
+    #[error("flyball's '{name}' JSON is not stored; add the run directory, 'doctor --json' or 'show --json'")]
+    NotStored { name: String },
+    /// A place that is not looked into, or a content that lacks what its kind must have.
+    #[error("{0}")]
+    Unusable(&'static str),
 }
 
 /// What all rows of an input have in common.
@@ -93,7 +109,7 @@ struct Found {
 }
 
 /// A place where an input may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Place {
     pub path: PathBuf,
     /// The folder that it was found in, where a directory was given: engines name it after the
@@ -109,7 +125,7 @@ pub fn find(path: &Path) -> Vec<Place> {
     if path.is_dir() {
         walk(path, 0, &mut found);
         if found.is_empty() {
-            let why = InputError::of("there is no run directory, .json, .toml or .facts file in it");
+            let why = InputError::Unusable("there is no run directory, .json, .toml or .facts file in it");
             found.push(Place { path: path.to_owned(), folder: None, usable: Err(why) });
         }
     } else {
@@ -127,12 +143,12 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
     if is_run {
         add(path, path.parent().and_then(name).filter(|_| depth > 0), Ok(()));
     } else if path.join("rounds.jsonl").exists() {
-        add(path, None, Err(InputError::of("it has rounds and no manifest.json")));
+        add(path, None, Err(InputError::Unusable("it has rounds and no manifest.json")));
         return;
     }
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) => return add(path, None, Err(InputError::of(flyball_host::words_of(&error)))),
+        Err(error) => return add(path, None, Err(InputError::Io(Arc::new(error)))),
     };
     let mut entries: Vec<fs::DirEntry> = entries.flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -147,11 +163,11 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
             }
         } else if is(fs::FileType::is_symlink) {
             // It could lead out of what was given, or round in circles.
-            let why = InputError::of("links are not followed; give the file or directory itself");
+            let why = InputError::Unusable("links are not followed; give the file or directory itself");
             found.push(Place { path: inner, folder: None, usable: Err(why) });
         } else if !is_run && [".json", ".toml", ".facts"].iter().any(|end| file.ends_with(end)) {
             let is_regular = is(fs::FileType::is_file).then_some(());
-            let usable = is_regular.ok_or_else(|| InputError::of("not a regular file"));
+            let usable = is_regular.ok_or_else(|| InputError::Unusable("not a regular file"));
             found.push(Place { path: inner, folder: name(path), usable });
         }
     }
@@ -168,7 +184,7 @@ impl Input {
         if path.is_dir() {
             return run::read(path)?.into_input(place, given, None);
         }
-        let io = |error: io::Error| InputError::of(flyball_host::words_of(&error));
+        let io = |error: io::Error| InputError::Io(Arc::new(error));
         let bytes = read_input(path, MAX_FILE).map_err(io)?;
         let changed = fs::metadata(path).and_then(|status| status.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -188,9 +204,8 @@ impl Input {
 
 /// Reads the content of a file.
 fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        InputError::of(format!("not text: a byte that is not UTF-8 at offset {}", error.valid_up_to()))
-    })?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.valid_up_to() })?;
     if text.starts_with("flyball facts ") {
         return report::facts(text);
     }
@@ -212,11 +227,9 @@ fn of_json(text: &str) -> Result<Found, InputError> {
         Some(("doctor", "1")) => report::doctor(&value, text),
         Some(("show", "1")) => report::show(&value, text),
         Some((name @ ("doctor" | "show"), number)) => {
-            Err(InputError::of(format!("'{name}' JSON of schema {number}; this flyball reads 1")))
+            Err(InputError::Schema { name: name.to_owned(), version: number.to_owned() })
         }
-        Some((name, _)) => Err(InputError::of(format!(
-            "flyball's '{name}' JSON is not stored; add the run directory, 'doctor --json' or 'show --json'"
-        ))),
+        Some((name, _)) => Err(InputError::NotStored { name: name.to_owned() }),
         None => benchmark::read(&value, text),
     }
 }
@@ -227,7 +240,7 @@ impl Found {
         let host = about.host.clone().or_else(|| given.host.clone()).or_else(|| place.folder.clone());
         let host =
             host.or_else(|| about.machine.clone()).filter(|host| !host.is_empty()).ok_or_else(|| {
-                InputError::of(
+                InputError::Unusable(
                     "it does not name its host; give --host, or a directory with a folder per host",
                 )
             })?;
@@ -235,9 +248,9 @@ impl Found {
         // What is outside of this is a clock that was never set, and would be a month of its own.
         let time = time
             .filter(|time| (1..=253_402_300_799_000).contains(time))
-            .ok_or_else(|| InputError::of("it does not say when it was measured; give --time"))?;
+            .ok_or_else(|| InputError::Unusable("it does not say when it was measured; give --time"))?;
         if rows.is_empty() {
-            return Err(InputError::of("it has no results"));
+            return Err(InputError::Unusable("it has no results"));
         }
         let mut hash = Sha256::new();
         hash.update(kind.name());

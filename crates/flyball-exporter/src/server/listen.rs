@@ -22,14 +22,16 @@ pub enum Address {
 
 /// An address that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not an address to listen on; expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH")]
-pub struct AddressError(String);
+#[error("'{text}' is not an address to listen on; expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH")]
+pub struct AddressError {
+    text: String,
+}
 
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let fail = || AddressError(text.to_owned());
+        let fail = || AddressError { text: text.to_owned() };
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(fail()) } else { Ok(Address::Unix(path.into())) };
         }

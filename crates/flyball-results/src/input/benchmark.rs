@@ -2,7 +2,7 @@
 //! of series where it knows the tool; here is what else their files say: when, on which host, with
 //! what.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use flyball_measure::series;
 use flyball_table::Cell;
@@ -16,8 +16,8 @@ pub(super) fn parse(text: &str) -> Result<Value, InputError> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
         Some(Ok(value)) => Ok(value),
-        Some(Err(error)) => Err(InputError::of(format!("bad JSON: {error}"))),
-        None => Err(InputError::of("the file is empty")),
+        Some(Err(error)) => Err(InputError::Json(Arc::new(error))),
+        None => Err(InputError::Unusable("the file is empty")),
     }
 }
 
@@ -32,12 +32,12 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
         _ if value.get("context").is_some() => google(&value["context"]),
         _ if value.get("benchmarks").is_some() => pyperf(value),
         _ => {
-            return Err(InputError::of(
+            return Err(InputError::Unusable(
                 "JSON of none of hyperfine, pyperf, Google Benchmark, fio and flyball",
             ));
         }
     };
-    let all = series::read(whole.as_bytes(), None).map_err(|error| InputError(error.what))?;
+    let all = series::read(whole.as_bytes(), None).map_err(|error| InputError::Series(Arc::new(error)))?;
     let mut rows = Vec::new();
     let mut warnings = Vec::new();
     for series in &all {
@@ -191,7 +191,7 @@ fn pyperf(value: &Value) -> About {
 /// of completion.
 fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
-    let jobs = jobs.ok_or_else(|| InputError::of("fio's JSON has no jobs"))?;
+    let jobs = jobs.ok_or_else(|| InputError::Unusable("fio's JSON has no jobs"))?;
     let milliseconds = value.get("timestamp_ms").and_then(Value::as_u64);
     let seconds = value.get("timestamp").and_then(Value::as_u64).and_then(|time| time.checked_mul(1000));
     let mut about = About {
@@ -204,7 +204,7 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     match hosts.as_slice() {
         [] => {}
         [host] => about.host = Some(host.clone()),
-        _ => return Err(InputError::of("results of several clients; give a file for each host")),
+        _ => return Err(InputError::Unusable("results of several clients; give a file for each host")),
     }
     if let Some(options) = value.get("global options").and_then(Value::as_object) {
         let texts =
@@ -214,7 +214,7 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     let mut rows = Vec::new();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for job in jobs {
-        let name = text(job, "jobname").ok_or_else(|| InputError::of("a job of fio has no name"))?;
+        let name = text(job, "jobname").ok_or_else(|| InputError::Unusable("a job of fio has no name"))?;
         if name == "All clients" {
             continue;
         }

@@ -40,7 +40,7 @@ fn about(value: &Value, facts: Vec<(&'static str, Option<String>)>) -> About {
 pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
     let facts = vec![("processor", text(value, "processor")), ("kernel", text(value, "kernel"))];
     let findings = value.get("findings").and_then(Value::as_array);
-    let findings = findings.ok_or_else(|| InputError::of("the doctor's report has no findings"))?;
+    let findings = findings.ok_or_else(|| InputError::Unusable("the doctor's report has no findings"))?;
     let row = |finding: &Value| -> Option<Row> {
         let (check, verdict) = (text(finding, "id")?, text(finding, "verdict")?);
         let cells = vec![
@@ -53,7 +53,7 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
         Some(Row { time: None, cells })
     };
     let rows: Option<Vec<Row>> = findings.iter().map(row).collect();
-    let rows = rows.ok_or_else(|| InputError::of("a finding of the doctor has no id or verdict"))?;
+    let rows = rows.ok_or_else(|| InputError::Unusable("a finding of the doctor has no id or verdict"))?;
     Ok(Found {
         kind: Kind::Findings,
         about: about(value, facts),
@@ -65,14 +65,15 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
 
 /// What `show --json` prints.
 pub(super) fn show(value: &Value, whole: &str) -> Result<Found, InputError> {
-    let machine = value.get("machine").ok_or_else(|| InputError::of("it says nothing of its machine"))?;
+    let machine =
+        value.get("machine").ok_or_else(|| InputError::Unusable("it says nothing of its machine"))?;
     let mut facts = vec![
         ("processor", text(machine, "model_name")),
         ("microcode", text(machine, "microcode")),
         ("kernel", text(machine, "kernel")),
     ];
     let rows = value.get("rows").and_then(Value::as_array);
-    let rows = rows.ok_or_else(|| InputError::of("it has no rows"))?;
+    let rows = rows.ok_or_else(|| InputError::Unusable("it has no rows"))?;
     let mut found = Vec::new();
     for row in rows {
         let Some(knob) = text(row, "knob") else { continue };
@@ -121,7 +122,7 @@ fn summary(rows: &[Row]) -> BTreeMap<String, String> {
 pub(super) fn profile(text: &str) -> Result<Found, InputError> {
     const WHAT: &str = "it is neither a run directory, JSON of doctor, show, hyperfine, pyperf, Google Benchmark or fio, a \
                         profile nor a facts file";
-    let table: toml::Table = text.parse().map_err(|_| InputError::of(WHAT))?;
+    let table: toml::Table = text.parse().map_err(|_| InputError::Unusable(WHAT))?;
     let mut rows = Vec::new();
     let mut add = |cpus: &str, table: &toml::Table| {
         let mut flat = BTreeMap::new();
@@ -133,7 +134,7 @@ pub(super) fn profile(text: &str) -> Result<Found, InputError> {
     let sections = top.remove("cpus");
     add("", &top);
     for (cpus, section) in sections.as_ref().and_then(toml::Value::as_table).into_iter().flatten() {
-        let section = section.as_table().ok_or_else(|| InputError::of(WHAT))?;
+        let section = section.as_table().ok_or_else(|| InputError::Unusable(WHAT))?;
         add(cpus, section);
     }
     let about = About { tool: Some("flyball".to_owned()), settings: summary(&rows), ..About::default() };
@@ -144,7 +145,7 @@ pub(super) fn profile(text: &str) -> Result<Found, InputError> {
 pub(super) fn facts(whole: &str) -> Result<Found, InputError> {
     let mut lines = whole.lines();
     if lines.next().map(str::trim) != Some("flyball facts 1") {
-        return Err(InputError::of("a facts file of another format; this flyball reads 1"));
+        return Err(InputError::Unusable("a facts file of another format; this flyball reads 1"));
     }
     let mut folder = String::new();
     let mut rows = Vec::new();

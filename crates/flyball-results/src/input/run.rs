@@ -1,6 +1,6 @@
 //! Run directories of `compare` and `tune`: a row per round.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use flyball_control::save::SavedSetting;
 use flyball_files::Dir;
@@ -14,7 +14,7 @@ use crate::schema::Kind;
 const MAX_SNAPSHOT: u64 = 4 << 20;
 
 pub(super) fn read(path: &Path) -> Result<Found, InputError> {
-    let directory = RunDirectory::open(path).map_err(|error| InputError(error.to_string()))?;
+    let directory = RunDirectory::open(path).map_err(|error| InputError::Run(Arc::new(error)))?;
     let manifest = &directory.manifest;
     let mut about = about(manifest);
     settings(path, &mut about);
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Found, InputError> {
         &manifest.workload,
         &manifest.machine.name,
     ));
-    let identity = identity.map_err(|error| InputError(error.to_string()))?;
+    let identity = identity.map_err(|error| InputError::Json(Arc::new(error)))?;
     Ok(Found { kind: Kind::Rounds, about, identity, rows, warnings })
 }
 

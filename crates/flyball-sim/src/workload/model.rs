@@ -131,8 +131,19 @@ fn yes() -> bool {
 
 /// What is wrong with a workload's description.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("workload: {0}")]
-pub struct WorkloadError(pub String);
+pub enum WorkloadError {
+    /// No workload of the crate has this name.
+    #[error("workload: '{name}' is not known; there are {}", Workload::names().collect::<Vec<_>>().join(", "))]
+    Unknown { name: String },
+    #[error("workload: {}", .0.to_string().trim_end())]
+    Toml(#[from] toml::de::Error),
+    /// A value of the whole that cannot be.
+    #[error("workload: {name}: {fault}")]
+    Whole { name: String, fault: &'static str },
+    /// A value of a task that cannot be.
+    #[error("workload: {name}: task[{task}]: {fault}")]
+    Task { name: String, task: usize, fault: &'static str },
+}
 
 const FILES: &[(&str, &str)] = &[
     ("idle", include_str!("../../workloads/idle.toml")),
@@ -164,8 +175,7 @@ impl Workload {
     /// There is none of that name; the message lists the names.
     pub fn builtin(name: &str) -> Result<Workload, WorkloadError> {
         let Some(text) = Workload::builtin_text(name) else {
-            let names: Vec<_> = Workload::names().collect();
-            return Err(WorkloadError(format!("'{name}' is not known; there are {}", names.join(", "))));
+            return Err(WorkloadError::Unknown { name: name.to_owned() });
         };
         Workload::from_toml(text)
     }
@@ -175,21 +185,21 @@ impl Workload {
     /// # Errors
     /// Not TOML, unknown or missing keys, or values that cannot be; the message names the key.
     pub fn from_toml(text: &str) -> Result<Workload, WorkloadError> {
-        let workload: Workload =
-            toml::from_str(text).map_err(|e| WorkloadError(e.to_string().trim_end().into()))?;
+        let workload: Workload = toml::from_str(text)?;
         workload.check()?;
         Ok(workload)
     }
 
     fn check(&self) -> Result<(), WorkloadError> {
         let name = &self.name;
-        let bad = |i: usize, why: &str| Err(WorkloadError(format!("{name}: task[{i}]: {why}")));
+        let bad = |task: usize, fault| Err(WorkloadError::Task { name: name.clone(), task, fault });
+        let whole = |fault| Err(WorkloadError::Whole { name: name.clone(), fault });
         if !(self.seconds.is_finite() && self.seconds >= 0.0 && self.scale.is_finite()) {
-            return Err(WorkloadError(format!("{name}: seconds must be 0 or more")));
+            return whole("seconds must be 0 or more");
         }
         let v = &self.variation;
         if [v.cycles, v.memory, v.kernel].iter().any(|share| !(0.0..=0.3).contains(share)) {
-            return Err(WorkloadError(format!("{name}: variation: shares must be 0 to 0.3")));
+            return whole("variation: shares must be 0 to 0.3");
         }
         for (i, group) in self.task.iter().enumerate() {
             let times = [group.cycles, group.memory_ns, group.gap_ns, group.long.map_or(0.0, |l| l.1)];
