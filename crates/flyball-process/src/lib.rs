@@ -16,4 +16,4 @@ pub use process::{
     release_freed_memory, release_start_code, send, set_nonblocking, set_signal_actions, sockets_of_service,
     started_at, thread_time, try_lock, unique_name, usage, user,
 };
-pub use user::{FilesOfUser, SUDO_VARIABLES, User};
+pub use user::{FilesOfUser, SUDO_VARIABLES, User, caller};

@@ -179,6 +179,15 @@ fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     Err(io::Error::other("a user is in more groups than the kernel allows"))
 }
 
+/// The user whose files a command reads and writes: the one who called sudo, or the one that this
+/// process runs as.
+pub fn caller() -> u32 {
+    match User::of_sudo() {
+        Ok(Some(user)) => user.uid,
+        _ => crate::process::user(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,10 +3,12 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use flyball_compare::{NotTraceable, UserKnobsError, arms::ArmsError};
 use flyball_control::ReadError;
 use flyball_host::HostError;
 use flyball_measure::{RecordError, RefusedArm, SettingsError};
 use flyball_simhost::SimError;
+use flyball_tune::{EarlierError, GoalError, NoProfile, PresetError, RecordFileError, SpaceError};
 
 // One list for the type, the help and the manual, which therefore cannot differ.
 macro_rules! exits {
@@ -213,7 +215,7 @@ impl From<RecordError> for Failure {
     }
 }
 
-failures!(SettingsError, RefusedArm);
+failures!(SettingsError, RefusedArm, ArmsError);
 
 impl From<&SettingsError> for Exit {
     fn from(error: &SettingsError) -> Exit {
@@ -229,9 +231,73 @@ impl From<&SettingsError> for Exit {
     }
 }
 
+impl From<&ArmsError> for Exit {
+    fn from(error: &ArmsError) -> Exit {
+        match error {
+            ArmsError::Arm(error) => error.into(),
+            ArmsError::Knob(error) => error.into(),
+        }
+    }
+}
+
 impl From<&RefusedArm> for Exit {
     fn from(error: &RefusedArm) -> Exit {
         Exit::from(&error.cause)
+    }
+}
+
+/// Derives failures from errors that have one exit code.
+macro_rules! failures_of {
+    ($exit:ident: $($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure::new(Exit::$exit, error)
+            }
+        })*
+    };
+}
+
+failures_of!(Usage: UserKnobsError, GoalError);
+failures_of!(NotHere: NotTraceable);
+failures_of!(Failed: NoProfile);
+
+failures!(PresetError, SpaceError);
+
+impl From<&PresetError> for Exit {
+    fn from(error: &PresetError) -> Exit {
+        match error {
+            PresetError::Word | PresetError::Watts => Exit::Usage,
+            PresetError::NoKnobs => Exit::NotHere,
+        }
+    }
+}
+
+impl From<&SpaceError> for Exit {
+    fn from(error: &SpaceError) -> Exit {
+        match error {
+            SpaceError::Refused { cause, .. } | SpaceError::Machine(cause) => cause.into(),
+            _ => Exit::Usage,
+        }
+    }
+}
+
+impl From<RecordFileError> for Failure {
+    fn from(error: RecordFileError) -> Failure {
+        match error {
+            RecordFileError::Directory(error) => error.into(),
+            RecordFileError::Space(error) => error.into(),
+            error => Failure::usage(error),
+        }
+    }
+}
+
+impl From<EarlierError> for Failure {
+    fn from(error: EarlierError) -> Failure {
+        match error {
+            EarlierError::Directory(error) => error.into(),
+            EarlierError::Record(error) => error.into(),
+            error => Failure::usage(error),
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets
 //! its own arguments and a [`context::Context`]: the machine, its state directory and the reporter.
 //! Modules only use modules that are further down in this list: `help`, `confine`, `cli`,
-//! `commands`, `arms`, `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`,
-//! `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of kernels lives here.
+//! `commands`, `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`, `output`,
+//! `paint`, `terminal`, `process`, `exit`. Knobs, plans, comparisons and searches are in the
+//! libraries.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
@@ -13,7 +14,6 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::complain(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-mod arms;
 mod change;
 mod cli;
 mod commands;
@@ -32,13 +32,10 @@ mod profiles;
 mod quiet_machine;
 mod run_as;
 mod schema;
-mod seeds;
 mod service_manager;
-mod speed;
 mod terminal;
 mod time;
 mod tips;
-mod user_knobs;
 mod workloads;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -226,7 +223,9 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Compare(args) => compare::run(context, args),
         Command::Tune(args) => tune::run(context, args),
         Command::Run(args) => run::run(context, args),
-        Command::Report(args) => report::run(&context.output, args, tune::is_search, tune::report),
+        Command::Report(args) => {
+            report::run(&context.output, args, flyball_tune::Record::is_in, tune::report)
+        }
         Command::Results(args) => results::run(&context.output, args),
         Command::Task(args) => task::run(args),
         Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),

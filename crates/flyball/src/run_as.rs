@@ -61,12 +61,3 @@ fn named(name: &str) -> Result<User, Failure> {
     }
     Ok(user)
 }
-
-/// The user whose files a command reads and writes: the one who called sudo, or the one that
-/// flyball runs as.
-pub fn caller() -> u32 {
-    match User::of_sudo() {
-        Ok(Some(user)) => user.uid,
-        _ => flyball_process::user(),
-    }
-}

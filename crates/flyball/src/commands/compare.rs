@@ -10,7 +10,7 @@ pub(super) mod power;
 mod progress;
 mod published;
 pub(super) mod rounds;
-pub(super) mod tracer;
+pub(super) mod take;
 
 use std::{
     path::{Path, PathBuf},
@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use flyball_compare::{RoundTraces, RunSeeds, SpeedWatch, user_knobs};
 use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
@@ -31,18 +32,19 @@ use self::{
     manifest::{background_of, check_same_machine, command_of, length, manifest},
     progress::Progress,
     published::WallPower,
+    take::{QuietDuringArms, Taken},
 };
-use super::report::{Forms, write_and_print};
+use super::{
+    report::{Forms, write_and_print},
+    trace::writer,
+};
 use crate::{
-    arms::{self, QuietDuringArms, Taken},
     change,
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
     output::Reporter,
-    seeds::RunSeeds,
-    speed::SpeedWatch,
-    time, user_knobs, workloads,
+    time, workloads,
 };
 
 /// Runs the comparison, or describes it.
@@ -74,7 +76,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the quiet decision, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let arms = Arm::all(&args.arm, &args.matrix, &knobs).map_err(Failure::usage)?;
-    arms::check(&*host, &arms)?;
+    take::check(&*host, &arms)?;
     let length = length(args, arms.len());
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
     manifest.experiment = experiment;
@@ -98,13 +100,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.measuring.trace {
         // Before anything is locked or written: a kernel without tracefs would fail in the first
         // round.
-        tracer::check(&*host)?;
+        RoundTraces::check(&*host)?;
     }
     let user = args.run_as.user(&*host)?;
     let power_command = power::start(&*host, &args.measuring, workload.command.cpus.as_ref())?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
-    let taken = arms::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
+    let taken = take::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
     let directory = match &args.output {
         Some(path) => RunDirectory::create(path, manifest, user)?,
         None => {
@@ -139,7 +141,7 @@ fn resume(
     };
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
-    let taken = arms::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
+    let taken = take::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
     conduct(context, host, directory, taken, interrupted, extras)
 }
 
@@ -229,11 +231,12 @@ pub(super) fn run_rounds(
         meters = meters.with_power_command(command);
     }
     let stop = Stop::watching(interrupted);
-    let mut tracer = directory
-        .manifest
-        .trace
-        .then(|| tracer::CaptureEach::new(host, directory.path(), directory.owner()))
-        .transpose()?;
+    let mut tracer = None;
+    if directory.manifest.trace {
+        RoundTraces::check(host)?;
+        let writer = writer(&host.name(), host.software().is_some());
+        tracer = Some(RoundTraces::new(directory.path(), directory.owner(), writer, time::trace_id));
+    }
     // Before the first round: its start is not part of a round's time.
     let server = directory
         .manifest

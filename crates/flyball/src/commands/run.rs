@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use flyball_compare::SpeedWatch;
 use flyball_control::{
     Intent,
     quiet::Level,
@@ -26,7 +27,6 @@ use crate::{
     process::{flag_on, run_in_foreground},
     quiet_machine::print_limits,
     run_as::RunAs,
-    speed::SpeedWatch,
 };
 
 /// Energy counters are read so often: those of a package wrap after minutes under load (powercap's

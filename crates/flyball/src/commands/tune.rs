@@ -6,92 +6,44 @@
 //! folder `confirm` of that directory.
 
 mod args;
-mod blocks;
-mod earlier;
 mod front;
-mod goal;
-mod intake;
-mod preset;
 mod replay;
-mod space;
-mod verdict;
+mod screen;
 
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
-use flyball_control::{quiet::QuietOptions, save::quoted};
+use flyball_compare::{RoundTraces, RunSeeds, user_knobs};
+use flyball_control::{Knob, quiet::QuietOptions};
 use flyball_host::Host;
-use flyball_measure::{
-    Arm, ArmSetting, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats,
-};
+use flyball_measure::{Arm, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
 use flyball_process::User;
+use flyball_tune::{
+    CONFIRM, Candidates, Confirmed, FrontBlocks, FrontFound, Goal, Outcome, Pictures, Record, SearchRequest,
+    Searched, Verdict,
+};
 
 pub use self::args::Args;
-pub use self::replay::{is_search, report};
-use self::{
-    blocks::Outcome,
-    earlier::EarlierRound,
-    goal::Goal,
-    preset::Asked,
-    space::{Candidates, Searched},
-    verdict::{Confirmed, Verdict},
-};
+pub use self::replay::report;
+use self::screen::Screen;
 use super::compare::{
-    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, tracer,
+    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, take,
 };
 use crate::{
-    arms, change,
+    change,
+    commands::complete,
     context::Context,
     exit::{Exit, Failure},
-    schema,
-    seeds::RunSeeds,
-    time, user_knobs, workloads,
+    schema, time, workloads,
 };
-
-/// What `search.json` holds, besides the manifest: enough to continue the search and to compute it
-/// again.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-struct Record {
-    format: String,
-    version: u32,
-    goal: Goal,
-    most_rounds: usize,
-    /// Seconds of rounds, after which the search ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    most_seconds: Option<f64>,
-    /// Whether the end needs intervals without a model.
-    #[serde(default)]
-    strict: bool,
-    searched: Searched,
-    /// The rounds of the search that this one started from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    earlier: Vec<Vec<EarlierRound>>,
-    /// How many blocks the search had when fresh rounds contradicted it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    contradicted_after: Option<usize>,
-}
-
-const FORMAT: &str = "flyball-search";
-const VERSION: u32 = 1;
-const FILE: &str = "search.json";
-
-/// Bytes of a search's file: two thousand settings of a few hundred bytes.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// After how many times the base's median a round is ended where time counts.
 const CAP: f64 = 3.0;
 
-/// The probability at which a search ends.
-const CERTAINTY: f64 = 0.99;
-
 /// Pairs of the confirmation beyond those without which its test cannot decide.
 const SPARE_PAIRS: usize = 2;
-
-/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of
-/// the second.
-const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
 /// Runs the search, or describes it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -107,13 +59,14 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut tuning = Tuning { context, host: &*host, args, directory, record, interrupted };
     if tuning.record.goal.second.is_some() {
         let Some(found) = tuning.front()? else { return Ok(tuning.stopped()) };
-        return front::finish(context, &*host, &tuning, &found);
+        return front::finish(&tuning, &found);
     }
     let Some((outcome, confirmed)) = tuning.run()? else { return Ok(tuning.stopped()) };
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
     let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
-    replay::write_pictures(&directory, &record, &outcome, directory.path())?;
+    let pictures = Pictures::of_search(&directory, &record, &outcome);
+    replay::write_pictures(&directory, &pictures, directory.path())?;
     context.output.about(&*host).object(
         schema::TUNE,
         || &verdict,
@@ -153,12 +106,9 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         cpus: workload.command.cpus.clone(),
         freq: None,
     });
-    let candidates = Candidates::new(host, &context.machine, &knobs, quiet.as_ref())?;
+    let values_of = |knob: &Knob| complete::values_of(knob, &context.machine);
+    let candidates = Candidates::new(host, &values_of, &knobs, quiet.as_ref())?;
     let searched = Searched::new(&candidates, &asked.over, &args.without)?;
-    let earlier = match &args.start_from {
-        Some(path) => earlier::read(path, &goal, &searched)?,
-        None => Vec::new(),
-    };
     // As many as make 95 % of simulated searches right; more settings need more (docs/dev/tune.md).
     let by_size = if searched.arms.len() > 100 { 400 } else { 200 };
     let most_rounds = args.max_runs.map_or(by_size, |most| most as usize);
@@ -171,19 +121,14 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
         quiet_during_arms(host, quiet, &mut manifest)?;
     }
     if args.measuring.trace && !args.dry_run {
-        tracer::check(host)?;
+        RoundTraces::check(host)?;
     }
-    let record = Record {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        goal,
-        most_rounds,
-        most_seconds: args.max_time.map(|minutes| 60.0 * f64::from(minutes)),
-        strict: args.strict,
-        searched,
-        earlier,
-        contradicted_after: None,
-    };
+    let mut record = Record::new(goal, searched, most_rounds);
+    record.most_seconds = args.max_time.map(|minutes| 60.0 * f64::from(minutes));
+    record.strict = args.strict;
+    if let Some(path) = &args.start_from {
+        record.start_from(path)?;
+    }
     if args.dry_run {
         describe(context, host, &manifest, &record)?;
         return Ok(None);
@@ -196,21 +141,21 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
             RunDirectory::create_numbered(&path, manifest, user)?
         }
     };
-    write_record(&directory, &record)?;
+    record.write(&directory)?;
     Ok(Some((directory, record)))
 }
 
 /// What is searched for: the preset's words, which are printed, or the options.
-fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<Asked, Failure> {
+fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<SearchRequest, Failure> {
     let Some(preset) = args.preset else {
-        return Ok(Asked {
+        return Ok(SearchRequest {
             over: args.over.clone(),
             minimize: args.minimize.clone(),
             maximize: args.maximize.clone(),
             subject_to: args.subject_to.clone(),
         });
     };
-    let asked = preset.expand(host, &context.machine)?;
+    let asked = preset.expand(host, &|knob: &Knob| complete::values_of(knob, &context.machine))?;
     let over: Vec<String> = asked.over.iter().map(|over| format!("--over {over}")).collect();
     let limit = asked.subject_to.iter().map(|limit| format!(" --subject-to '{limit}'")).collect::<String>();
     let least = asked.minimize.as_deref().unwrap_or_default();
@@ -236,41 +181,14 @@ fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     }
 }
 
-fn write_record(directory: &RunDirectory, record: &Record) -> Result<(), Failure> {
-    let text = serde_json::to_vec_pretty(record).map_err(Failure::failed)?;
-    directory.write(FILE, &text).map_err(Failure::from)
-}
-
 /// A search that was stopped.
 fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, Record), Failure> {
     let mut directory = RunDirectory::open(path)?;
-    let record = read_record(path, &directory)?;
+    let record = Record::read(&directory)?;
     manifest::check_same_machine(host, &directory.manifest)?;
     confirm::confirm(&directory, args.yes)?;
     directory.give_to(args.run_as.user(host)?);
     Ok((directory, record))
-}
-
-/// What was searched, of a run directory.
-fn read_record(path: &Path, directory: &RunDirectory) -> Result<Record, Failure> {
-    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.join(FILE).display()));
-    let bytes = flyball_files::Dir::open(path)
-        .and_then(|dir| dir.read(FILE, MAX_BYTES))
-        .map_err(|error| wrong(format!("{error}; is this a run directory of 'flyball tune'?")))?;
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
-    if record.format != FORMAT || record.version > VERSION {
-        return Err(wrong(format!(
-            "format {} {} is not one that this flyball reads",
-            record.format, record.version
-        )));
-    }
-    // They index each other.
-    if record.searched.arms != directory.manifest.arms
-        || record.searched.levels.len() != record.searched.arms.len()
-    {
-        return Err(wrong("its settings are not those of the manifest".to_owned()));
-    }
-    Ok(record)
 }
 
 /// Refuses goals that nothing here measures, before any round is run.
@@ -325,9 +243,11 @@ impl Tuning<'_> {
     }
 
     /// Searches for a front. `None` if it was interrupted.
-    fn front(&mut self) -> Result<Option<front::Found>, Failure> {
+    fn front(&mut self) -> Result<Option<FrontFound>, Failure> {
         let record = self.record.clone();
-        let mut blocks = front::FrontBlocks::new(&record, self.directory.manifest.schedule.seed, true)?;
+        let screen = Screen::default();
+        let seed = self.directory.manifest.schedule.seed;
+        let mut blocks = FrontBlocks::new(&record, seed, Some(&screen))?;
         if self.search_rounds(&mut blocks)?.is_none() {
             return Ok(None);
         }
@@ -354,7 +274,7 @@ impl Tuning<'_> {
             if let Length::Search { most, .. } = &mut self.directory.manifest.schedule.length {
                 *most = self.record.most_rounds;
             }
-            write_record(&self.directory, &self.record)?;
+            self.record.write(&self.directory)?;
         }
     }
 
@@ -373,7 +293,7 @@ impl Tuning<'_> {
         };
         let seeds = RunSeeds::of_comparison(directory.manifest.schedule.seed, directory.rounds.len());
         let mut taken =
-            arms::take(self.context, self.host, &directory.manifest, &self.interrupted, quiet, seeds)?;
+            take::take(self.context, self.host, &directory.manifest, &self.interrupted, quiet, seeds)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
             Finished::Complete => Ok(Some(())),
@@ -384,7 +304,8 @@ impl Tuning<'_> {
 
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
-        let mut blocks = replay::blocks(&self.directory, &record, true)?;
+        let screen = Screen::default();
+        let mut blocks = record.blocks(&self.directory, Some(&screen))?;
         if self.search_rounds(&mut blocks)?.is_none() {
             return Ok(None);
         }
@@ -508,39 +429,7 @@ fn write_profile(
     arm: usize,
     doubt: &str,
 ) -> Result<(), Failure> {
-    use std::fmt::Write as _;
-    let description = format!(
-        "{} for {}, found by flyball tune{doubt}",
-        record.goal.title(&directory.manifest.workload.metric),
-        directory.manifest.workload.name
-    );
-    let mut text = format!("description = {}\n", quoted(&description));
-    let mut sections = String::new();
-    let arm = &record.searched.arms[arm];
-    let (of_user, of_machine): (Vec<&ArmSetting>, Vec<&ArmSetting>) =
-        arm.settings.iter().partition(|setting| setting.user_knob(&directory.manifest.knobs).is_some());
-    if of_machine.is_empty() && !arm.settings.is_empty() {
-        let names: Vec<String> = arm.settings.iter().map(ToString::to_string).collect();
-        let why = "a profile sets knobs of the machine only";
-        return Err(Failure::failed(format!(
-            "no profile is written: {} is set by your own commands, and {why}",
-            names.join(" ")
-        )));
-    }
-    for setting in of_user {
-        // A profile is applied without the commands of the user's knobs.
-        let _ = writeln!(text, "# {setting} is not part of this profile: it is set by your own command");
-    }
-    for setting in of_machine {
-        let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(setting.value()));
-        match setting.knob().split_once('@') {
-            None => text += &line(setting.knob()),
-            Some((knob, cpus)) => {
-                let _ = write!(sections, "\n[cpus.{}]\n{}", quoted(cpus), line(knob));
-            }
-        }
-    }
-    text += &sections;
+    let text = flyball_tune::profile(&directory.manifest, record, arm, doubt)?;
     let _as_owner = directory.owner().map(User::for_files);
     flyball_files::replace(path, text.as_bytes())
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))

@@ -9,7 +9,7 @@ use std::{
 
 use flyball_measure::{RunDirectory, quote};
 
-use crate::{exit::Failure, run_as};
+use crate::exit::Failure;
 
 /// Prints what will run. Fails where the directory belongs to another user and the user has not
 /// agreed.
@@ -58,7 +58,7 @@ fn foreign(path: &Path) -> Result<Option<String>, Failure> {
     let status = std::fs::metadata(path)
         .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?;
     let (owner, name) = (status.uid(), path.display());
-    Ok(if owner != run_as::caller() {
+    Ok(if owner != flyball_process::caller() {
         Some(format!("{name} belongs to user {owner}"))
     } else if status.mode() & 0o002 != 0 {
         Some(format!("{name} can be written by every user"))

@@ -2,17 +2,15 @@
 
 use std::fmt::Write as _;
 
+use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
 use flyball_measure::{Manifest, RefusedArm, Schedule, WorkloadNote};
 
 use crate::{
-    arms::{self, BootedArms},
     change,
     context::Context,
     exit::{Exit, Failure},
-    schema,
-    seeds::RunSeeds,
-    time,
+    schema, time,
 };
 
 #[derive(serde::Serialize)]

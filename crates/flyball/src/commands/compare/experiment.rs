@@ -8,12 +8,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
+use flyball_compare::{digest, user_knobs};
 use flyball_host::{Host, Kind};
 use flyball_measure::ExperimentNote;
 use toml::Value;
 
 use super::args::{Args, OPTIONS};
-use crate::{exit::Failure, seeds, user_knobs};
+use crate::exit::Failure;
 
 /// Characters of a name: it names directories and labels elsewhere.
 const MAX_NAME: usize = 63;
@@ -44,15 +45,15 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
         text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
     };
     let mut expanded = typed.map_err(|error| wrong(first(error)))?.args;
-    let digest = seeds::digest(&words.join("\0"));
-    let seed = seeds::digest(&format!("{name}\0{:?}\0{}", expanded.measuring.seed, machine(host)));
+    let sum = digest(&words.join("\0"));
+    let seed = digest(&format!("{name}\0{:?}\0{}", expanded.measuring.seed, machine(host)));
     // As many digits as can be typed again.
     expanded.measuring.seed = Some(seed % 1_000_000_000);
     expanded.output.clone_from(&args.output);
     expanded.forms.clone_from(&args.forms);
     expanded.run_as.clone_from(&args.run_as);
     expanded.dry_run = args.dry_run;
-    Ok((expanded, ExperimentNote { name, digest: format!("{digest:016x}") }))
+    Ok((expanded, ExperimentNote { name, digest: format!("{sum:016x}") }))
 }
 
 /// What distinguishes this machine from others of the experiment. Copies of one disk have one

@@ -3,6 +3,7 @@
 
 use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
+use flyball_compare::RunSeeds;
 use flyball_control::{Snapshot, write::journal::Purpose};
 use flyball_host::{Host, Kind};
 use flyball_measure::{
@@ -23,7 +24,6 @@ use crate::{
     quiet_machine::{self, Observer, Quiet},
     run_as::RunAs,
     schema,
-    seeds::RunSeeds,
 };
 
 /// Arguments of `quiet bench`.

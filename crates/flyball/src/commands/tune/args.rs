@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::preset::Preset;
 use flyball_measure::preset::Reader;
+use flyball_tune::Preset;
 
 use crate::{
     commands::compare::rounds::{RoundArgs, parse_percent},

@@ -1,289 +1,30 @@
-//! `tune --front`: which settings no other one beats in two quantities.
-//!
-//! The search's fresh rounds follow its others in one run directory: which rounds are fresh follows
-//! from them, so that resuming and recomputing need nothing else.
+//! `tune --front`: what was found, printed and written.
 
-mod draw;
+use std::path::Path;
 
-use std::{fmt::Write as _, path::Path};
-
-use flyball_measure::{Blocks, Manifest, Metric, Round, RunDirectory, render};
-use flyball_search::{Front, FrontGoal, Label, Step};
+use flyball_measure::{Blocks as _, RunDirectory};
+use flyball_tune::{FrontBlocks, FrontClaim, FrontFound, Record, in_order};
 
 use super::{
-    Record, Tuning,
-    blocks::spent,
-    goal::{Aim, Goal, certainty},
-    intake::{Block, Intake, in_order, not_over},
+    Tuning,
+    replay::{not_over, write_pictures},
     write_profile,
 };
 use crate::{
-    context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    schema, terminal,
+    schema,
 };
 
-/// The probability that all claims of a front are right.
-const CONFIDENCE: f64 = 0.95;
-
-/// The search for a front as the chooser of a comparison's blocks.
-pub(super) struct FrontBlocks<'a> {
-    front: Front,
-    record: &'a Record,
-    intake: Intake,
-    /// Whether progress is shown.
-    shows: bool,
-    /// Lines of the picture on the terminal.
-    drawn: usize,
-    rounds: usize,
-    is_over: bool,
-}
-
-/// What a search for a front found.
-#[derive(Debug, serde::Serialize)]
-pub(super) struct Found {
-    pub goal: Goal,
-    /// The probability that all claims are right.
-    pub confidence: f64,
-    pub rounds: usize,
-    /// The rounds that the claims rest on.
-    pub fresh: usize,
-    pub blocks: usize,
-    /// In the order of the first quantity.
-    pub settings: Vec<Place>,
-}
-
-/// A setting's place.
-#[derive(Debug, Clone, serde::Serialize)]
-pub(super) struct Place {
-    #[serde(skip)]
-    pub arm: usize,
-    pub name: String,
-    pub claim: Claim,
-    /// The setting that dominates it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// The probability, by the model alone, that nothing dominates it.
-    pub chance: f64,
-    /// The probability of fresh rounds this clear if what was proposed is wrong, without the
-    /// correction.
-    pub p: f64,
-    /// The expected change of each quantity against now as a fraction, low, middle and high (two
-    /// deviations).
-    pub changes: [[f64; 3]; 2],
-}
-
-/// What is claimed of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Claim {
-    OnFront,
-    Dominated,
-    Undecided,
-}
-
-impl<'a> FrontBlocks<'a> {
-    pub fn new(record: &'a Record, seed: u64, shows: bool) -> Result<FrontBlocks<'a>, Failure> {
-        let goal = FrontGoal { within: record.goal.within, confidence: CONFIDENCE, most: record.most_rounds };
-        Ok(FrontBlocks {
-            front: Front::new(record.searched.space()?, goal, seed),
-            intake: Intake::new(record.searched.arms.len()),
-            record,
-            shows,
-            drawn: 0,
-            rounds: 0,
-            is_over: false,
-        })
-    }
-
-    pub fn failure(&self) -> Option<&str> {
-        self.intake.failure.as_deref()
-    }
-
-    /// The result, if the search is over.
-    pub fn found(&self) -> Option<Found> {
-        self.is_over.then(|| self.so_far())
-    }
-
-    /// What is known, also while the search goes on.
-    fn so_far(&self) -> Found {
-        let aims = self.aims();
-        let name = |arm: usize| self.record.searched.arms[arm].name.clone();
-        let changes = self.front.against_base();
-        let mut settings: Vec<Place> = self
-            .front
-            .standings()
-            .into_iter()
-            .enumerate()
-            .map(|(arm, standing)| {
-                let (claim, by) = match standing.label {
-                    Label::OnFront => (Claim::OnFront, None),
-                    Label::Dominated { by } => (Claim::Dominated, Some(name(by))),
-                    Label::Undecided => (Claim::Undecided, None),
-                };
-                let change = |quantity: usize| {
-                    let (mean, deviation) = changes[arm][quantity];
-                    let aim = aims[quantity];
-                    let mut ends =
-                        [-2.0, 0.0, 2.0].map(|times| aim.of_log(mean + times * deviation).exp_m1());
-                    ends.sort_by(f64::total_cmp);
-                    ends
-                };
-                let changes = [change(0), change(1)];
-                Place { arm, name: name(arm), claim, by, chance: standing.chance, p: standing.p, changes }
-            })
-            .collect();
-        settings.sort_by(|a, b| a.changes[0][1].total_cmp(&b.changes[0][1]));
-        Found {
-            goal: self.record.goal,
-            confidence: CONFIDENCE,
-            rounds: self.rounds,
-            fresh: self.front.fresh_rounds(),
-            blocks: self.intake.taken,
-            settings,
-        }
-    }
-
-    fn aims(&self) -> [Aim; 2] {
-        let first = self.record.goal.aim;
-        [first, self.record.goal.second.unwrap_or(first)]
-    }
-
-    /// What is known so far and what comes next.
-    fn report(&mut self, manifest: &Manifest, next: &[usize]) {
-        if !self.shows {
-            return;
-        }
-        let found = self.so_far();
-        let metric = &manifest.workload.metric;
-        let what = if self.front.is_fresh() {
-            let count = |claim: Claim| found.settings.iter().filter(|one| one.claim == claim).count();
-            format!(
-                "fresh rounds: {} on the front, {} dominated, {} undecided",
-                count(Claim::OnFront),
-                count(Claim::Dominated),
-                count(Claim::Undecided)
-            )
-        } else {
-            let likely = found.settings.iter().filter(|one| one.chance >= 0.5).count();
-            format!("{likely} settings are likely on the front")
-        };
-        let picture = draw::picture(&found, metric, draw::Mark::Likely);
-        let text = format!("{picture}{} rounds; {what}\n", self.rounds);
-        // A terminal shows the picture as it grows, in one place; a log needs only the line.
-        if terminal::redraw_lines(&text, self.drawn) {
-            self.drawn = text.lines().count();
-        } else {
-            eprintln!("flyball: {} rounds; {what}; next: {} settings", self.rounds, next.len());
-        }
-    }
-}
-
-impl Blocks for FrontBlocks<'_> {
-    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
-        while let Some(block) = self.intake.next(self.record, manifest, done) {
-            if let Block::Rounds(rounds) = block {
-                self.front.add(&rounds);
-            }
-        }
-        self.rounds = done.len();
-        self.intake.live = self.shows;
-        if self.intake.failure.is_some() {
-            return None;
-        }
-        let used_up = self.record.most_seconds.is_some_and(|most| spent(done) >= most);
-        match self.front.step() {
-            Step::Run(block) if !used_up => {
-                if !done.is_empty() {
-                    terminal::redraw("");
-                    self.report(manifest, &block);
-                }
-                Some(block)
-            }
-            _ => {
-                self.is_over = true;
-                None
-            }
-        }
-    }
-}
-
-impl Found {
-    /// What is printed.
-    pub fn text(&self, metric: &Metric) -> String {
-        let mut out = String::new();
-        let within = 100.0 * self.goal.within;
-        let _ = writeln!(
-            out,
-            "goal       {}; differences up to {within} % do not matter",
-            self.goal.title(metric)
-        );
-        let _ = writeln!(
-            out,
-            "search     {} rounds in {} blocks, {} of them fresh",
-            self.rounds, self.blocks, self.fresh
-        );
-        out.push('\n');
-        out += &draw::picture(self, metric, draw::Mark::Claims);
-        out.push('\n');
-        let [first, second] = self.names(metric);
-        let _ = writeln!(out, "{:>4} {:>12} {:>12}  setting", "", first, second);
-        for (index, place) in self.settings.iter().enumerate() {
-            let change = |quantity: usize| render::percent(place.changes[quantity][1]);
-            let claim = match (place.claim, &place.by) {
-                (Claim::OnFront, _) => "on the front".to_owned(),
-                (_, Some(by)) => format!("dominated by {}", self.number_of(by)),
-                _ => format!("undecided ({} on the front by the model)", certainty(place.chance)),
-            };
-            let _ = writeln!(
-                out,
-                "{:>4} {:>12} {:>12}  {}: {claim}",
-                index + 1,
-                change(0),
-                change(1),
-                place.name
-            );
-        }
-        out.push('\n');
-        if self.fresh == 0 {
-            out += "There were no fresh rounds (--max-runs, --max-time): nothing is claimed.\n";
-        } else {
-            let _ = writeln!(
-                out,
-                "All claims together are right with {} % confidence, by the fresh rounds. The changes against now are the model's.",
-                render::level(self.confidence)
-            );
-        }
-        out
-    }
-
-    /// The number of a setting in the list, and its name.
-    fn number_of(&self, name: &str) -> String {
-        let place = self.settings.iter().position(|one| one.name == name);
-        place.map_or_else(|| name.to_owned(), |place| (place + 1).to_string())
-    }
-
-    /// The names of the two quantities.
-    fn names(&self, metric: &Metric) -> [String; 2] {
-        let second = self.goal.second.unwrap_or(self.goal.aim);
-        [self.goal.aim, second].map(|aim| aim.quantity.metric(metric).name.clone())
-    }
-}
-
 /// Prints a front that was found, and writes its pictures and profiles.
-pub(super) fn finish(
-    context: &Context,
-    host: &dyn flyball_host::Host,
-    tuning: &Tuning<'_>,
-    found: &Found,
-) -> Result<Exit, Failure> {
+pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Failure> {
     let directory = &tuning.directory;
     let metric = &directory.manifest.workload.metric;
-    draw::write(directory, found, directory.path())?;
-    context.output.about(host).object(schema::TUNE_FRONT, || found, || found.text(metric))?;
+    write_pictures(directory, &found.pictures(metric), directory.path())?;
+    let output = tuning.context.output.about(tuning.host);
+    output.object(schema::TUNE_FRONT, || found, || found.text(metric))?;
     if let Some(path) = &tuning.args.output {
-        let on_front = found.settings.iter().filter(|one| one.claim == Claim::OnFront && one.arm != 0);
+        let on_front = found.settings.iter().filter(|one| one.claim == FrontClaim::OnFront && one.arm != 0);
         for (index, place) in on_front.enumerate() {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let path = path.with_file_name(format!("{stem}-{}.toml", index + 1));
@@ -305,13 +46,14 @@ pub(super) fn report(
     record: &Record,
     place: &Path,
 ) -> Result<Exit, Failure> {
-    let mut blocks = FrontBlocks::new(record, directory.manifest.schedule.seed, false)?;
+    let mut blocks = FrontBlocks::new(record, directory.manifest.schedule.seed, None)?;
     let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
     let Some(found) = blocks.found().filter(|_| next.is_none()) else {
         return Ok(not_over(directory, done.len()));
     };
-    draw::write(directory, &found, place)?;
-    output.object(schema::TUNE_FRONT, || &found, || found.text(&directory.manifest.workload.metric))?;
+    let metric = &directory.manifest.workload.metric;
+    write_pictures(directory, &found.pictures(metric), place)?;
+    output.object(schema::TUNE_FRONT, || &found, || found.text(metric))?;
     Ok(Exit::Done)
 }

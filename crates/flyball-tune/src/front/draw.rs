@@ -1,12 +1,10 @@
 //! A front as a picture: in the terminal, and as a page.
 
-use std::path::Path;
-
-use flyball_measure::{Metric, RunDirectory};
+use flyball_measure::Metric;
 use flyball_plot::{Axis, Block, Chart, Cross, Mark as Drawn, Page, Series};
 
-use super::{Claim, Found, Place};
-use crate::{commands::report::save, exit::Failure};
+use super::{FrontClaim, FrontFound, FrontPlace};
+use crate::Pictures;
 
 /// What settings are marked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +19,8 @@ pub(super) enum Mark {
 const SIZE: (usize, usize) = (52, 14);
 
 /// The settings in a terminal: each is its number where it is on the front, or a sign.
-pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
-    let at = |place: &Place, quantity: usize| 100.0 * place.changes[quantity][1];
+pub(super) fn picture(found: &FrontFound, metric: &Metric, mark: Mark) -> String {
+    let at = |place: &FrontPlace, quantity: usize| 100.0 * place.changes[quantity][1];
     // Nothing that has not run has a place.
     let ran = || {
         found
@@ -45,22 +43,22 @@ pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
         ((value - low) / (high - low) * (count - 1) as f64).round() as usize
     };
     // Those that matter last: they are drawn over the others.
-    let order = |claim: Claim| match claim {
-        Claim::Dominated => 0,
-        Claim::Undecided => 1,
-        Claim::OnFront => 2,
+    let order = |claim: FrontClaim| match claim {
+        FrontClaim::Dominated => 0,
+        FrontClaim::Undecided => 1,
+        FrontClaim::OnFront => 2,
     };
-    let mut places: Vec<(usize, &Place)> = ran().collect();
+    let mut places: Vec<(usize, &FrontPlace)> = ran().collect();
     places.sort_by_key(|(_, place)| order(place.claim));
     for (index, place) in places {
         let (column, line) = (cell(at(place, 0), x, columns), lines - 1 - cell(at(place, 1), y, lines));
-        let is_likely = mark == Mark::Likely && place.claim == Claim::Undecided;
+        let is_likely = mark == Mark::Likely && place.claim == FrontClaim::Undecided;
         let sign = match place.claim {
-            Claim::OnFront => (index + 1).to_string(),
-            Claim::Dominated => "\u{b7}".to_owned(),
-            Claim::Undecided if is_likely && place.chance >= 0.5 => "o".to_owned(),
-            Claim::Undecided if is_likely => ".".to_owned(),
-            Claim::Undecided => "?".to_owned(),
+            FrontClaim::OnFront => (index + 1).to_string(),
+            FrontClaim::Dominated => "\u{b7}".to_owned(),
+            FrontClaim::Undecided if is_likely && place.chance >= 0.5 => "o".to_owned(),
+            FrontClaim::Undecided if is_likely => ".".to_owned(),
+            FrontClaim::Undecided => "?".to_owned(),
         };
         for (offset, sign) in sign.chars().enumerate() {
             if let Some(cell) = cells[line].get_mut(column + offset) {
@@ -91,9 +89,8 @@ pub(super) fn picture(found: &Found, metric: &Metric, mark: Mark) -> String {
     out
 }
 
-/// Writes the picture of a front as a page and as a chart.
-pub(super) fn write(directory: &RunDirectory, found: &Found, place: &Path) -> Result<(), Failure> {
-    let metric = &directory.manifest.workload.metric;
+/// The picture of a front as a chart and as a page.
+pub(super) fn pictures(found: &FrontFound, metric: &Metric) -> Pictures {
     let [first, second] = found.names(metric);
     let title = found.goal.title(metric);
     let mut chart = Chart::new(
@@ -103,9 +100,9 @@ pub(super) fn write(directory: &RunDirectory, found: &Found, place: &Path) -> Re
     )
     .described("expected changes with two standard deviations");
     let kinds = [
-        (Claim::OnFront, "on the front", 0),
-        (Claim::Undecided, "undecided", 1),
-        (Claim::Dominated, "dominated", 7),
+        (FrontClaim::OnFront, "on the front", 0),
+        (FrontClaim::Undecided, "undecided", 1),
+        (FrontClaim::Dominated, "dominated", 7),
     ];
     for (claim, name, colour) in kinds {
         let mut name = Some(name);
@@ -122,14 +119,12 @@ pub(super) fn write(directory: &RunDirectory, found: &Found, place: &Path) -> Re
     }
     let list = found.settings.iter().enumerate().map(|(index, one)| {
         let claim = match (one.claim, &one.by) {
-            (Claim::OnFront, _) => "on the front".to_owned(),
+            (FrontClaim::OnFront, _) => "on the front".to_owned(),
             (_, Some(by)) => format!("dominated by {}", found.number_of(by)),
             _ => "undecided".to_owned(),
         };
         format!("{}. {}: {claim}", index + 1, one.name)
     });
     let page = Page::new(title).with(Block::Charts(vec![chart.clone()])).with(Block::List(list.collect()));
-    let _as_owner = directory.owner().map(flyball_process::User::for_files);
-    save(place, "search.svg", chart.svg().as_bytes())?;
-    save(place, "search.html", page.html().as_bytes())
+    Pictures { svg: chart.svg(), html: page.html() }
 }

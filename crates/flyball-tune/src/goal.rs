@@ -5,12 +5,73 @@ use std::fmt;
 use flyball_measure::{Better, Manifest, Metric, Quantity, Round};
 use flyball_search::Bound;
 
-use super::preset::Asked;
-use crate::exit::Failure;
+/// What a search is asked for on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct SearchRequest {
+    pub over: Vec<String>,
+    pub minimize: Option<String>,
+    pub maximize: Option<String>,
+    pub subject_to: Option<String>,
+}
+
+/// Why a goal cannot be used. Marks below the argument point at the part that is wrong.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum GoalError {
+    #[error(
+        "'{wanted}' is not a quantity; there are {}, and this workload's {metric}{pointer}",
+        NAMES.map(|(name, _)| name).join(", ")
+    )]
+    Quantity { wanted: String, metric: String, pointer: Pointer },
+    #[error("--front '{text}': a front needs two quantities; for example --front time,energy")]
+    OneQuantity { text: String },
+    #[error("--front '{text}': these are the same; for example --front time,energy")]
+    SameQuantity { text: String },
+    #[error("{fault}; write for example 'time <= +5%' or 'power <= 60'{pointer}")]
+    Limit { fault: LimitFault, pointer: Pointer },
+}
+
+/// What is wrong with a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LimitFault {
+    #[error("there is no <= or >=")]
+    NoSign,
+    #[error("the limit is not a number")]
+    NotANumber,
+    #[error("the change is not between -99 % and +10,000 %")]
+    Change,
+    #[error("the limit is not above zero")]
+    NotPositive,
+    #[error("'now' itself would not keep this limit; use --minimize or --maximize for it")]
+    BrokenByNow,
+}
+
+/// An argument of an option and the part of it that is meant, shown on lines of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    option: &'static str,
+    argument: String,
+    part: String,
+}
+
+impl Pointer {
+    fn new(option: &'static str, argument: &str, part: &str) -> Pointer {
+        Pointer { option, argument: argument.to_owned(), part: part.to_owned() }
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pointer { option, argument, part } = self;
+        let before = argument.find(part).map_or(0, |at| argument[..at].chars().count());
+        let column = option.chars().count() + 2 + before;
+        let marks = "^".repeat(part.chars().count().max(1));
+        write!(f, "\n  {option} '{argument}'\n  {}{marks}", " ".repeat(column))
+    }
+}
 
 /// A quantity and the direction in which it is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Aim {
+pub struct Aim {
     pub quantity: Quantity,
     /// Whether more of it is better.
     pub more: bool,
@@ -31,7 +92,7 @@ impl Aim {
 
 /// A limit on a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Limit {
+pub struct Limit {
     /// The direction that keeps it.
     pub aim: Aim,
     /// A change from the base as a fraction (0.05 is 5 % more), or a value in the unit of the
@@ -51,7 +112,7 @@ impl Limit {
 
 /// The goal of a search.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Goal {
+pub struct Goal {
     pub aim: Aim,
     pub limit: Option<Limit>,
     /// With the first quantity, the second of a front. Then there is no limit and no best setting.
@@ -84,7 +145,12 @@ impl Goal {
     ///
     /// # Errors
     /// Unknown quantities; limits that are not a quantity, `<=` or `>=`, and a number.
-    pub fn parse(asked: &Asked, within: f64, prefer: &str, metric: &Metric) -> Result<Goal, Failure> {
+    pub fn parse(
+        asked: &SearchRequest,
+        within: f64,
+        prefer: &str,
+        metric: &Metric,
+    ) -> Result<Goal, GoalError> {
         let name = asked.minimize.as_deref().or(asked.maximize.as_deref()).unwrap_or_default();
         let option = if asked.minimize.is_some() { "--minimize" } else { "--maximize" };
         let aim = Aim { quantity: quantity(option, name, name, metric)?, more: asked.minimize.is_none() };
@@ -96,16 +162,14 @@ impl Goal {
     ///
     /// # Errors
     /// One quantity or more than two; an unknown one; the same twice.
-    pub fn parse_front(text: &str, within: f64, metric: &Metric) -> Result<Goal, Failure> {
-        let wrong =
-            |why: &str| Failure::usage(format!("--front '{text}': {why}; for example --front time,energy"));
+    pub fn parse_front(text: &str, within: f64, metric: &Metric) -> Result<Goal, GoalError> {
         let Some((first, second)) = text.split_once(',') else {
-            return Err(wrong("a front needs two quantities"));
+            return Err(GoalError::OneQuantity { text: text.to_owned() });
         };
         let (aim, second) =
             (good("--front", text, first.trim(), metric)?, good("--front", text, second.trim(), metric)?);
         if aim == second {
-            return Err(wrong("these are the same"));
+            return Err(GoalError::SameQuantity { text: text.to_owned() });
         }
         Ok(Goal { aim, limit: None, second: Some(second), within, prefer: None })
     }
@@ -121,7 +185,7 @@ impl Goal {
         flyball_search::Goal {
             within: self.within,
             bound: self.limit.map(Limit::bound),
-            certainty: super::CERTAINTY,
+            certainty: crate::record::CERTAINTY,
         }
     }
 
@@ -141,7 +205,7 @@ impl Goal {
 }
 
 /// A limit as it is typed.
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     pub limit: &'a Limit,
     pub metric: &'a Metric,
 }
@@ -165,48 +229,42 @@ fn round(percent: f64) -> f64 {
 }
 
 /// A quantity by its name, which is part of the argument of an option.
-fn quantity(option: &str, argument: &str, name: &str, metric: &Metric) -> Result<Quantity, Failure> {
+fn quantity(
+    option: &'static str,
+    argument: &str,
+    name: &str,
+    metric: &Metric,
+) -> Result<Quantity, GoalError> {
     let wanted = name.trim();
     if wanted == metric.name {
         return Ok(Quantity::Performance);
     }
     NAMES.iter().find(|(name, _)| *name == wanted).map(|(_, quantity)| *quantity).ok_or_else(|| {
-        let names = NAMES.map(|(name, _)| name).join(", ");
-        Failure::usage(format!(
-            "'{wanted}' is not a quantity; there are {names}, and this workload's {}{}",
-            metric.name,
-            pointed(option, argument, wanted)
-        ))
+        GoalError::Quantity {
+            wanted: wanted.to_owned(),
+            metric: metric.name.clone(),
+            pointer: Pointer::new(option, argument, wanted),
+        }
     })
 }
 
 /// A quantity in the direction that is usually good.
-fn good(option: &str, argument: &str, name: &str, metric: &Metric) -> Result<Aim, Failure> {
+fn good(option: &'static str, argument: &str, name: &str, metric: &Metric) -> Result<Aim, GoalError> {
     let quantity = quantity(option, argument, name, metric)?;
     Ok(Aim { quantity, more: quantity.metric(metric).better == Better::Higher })
 }
 
-/// An argument with marks under a part of it, on lines of their own.
-fn pointed(option: &str, argument: &str, part: &str) -> String {
-    let line = format!("{option} '{argument}'");
-    let before = argument.find(part).map_or(0, |at| argument[..at].chars().count());
-    let column = option.chars().count() + 2 + before;
-    format!("\n  {line}\n  {}{}", " ".repeat(column), "^".repeat(part.chars().count().max(1)))
-}
-
-fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {
-    let wrong = |part: &str, why: &str| {
-        Failure::usage(format!(
-            "{why}; write for example 'time <= +5%' or 'power <= 60'{}",
-            pointed("--subject-to", text, part)
-        ))
+fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, GoalError> {
+    let wrong = |part: &str, fault: LimitFault| GoalError::Limit {
+        fault,
+        pointer: Pointer::new("--subject-to", text, part),
     };
     let (name, value, more) = if let Some((name, value)) = text.split_once("<=") {
         (name, value, false)
     } else if let Some((name, value)) = text.split_once(">=") {
         (name, value, true)
     } else {
-        return Err(wrong(text, "there is no <= or >="));
+        return Err(wrong(text, LimitFault::NoSign));
     };
     let aim = Aim { quantity: quantity("--subject-to", text, name.trim(), metric)?, more };
     let typed = value.trim();
@@ -216,27 +274,24 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, Failure> {
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite())
-        .ok_or_else(|| wrong(typed, "the limit is not a number"))?;
+        .ok_or_else(|| wrong(typed, LimitFault::NotANumber))?;
     let relative = percent.is_some();
     let value = if relative { number / 100.0 } else { number };
     if relative && !(-0.99..=100.0).contains(&value) {
-        return Err(wrong(typed, "the change is not between -99 % and +10,000 %"));
+        return Err(wrong(typed, LimitFault::Change));
     }
     if !relative && value <= 0.0 {
-        return Err(wrong(typed, "the limit is not above zero"));
+        return Err(wrong(typed, LimitFault::NotPositive));
     }
     // The base must keep its own limit, or there may be nothing to choose.
     if relative && (if more { value > 0.0 } else { value < 0.0 }) {
-        return Err(wrong(
-            typed,
-            "'now' itself would not keep this limit; use --minimize or --maximize for it",
-        ));
+        return Err(wrong(typed, LimitFault::BrokenByNow));
     }
     Ok(Limit { aim, value, relative })
 }
 
 /// A probability for people. No model is sure.
-pub(super) fn certainty(probability: f64) -> String {
+pub(crate) fn certainty(probability: f64) -> String {
     if probability > 0.99 { "over 99 %".to_owned() } else { format!("{:.0} %", 100.0 * probability) }
 }
 
@@ -244,14 +299,14 @@ pub(super) fn certainty(probability: f64) -> String {
 mod tests {
     use super::*;
 
-    fn parse(minimize: &str, limit: Option<&str>) -> Result<Goal, String> {
+    fn parse(minimize: &str, limit: Option<&str>) -> Result<Goal, GoalError> {
         let metric = Metric::new("score", "points", Better::Higher);
-        let asked = Asked {
+        let asked = SearchRequest {
             minimize: Some(minimize.to_owned()),
             subject_to: limit.map(str::to_owned),
-            ..Asked::default()
+            ..SearchRequest::default()
         };
-        Goal::parse(&asked, 0.01, "time", &metric).map_err(|failure| failure.to_string())
+        Goal::parse(&asked, 0.01, "time", &metric)
     }
 
     #[test]

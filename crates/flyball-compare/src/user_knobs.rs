@@ -11,8 +11,6 @@ use flyball_control::KnobName;
 use flyball_files::{open_input, read_bounded};
 use flyball_host::{CommandKnob, Host};
 
-use crate::{exit::Failure, run_as};
-
 /// Bytes of a file: a thousand knobs.
 const MAX: u64 = 1 << 20;
 
@@ -46,28 +44,58 @@ enum TableValue {
     Word(String),
 }
 
+/// Why a file with knobs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UserKnobsError {
+    /// The commands would run on this machine instead of the one that is compared.
+    #[error("--knob: its commands would run on this machine, and {machine} is a model")]
+    Model { machine: String },
+    #[error("{}: {cause}", path.display())]
+    File { path: PathBuf, cause: io::Error },
+    #[error("{}: {}", path.display(), cause.to_string().trim_end())]
+    Toml { path: PathBuf, cause: Box<toml::de::Error> },
+    #[error("{}: the knob {knob} is there twice", path.display())]
+    Twice { path: PathBuf, knob: String },
+    #[error("{}: knob {knob}: {fault}", path.display())]
+    Knob { path: PathBuf, knob: String, fault: KnobFault },
+}
+
+/// What is wrong with a knob of a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KnobFault {
+    /// Of its name or its commands.
+    #[error("{0}")]
+    Commands(&'static str),
+    #[error("flyball has a knob of this name; choose another")]
+    NameTaken,
+    #[error("the value '{0}' is not one word of letters, digits and -_./:+@%=")]
+    Value(String),
+    #[error("'values' has fewer than two values")]
+    FewValues,
+}
+
 /// Reads the knobs of these files.
 ///
 /// # Errors
 /// A file that other users may change, a machine on which no commands run, names of flyball's
 /// knobs, or what is wrong in a table.
-pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, Failure> {
+pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, UserKnobsError> {
     if !paths.is_empty() && host.software().is_some() {
-        return Err(Failure::usage(format!(
-            "--knob: its commands would run on this machine, and {} is a model",
-            host.name()
-        )));
+        return Err(UserKnobsError::Model { machine: host.name() });
     }
     let mut all: Vec<UserKnob> = Vec::new();
     for path in paths {
-        let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-        let text = open(path).map_err(|error| wrong(error.to_string()))?;
-        let tables: BTreeMap<String, Table> =
-            toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let text = open(path).map_err(|cause| UserKnobsError::File { path: path.clone(), cause })?;
+        let tables: BTreeMap<String, Table> = toml::from_str(&text)
+            .map_err(|cause| UserKnobsError::Toml { path: path.clone(), cause: Box::new(cause) })?;
         for (name, table) in tables {
-            let knob = knob(name, table).map_err(wrong)?;
-            if all.iter().any(|other| other.commands.name == knob.commands.name) {
-                return Err(wrong(format!("the knob {} is there twice", knob.commands.name)));
+            let knob = knob(&name, table).map_err(|fault| UserKnobsError::Knob {
+                path: path.clone(),
+                knob: name.clone(),
+                fault,
+            })?;
+            if all.iter().any(|other| other.commands.name == name) {
+                return Err(UserKnobsError::Twice { path: path.clone(), knob: name });
             }
             all.push(knob);
         }
@@ -80,7 +108,7 @@ pub fn commands(knobs: &[UserKnob]) -> Vec<CommandKnob> {
     knobs.iter().map(|knob| knob.commands.clone()).collect()
 }
 
-fn knob(name: String, table: Table) -> Result<UserKnob, String> {
+fn knob(name: &str, table: Table) -> Result<UserKnob, KnobFault> {
     let values: Vec<String> = table
         .values
         .into_iter()
@@ -91,22 +119,19 @@ fn knob(name: String, table: Table) -> Result<UserKnob, String> {
         })
         .collect();
     let Table { ordered, read, write, restore, .. } = table;
-    let commands = CommandKnob { name, read, write, restore };
-    let named = |why: &str| format!("knob {}: {why}", commands.name);
+    let commands = CommandKnob { name: name.to_owned(), read, write, restore };
     if let Some(fault) = commands.fault() {
-        return Err(named(fault));
+        return Err(KnobFault::Commands(fault));
     }
-    if commands.name.parse::<KnobName>().is_ok()
-        || matches!(commands.name.as_str(), "driver" | "boot" | "now")
-    {
-        return Err(named("flyball has a knob of this name; choose another"));
+    if name.parse::<KnobName>().is_ok() || matches!(name, "driver" | "boot" | "now") {
+        return Err(KnobFault::NameTaken);
     }
     // An arm's settings are words, and --over separates values by commas.
     if let Some(value) = values.iter().find(|value| !CommandKnob::is_value(value) || value.contains(',')) {
-        return Err(named(&format!("the value '{value}' is not one word of letters, digits and -_./:+@%=")));
+        return Err(KnobFault::Value(value.clone()));
     }
     if values.len() < 2 {
-        return Err(named("'values' has fewer than two values"));
+        return Err(KnobFault::FewValues);
     }
     Ok(UserKnob { values, ordered, commands })
 }
@@ -125,7 +150,7 @@ pub fn open(path: &Path) -> io::Result<String> {
     }
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     if flyball_process::is_root() {
-        if ![0, run_as::caller()].contains(&status.uid()) {
+        if ![0, flyball_process::caller()].contains(&status.uid()) {
             return refused(format!("it belongs to user {}; its commands would run as root", status.uid()));
         }
         if status.mode() & 0o022 != 0 {
@@ -142,9 +167,9 @@ pub fn open(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<UserKnob>, String> {
-        let tables: BTreeMap<String, Table> = toml::from_str(text).map_err(|error| error.to_string())?;
-        tables.into_iter().map(|(name, table)| knob(name, table)).collect()
+    fn parse(text: &str) -> Option<Vec<UserKnob>> {
+        let tables: BTreeMap<String, Table> = toml::from_str(text).ok()?;
+        tables.into_iter().map(|(name, table)| knob(&name, table).ok()).collect()
     }
 
     #[test]
@@ -169,7 +194,7 @@ mod tests {
             "[driver]\nvalues = [1, 2]\nread = 'cat p'\nwrite = 'echo {value}'",
             "[pool]\nvalues = [1, 2]\nread = 'cat p'\nwrite = 'echo {value}'\nunit = 'x'",
         ] {
-            assert!(parse(bad).is_err(), "{bad}");
+            assert!(parse(bad).is_none(), "{bad}");
         }
     }
 }

@@ -16,8 +16,6 @@ use flyball_trace::{
     report::{Analyser, CpuReport, Range, Report},
 };
 
-use crate::{commands::trace::writer, exit::Failure, time};
-
 /// Why a round could not be traced.
 #[derive(Debug, thiserror::Error)]
 enum RoundTraceError {
@@ -33,49 +31,67 @@ enum RoundTraceError {
     NotBegun,
 }
 
-/// Refuses a machine that cannot be traced, before anything is written.
-pub(in crate::commands) fn check(host: &dyn Host) -> Result<(), Failure> {
-    let tracefs = host.tracefs().map_err(|error| {
-        // A recording or a directory of files has no tracefs at all; remedies for a kernel would
-        // mislead.
-        if error.errno == Errno::NOSYS {
-            return Failure::not_here(
-                "--trace: only this machine and simulated ones can be traced, not files",
-            );
-        }
-        let why =
-            if is_locked_down(host) { LOCKED_DOWN } else { "tracing needs root, and a kernel with tracefs" };
-        Failure::not_here(format!("--trace: {error}; {why}"))
-    })?;
-    if CaptureOptions::default_events(&tracefs).is_empty() {
-        return Err(Failure::not_here(
-            "--trace: this kernel has none of the events that report performance requests",
-        ));
-    }
-    Ok(())
+/// Why the rounds of a comparison cannot be traced on a machine.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTraceable {
+    /// A recording or a directory of files has no tracefs.
+    #[error("--trace: only this machine and simulated ones can be traced, not files")]
+    Files,
+    #[error(
+        "--trace: {error}; {}",
+        if *locked_down { LOCKED_DOWN } else { "tracing needs root, and a kernel with tracefs" }
+    )]
+    Tracefs { error: HostError, locked_down: bool },
+    #[error("--trace: this kernel has none of the events that report performance requests")]
+    NoEvents,
 }
 
 /// Records each round in its own trace instance.
-pub(super) struct CaptureEach {
+pub struct RoundTraces {
     directory: PathBuf,
     /// Whom the traces belong to, if not the user of this process.
     owner: Option<User>,
+    /// The writer that the files name.
+    writer: String,
+    /// Distinguishes recordings of a machine.
+    trace_id: fn(&dyn Host) -> u64,
     capture: Option<Capture>,
 }
 
-impl CaptureEach {
+impl RoundTraces {
+    /// Refuses a machine that cannot be traced, before anything is written.
+    ///
+    /// # Errors
+    /// See [`NotTraceable`].
+    pub fn check(host: &dyn Host) -> Result<(), NotTraceable> {
+        let tracefs = host.tracefs().map_err(|error| match error.errno {
+            Errno::NOSYS => NotTraceable::Files,
+            _ => NotTraceable::Tracefs { error, locked_down: is_locked_down(host) },
+        })?;
+        if CaptureOptions::default_events(&tracefs).is_empty() {
+            return Err(NotTraceable::NoEvents);
+        }
+        Ok(())
+    }
+
     /// Ready to record; pages are kept in `directory` until a round ends.
-    pub(super) fn new(
-        host: &dyn Host,
+    pub fn new(
         directory: &Path,
         owner: Option<&User>,
-    ) -> Result<CaptureEach, Failure> {
-        check(host)?;
-        Ok(CaptureEach { directory: directory.to_owned(), owner: owner.cloned(), capture: None })
+        writer: String,
+        trace_id: fn(&dyn Host) -> u64,
+    ) -> RoundTraces {
+        RoundTraces {
+            directory: directory.to_owned(),
+            owner: owner.cloned(),
+            writer,
+            trace_id,
+            capture: None,
+        }
     }
 }
 
-impl RoundTracer for CaptureEach {
+impl RoundTracer for RoundTraces {
     fn begin(&mut self, host: &dyn Host) -> Result<(), TracerError> {
         // Opened again for each round: drivers come and go between arms, and their events with
         // them.
@@ -88,9 +104,9 @@ impl RoundTracer for CaptureEach {
             page_kib: None,
             clock: None,
             directory: self.directory.clone(),
-            writer: writer(&host.name(), host.software().is_some()),
+            writer: self.writer.clone(),
             machine: None,
-            trace_id: time::trace_id(host),
+            trace_id: (self.trace_id)(host),
         };
         self.capture = Some(Capture::start(host, &options, None).map_err(RoundTraceError::from)?);
         Ok(())

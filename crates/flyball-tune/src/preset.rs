@@ -2,13 +2,13 @@
 
 use std::str::FromStr;
 
-use flyball_control::{Id, KnobName, Snapshot};
+use flyball_control::{Id, Snapshot};
 use flyball_host::{Host, KiloHertz};
 
-use crate::{commands::complete, exit::Failure, machine::MachineArg};
+use crate::{goal::SearchRequest, space::ValuesOf};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Preset {
+pub enum Preset {
     Efficiency,
     Latency,
     /// Watts.
@@ -16,9 +16,9 @@ pub(super) enum Preset {
 }
 
 impl FromStr for Preset {
-    type Err = String;
+    type Err = PresetError;
 
-    fn from_str(text: &str) -> Result<Preset, String> {
+    fn from_str(text: &str) -> Result<Preset, PresetError> {
         match (text, text.strip_prefix("power-cap=")) {
             ("efficiency", _) => Ok(Preset::Efficiency),
             ("latency", _) => Ok(Preset::Latency),
@@ -28,19 +28,21 @@ impl FromStr for Preset {
                 .ok()
                 .filter(|watts: &f64| watts.is_finite() && *watts > 0.0)
                 .map(Preset::PowerCap)
-                .ok_or_else(|| "write power-cap=WATTS, as power-cap=60".to_owned()),
-            _ => Err("write efficiency, latency or power-cap=WATTS".to_owned()),
+                .ok_or(PresetError::Watts),
+            _ => Err(PresetError::Word),
         }
     }
 }
 
-/// What a search is asked for on the command line.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
-    pub over: Vec<String>,
-    pub minimize: Option<String>,
-    pub maximize: Option<String>,
-    pub subject_to: Option<String>,
+/// Why a preset cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PresetError {
+    #[error("write efficiency, latency or power-cap=WATTS")]
+    Word,
+    #[error("write power-cap=WATTS, as power-cap=60")]
+    Watts,
+    #[error("this machine has none of the knobs of this preset; name knobs with --over")]
+    NoKnobs,
 }
 
 impl Preset {
@@ -48,7 +50,7 @@ impl Preset {
     ///
     /// # Errors
     /// A machine that has none of the knobs.
-    pub fn expand(self, host: &dyn Host, machine: &MachineArg) -> Result<Asked, Failure> {
+    pub fn expand(self, host: &dyn Host, values_of: &ValuesOf<'_>) -> Result<SearchRequest, PresetError> {
         let (quantity, limit) = match self {
             Preset::Efficiency => ("energy", Some("time <= +5%".to_owned())),
             Preset::Latency => ("time", None),
@@ -57,13 +59,12 @@ impl Preset {
         let mut over = Vec::new();
         // Latency is about how fast clocks rise and cores wake, the others about how high clocks
         // go.
-        let listed: &[&str] = match self {
-            Preset::Latency => &["epp", "governor", "turbo"],
-            Preset::Efficiency | Preset::PowerCap(_) => &["epp"],
+        let listed: &[Id] = match self {
+            Preset::Latency => &[Id::Epp, Id::Governor, Id::Turbo],
+            Preset::Efficiency | Preset::PowerCap(_) => &[Id::Epp],
         };
         for knob in listed {
-            let name: KnobName = knob.parse().map_err(Failure::usage)?;
-            let values = complete::values_of(name.knob.knob(), machine);
+            let values = values_of(knob.knob());
             // 'default' is a name for one of the others (drivers/cpufreq/intel_pstate.c,
             // energy_perf_strings).
             let values: Vec<String> = values.into_iter().filter(|value| value != "default").collect();
@@ -75,11 +76,9 @@ impl Preset {
             over.extend(frequencies(host));
         }
         if over.is_empty() {
-            return Err(Failure::not_here(
-                "this machine has none of the knobs of this preset; name knobs with --over",
-            ));
+            return Err(PresetError::NoKnobs);
         }
-        Ok(Asked { over, minimize: Some(quantity.to_owned()), maximize: None, subject_to: limit })
+        Ok(SearchRequest { over, minimize: Some(quantity.to_owned()), maximize: None, subject_to: limit })
     }
 }
 

@@ -34,5 +34,27 @@ pub fn digest(text: &str) -> u64 {
 
 /// One round of splitmix64.
 fn mix(seed: u64) -> u64 {
-    flyball_sim::workload::Noise::new(seed).next_u64()
+    let sum = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let once = (sum ^ (sum >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let twice = (once ^ (once >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    twice ^ (twice >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        // The first two of its reference implementation for seed 0.
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn a_resumed_comparison_has_other_numbers() {
+        let (mut first, mut again) = (RunSeeds::of_comparison(7, 0), RunSeeds::of_comparison(7, 0));
+        assert_eq!((first.next(), first.next()), (again.next(), again.next()));
+        assert_ne!(RunSeeds::of_comparison(7, 4).next(), RunSeeds::of_comparison(7, 0).next());
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, render};
 
-use super::{
+use crate::{
     blocks::Outcome,
     goal::{Aim, Goal, Shown, certainty},
     space::Searched,
@@ -12,7 +12,7 @@ use super::{
 
 /// The result of `tune`.
 #[derive(Debug, serde::Serialize)]
-pub(super) struct Verdict<'a> {
+pub struct Verdict<'a> {
     pub goal: &'a Goal,
     /// The chosen setting, by its name.
     pub chosen: String,
@@ -37,7 +37,7 @@ pub(super) struct Verdict<'a> {
 
 /// What fresh rounds say.
 #[derive(Debug, serde::Serialize)]
-pub(super) struct Confirmed {
+pub struct Confirmed {
     pub rounds: usize,
     pub objective: Option<Comparison>,
     pub limit: Option<Comparison>,

@@ -1,28 +1,90 @@
 //! The settings of a search: `--over` rows multiplied out, without what the machine refuses.
 
+use std::fmt;
+
 use flyball_control::{
-    Intent, KnobName, Setting, Value, Wanted,
-    quiet::{QuietOptions, QuietPlan},
+    Intent, IntentError, Knob, KnobName, Setting, UnknownKnob, Value, Wanted,
+    quiet::{Level, QuietOptions, QuietPlan},
 };
 use flyball_host::{Host, KiloHertz, MicroWatts};
 use flyball_measure::{Arm, ArmSetting, Settings as _, SettingsError};
 use flyball_search::{Factor, Levels, Space};
 
-use crate::{
-    arms::{self, BootedArms},
-    commands::complete,
-    exit::Failure,
-    machine::MachineArg,
-    seeds::RunSeeds,
-    user_knobs::{self, UserKnob},
-};
+use flyball_compare::{BootedArms, RunSeeds, UserKnob, arms, user_knobs};
 
 /// The most settings of a search. Each is planned before the search begins.
 const MAX: usize = 2000;
 
+/// The values of a knob that the machine lists.
+pub type ValuesOf<'a> = dyn Fn(&Knob) -> Vec<String> + 'a;
+
+/// Why settings cannot be searched.
+#[derive(Debug, thiserror::Error)]
+pub enum SpaceError {
+    #[error("--over {knob} is given twice")]
+    TwoRows { knob: String },
+    #[error("{size} settings are too many ({rows}); the limit is {MAX}: use fewer values")]
+    TooMany { size: usize, rows: String },
+    #[error("no combination of these settings is left")]
+    Empty,
+    /// A value that the machine accepts in no combination and not alone either.
+    #[error("--over {setting}: {cause}{under}")]
+    Refused { setting: String, cause: SettingsError, under: Under },
+    /// What keeps the machine quiet, or a machine in software.
+    #[error(transparent)]
+    Machine(#[from] SettingsError),
+    #[error("--without '{text}': write settings, as in 'governor=performance epp=power'")]
+    Without { text: String },
+    #[error("--over '{text}': write KNOB=VALUES, as in epp=performance,power")]
+    NotARow { text: String },
+    #[error(
+        "--over {knob}: a search does not reboot the machine; search in each boot, and compare the settings found with \
+         'flyball compare'"
+    )]
+    NeedsBoot { knob: String },
+    #[error(transparent)]
+    Knob(#[from] UnknownKnob),
+    #[error(transparent)]
+    Value(#[from] IntentError),
+    #[error("--over '{text}': {fault}")]
+    Row { text: String, fault: RowFault },
+    #[error("the search's settings cannot be used: {0:?}")]
+    Space(flyball_search::SpaceError),
+}
+
+/// What is wrong with the values of a row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowFault {
+    #[error("there is nothing to choose from; name two values")]
+    OneValue,
+    #[error("{0} is named twice")]
+    Twice(String),
+    #[error("the values of {knob} are {}", values.join(", "))]
+    NotOfKnob { knob: String, values: Vec<String> },
+    #[error("write LOW..HIGH:COUNT, with a count from 2 to 100")]
+    Count,
+    #[error(transparent)]
+    End(#[from] IntentError),
+    #[error("an end of a range is a number, not '{0}'")]
+    EndWord(String),
+    #[error("this knob's values have no order; name them")]
+    NoOrder,
+}
+
+/// What else is in effect while settings are searched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Under(Option<(Level, String)>);
+
+impl fmt::Display for Under {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((level, settings)) = &self.0 else { return Ok(()) };
+        write!(f, " (--quiet={level} sets {settings}; leave it out, or search another knob)")
+    }
+}
+
 /// What is searched. The first arm is the machine as it is.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub(super) struct Searched {
+pub struct Searched {
     pub factors: Vec<Row>,
     pub arms: Vec<Arm>,
     /// The index of each arm's value of each factor; of the machine as it is they are not known.
@@ -32,7 +94,7 @@ pub(super) struct Searched {
 
 /// A knob and its values.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub(super) struct Row {
+pub struct Row {
     pub knob: String,
     pub values: Vec<String>,
     /// Positions of the values on a line, where they have an order.
@@ -41,7 +103,7 @@ pub(super) struct Row {
 
 /// A setting that is not searched.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub(super) struct LeftOut {
+pub struct LeftOut {
     pub settings: String,
     pub why: String,
 }
@@ -55,11 +117,11 @@ impl Searched {
         candidates: &Candidates<'_>,
         over: &[String],
         without: &[String],
-    ) -> Result<Searched, Failure> {
+    ) -> Result<Searched, SpaceError> {
         let factors = over.iter().map(|row| Row::parse(row, candidates)).collect::<Result<Vec<_>, _>>()?;
         for (index, row) in factors.iter().enumerate() {
             if factors[..index].iter().any(|other| other.knob == row.knob) {
-                return Err(Failure::usage(format!("--over {} is given twice", row.knob)));
+                return Err(SpaceError::TwoRows { knob: row.knob.clone() });
             }
         }
         let without = without.iter().map(|text| exclusion(text)).collect::<Result<Vec<_>, _>>()?;
@@ -67,10 +129,7 @@ impl Searched {
         if size > MAX {
             let rows: Vec<String> =
                 factors.iter().map(|row| format!("{} of {}", row.values.len(), row.knob)).collect();
-            return Err(Failure::usage(format!(
-                "{size} settings are too many ({}); the limit is {MAX}: use fewer values",
-                rows.join(", ")
-            )));
+            return Err(SpaceError::TooMany { size, rows: rows.join(", ") });
         }
         let mut searched =
             Searched { arms: vec![Arm::now()], levels: vec![None], left_out: Vec::new(), factors };
@@ -98,14 +157,14 @@ impl Searched {
         }
         searched.check_values(candidates)?;
         if searched.arms.len() < 2 {
-            return Err(Failure::usage("no combination of these settings is left"));
+            return Err(SpaceError::Empty);
         }
         Ok(searched)
     }
 
     /// Refuses a value that the machine accepts in no combination: it is a mistake, not a
     /// combination to leave out.
-    fn check_values(&self, candidates: &Candidates<'_>) -> Result<(), Failure> {
+    fn check_values(&self, candidates: &Candidates<'_>) -> Result<(), SpaceError> {
         for (factor, row) in self.factors.iter().enumerate() {
             for (level, value) in row.values.iter().enumerate() {
                 if self.levels.iter().flatten().any(|levels| levels[factor] == level) {
@@ -115,9 +174,8 @@ impl Searched {
                 let alone = candidates.refusal(&arm)?;
                 // Possible alone: it is the combinations that are not, or --without that leaves
                 // them out.
-                if let Some(error) = alone {
-                    let reason = |why: &str| format!("--over {}: {why}{}", arm.name, candidates.under());
-                    return Err(Failure::from(error).reworded(reason));
+                if let Some(cause) = alone {
+                    return Err(SpaceError::Refused { setting: arm.name, cause, under: candidates.under() });
                 }
             }
         }
@@ -135,7 +193,7 @@ impl Searched {
     }
 
     /// For the search.
-    pub fn space(&self) -> Result<Space, Failure> {
+    pub(crate) fn space(&self) -> Result<Space, SpaceError> {
         let factors: Vec<Factor> = self
             .factors
             .iter()
@@ -147,15 +205,14 @@ impl Searched {
                 },
             })
             .collect();
-        Space::new(&factors, self.levels.clone(), 0)
-            .map_err(|error| Failure::usage(format!("the search's settings cannot be used: {error:?}")))
+        Space::new(&factors, self.levels.clone(), 0).map_err(SpaceError::Space)
     }
 }
 
 /// What decides which settings can be searched.
-pub(super) struct Candidates<'a> {
+pub struct Candidates<'a> {
     host: &'a dyn Host,
-    machine: &'a MachineArg,
+    values_of: &'a ValuesOf<'a>,
     knobs: &'a [UserKnob],
     /// What keeps the machine quiet beneath all settings.
     quiet: Option<(&'a QuietOptions, QuietPlan)>,
@@ -164,13 +221,14 @@ pub(super) struct Candidates<'a> {
 impl<'a> Candidates<'a> {
     pub fn new(
         host: &'a dyn Host,
-        machine: &'a MachineArg,
+        values_of: &'a ValuesOf<'a>,
         knobs: &'a [UserKnob],
         quiet: Option<&'a QuietOptions>,
-    ) -> Result<Candidates<'a>, Failure> {
-        let quiet =
-            quiet.map(|quiet| Ok::<_, Failure>((quiet, QuietPlan::decide(host, quiet)?))).transpose()?;
-        Ok(Candidates { host, machine, knobs, quiet })
+    ) -> Result<Candidates<'a>, SettingsError> {
+        let quiet = quiet
+            .map(|quiet| Ok::<_, SettingsError>((quiet, QuietPlan::decide(host, quiet)?)))
+            .transpose()?;
+        Ok(Candidates { host, values_of, knobs, quiet })
     }
 
     /// Why the machine does not accept an arm.
@@ -194,16 +252,11 @@ impl<'a> Candidates<'a> {
         arms::plan_now(self.host, &intent).map(drop)
     }
 
-    /// What else is in effect, for a message.
-    fn under(&self) -> String {
-        self.quiet.as_ref().map_or_else(String::new, |(quiet, plan)| {
+    fn under(&self) -> Under {
+        Under(self.quiet.as_ref().map(|(quiet, plan)| {
             let settings: Vec<String> = plan.recipe.settings.iter().map(ToString::to_string).collect();
-            format!(
-                " (--quiet={} sets {}; leave it out, or search another knob)",
-                quiet.level,
-                settings.join(" ")
-            )
-        })
+            (quiet.level, settings.join(" "))
+        }))
     }
 
     /// The user's knob of this name.
@@ -213,50 +266,45 @@ impl<'a> Candidates<'a> {
 }
 
 /// The settings of a `--without`.
-fn exclusion(text: &str) -> Result<Vec<ArmSetting>, Failure> {
+fn exclusion(text: &str) -> Result<Vec<ArmSetting>, SpaceError> {
     let settings: Option<Vec<ArmSetting>> = text.split_whitespace().map(ArmSetting::parse).collect();
-    settings.filter(|settings| !settings.is_empty()).ok_or_else(|| {
-        Failure::usage(format!("--without '{text}': write settings, as in 'governor=performance epp=power'"))
-    })
+    settings
+        .filter(|settings| !settings.is_empty())
+        .ok_or_else(|| SpaceError::Without { text: text.to_owned() })
 }
 
 impl Row {
-    fn parse(text: &str, candidates: &Candidates<'_>) -> Result<Row, Failure> {
+    fn parse(text: &str, candidates: &Candidates<'_>) -> Result<Row, SpaceError> {
+        let wrong = |fault: RowFault| SpaceError::Row { text: text.to_owned(), fault };
         let Some((knob, values)) = text.split_once('=') else {
-            return Err(Failure::usage(format!(
-                "--over '{text}': write KNOB=VALUES, as in epp=performance,power"
-            )));
+            return Err(SpaceError::NotARow { text: text.to_owned() });
         };
         let (knob, values) = (knob.trim(), values.trim());
         if ["driver", "boot"].contains(&knob) || knob.starts_with("boot:") {
-            return Err(Failure::usage(format!(
-                "--over {knob}: a search does not reboot the machine; search in each boot, and compare the settings found with 'flyball compare'"
-            )));
+            return Err(SpaceError::NeedsBoot { knob: knob.to_owned() });
         }
         if let Some(user) = candidates.knob(knob) {
             return Row::of_user(text, user, values);
         }
         let bare = knob.split('@').next().unwrap_or(knob);
-        let name: KnobName = bare.parse().map_err(Failure::usage)?;
+        let name: KnobName = bare.parse()?;
         let values: Vec<String> = if values == "all" {
-            complete::values_of(name.knob.knob(), candidates.machine)
+            (candidates.values_of)(name.knob.knob())
         } else if let Some((ends, count)) = values.split_once("..").and_then(|(low, rest)| {
             let (high, count) = rest.rsplit_once(':')?;
             Some(((low, high), count))
         }) {
-            range(bare, ends, count).map_err(|why| Failure::usage(format!("--over '{text}': {why}")))?
+            range(bare, ends, count).map_err(wrong)?
         } else {
             values.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
         };
         if values.len() < 2 {
-            return Err(Failure::usage(format!(
-                "--over '{text}': there is nothing to choose from; name two values"
-            )));
+            return Err(wrong(RowFault::OneValue));
         }
         for (index, value) in values.iter().enumerate() {
-            Setting::new(bare, value, None, text).map_err(Failure::usage)?;
+            Setting::new(bare, value, None, text)?;
             if values[..index].contains(value) {
-                return Err(Failure::usage(format!("--over '{text}': {value} is named twice")));
+                return Err(wrong(RowFault::Twice(value.clone())));
             }
         }
         let places = places(bare, &values);
@@ -266,26 +314,23 @@ impl Row {
 
 impl Row {
     /// Some values of a knob of the user, or `all`.
-    fn of_user(text: &str, knob: &UserKnob, values: &str) -> Result<Row, Failure> {
-        let wrong = |why: String| Failure::usage(format!("--over '{text}': {why}"));
+    fn of_user(text: &str, knob: &UserKnob, values: &str) -> Result<Row, SpaceError> {
+        let wrong = |fault: RowFault| SpaceError::Row { text: text.to_owned(), fault };
         let values: Vec<String> = match values {
             "all" => knob.values.clone(),
             list => list.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         };
         for (index, value) in values.iter().enumerate() {
             if !knob.values.contains(value) {
-                return Err(wrong(format!(
-                    "the values of {} are {}",
-                    knob.commands.name,
-                    knob.values.join(", ")
-                )));
+                let (knob, values) = (knob.commands.name.clone(), knob.values.clone());
+                return Err(wrong(RowFault::NotOfKnob { knob, values }));
             }
             if values[..index].contains(value) {
-                return Err(wrong(format!("{value} is named twice")));
+                return Err(wrong(RowFault::Twice(value.clone())));
             }
         }
         if values.len() < 2 {
-            return Err(wrong("there is nothing to choose from; name two values".to_owned()));
+            return Err(wrong(RowFault::OneValue));
         }
         // Numbers lie where they are; words in the order of the file.
         let numbers: Option<Vec<f64>> =
@@ -300,18 +345,14 @@ impl Row {
 }
 
 /// Evenly spaced values of a knob.
-fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<String>, String> {
-    let count: u32 = count
-        .trim()
-        .parse()
-        .ok()
-        .filter(|count| (2..=100).contains(count))
-        .ok_or("write LOW..HIGH:COUNT, with a count from 2 to 100")?;
+fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<String>, RowFault> {
+    let count: u32 =
+        count.trim().parse().ok().filter(|count| (2..=100).contains(count)).ok_or(RowFault::Count)?;
     let end = |text: &str| {
-        let setting = Setting::new(knob, text, None, text).map_err(|error| error.to_string())?;
+        let setting = Setting::new(knob, text, None, text)?;
         match setting.wanted {
             Wanted::Exactly(value) => Ok(value),
-            _ => Err(format!("an end of a range is a number, not '{text}'")),
+            _ => Err(RowFault::EndWord(text.to_owned())),
         }
     };
     let (low, high) = (end(low.trim())?, end(high.trim())?);
@@ -339,7 +380,7 @@ fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<Strin
                 }
                 (low, high) => match (place(low), place(high)) {
                     (Some(low), Some(high)) => at(low as u64, high as u64, index).to_string(),
-                    _ => return Err("this knob's values have no order; name them".to_owned()),
+                    _ => return Err(RowFault::NoOrder),
                 },
             };
             // As it is typed: settings are words.

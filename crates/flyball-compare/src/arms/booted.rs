@@ -11,7 +11,7 @@ use flyball_host::{Host, Software};
 use flyball_measure::{Arm, RefusedArm, Settings, SettingsError, SettingsSnapshot};
 
 use super::{boot_needed, intent, notes};
-use crate::{change, seeds::RunSeeds};
+use crate::RunSeeds;
 
 /// How long the processors rest between a boot and the settings, and between these and the round.
 const AFTER_BOOT: Duration = Duration::from_millis(500);
@@ -90,7 +90,7 @@ impl Settings for BootedArms<'_> {
         let folder = tempfile::tempdir().map_err(SettingsError::Journal)?;
         let state = StateDir::new(folder.path());
         let mut transaction =
-            Transaction::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)?;
+            Transaction::begin(self.host, &state, Purpose::Compare, "flyball compare", None)?;
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
             let quiet_plan = QuietPlan::decide(self.host, quiet)?;

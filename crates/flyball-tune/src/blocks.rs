@@ -5,22 +5,23 @@ use std::time::Instant;
 use flyball_measure::{Blocks, Manifest, Round, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
-use super::{
-    Record,
-    goal::certainty,
+use crate::{
+    Progress,
+    goal::{Aim, certainty},
     intake::{Block, Intake},
+    record::{CERTAINTY, Record},
+    space::SpaceError,
 };
-use crate::{exit::Failure, terminal, time};
 
-pub(super) struct SearchBlocks<'a> {
+pub struct SearchBlocks<'a> {
     search: Search,
     record: &'a Record,
     /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had
     /// then.
     contradiction: Option<(usize, Vec<Vec<Searched>>)>,
-    intake: Intake,
-    /// Whether progress is shown.
-    shows: bool,
+    intake: Intake<'a>,
+    /// Where progress is shown.
+    progress: Option<&'a dyn Progress>,
     /// When this session began, and how many rounds there were then. The user's clock: a simulated
     /// machine's is another.
     began: (Instant, Option<usize>),
@@ -30,7 +31,7 @@ pub(super) struct SearchBlocks<'a> {
 
 /// How a search ended.
 #[derive(Debug, Clone, serde::Serialize)]
-pub(super) struct Outcome {
+pub struct Outcome {
     pub chosen: usize,
     /// The probability, by the model, that it is within the indifference of the best.
     pub certainty: f64,
@@ -54,7 +55,11 @@ pub(super) struct Outcome {
 const NOISE_KNOWN: usize = 4;
 
 impl<'a> SearchBlocks<'a> {
-    pub fn new(record: &'a Record, seed: u64, shows: bool) -> Result<SearchBlocks<'a>, Failure> {
+    pub fn new(
+        record: &'a Record,
+        seed: u64,
+        progress: Option<&'a dyn Progress>,
+    ) -> Result<SearchBlocks<'a>, SpaceError> {
         let search = Search::new(record.searched.space()?, record.goal.for_search(), seed);
         let search = match record.earlier.as_slice() {
             [] => search,
@@ -70,7 +75,7 @@ impl<'a> SearchBlocks<'a> {
             search,
             record,
             contradiction: None,
-            shows,
+            progress,
             began: (Instant::now(), None),
             outcome: None,
         })
@@ -106,8 +111,7 @@ impl<'a> SearchBlocks<'a> {
 
     /// What is known so far and what comes next, while the next block has not begun.
     fn report(&self, manifest: &Manifest, done: &[&Round], next: &[usize]) {
-        let Some(best) = self.search.best().filter(|_| self.shows) else { return };
-        terminal::redraw("");
+        let (Some(progress), Some(best)) = (self.progress, self.search.best()) else { return };
         let name = |arm: usize| manifest.arms[arm].name.as_str();
         let change = match self.search.against_base(best.arm) {
             Some((mean, deviation)) if best.arm != 0 => format!(
@@ -131,18 +135,19 @@ impl<'a> SearchBlocks<'a> {
         let each = began.elapsed().as_secs_f64() / new as f64;
         let left = each * self.record.most_rounds.saturating_sub(done.len()) as f64;
         let left = self.record.most_seconds.map_or(left, |most| left.min((most - spent(done)).max(0.0)));
-        eprintln!(
-            "flyball: {} rounds; best so far: {}{change}, {} certain; next: {rest}; {} left at most",
+        let message = format!(
+            "{} rounds; best so far: {}{change}, {} certain; next: {rest}",
             done.len(),
             name(best.arm),
-            certainty(best.certainty),
-            time::words(left)
+            certainty(best.certainty)
         );
+        progress.say_time_left(&message, left);
     }
 
     /// Says once when the noise is too high for the rounds that are allowed.
     fn noise(&self) {
-        let (Some(scales), true) = (self.search.scales(), self.shows && self.intake.taken == NOISE_KNOWN)
+        let (Some(progress), Some(scales), NOISE_KNOWN) =
+            (self.progress, self.search.scales(), self.intake.taken)
         else {
             return;
         };
@@ -155,12 +160,12 @@ impl<'a> SearchBlocks<'a> {
             let or = enough.map_or(String::new(), |within| {
                 format!("; --within {:.1}% needs {}", 100.0 * within, needed(within))
             });
-            eprintln!(
-                "flyball: at this noise ({:.1} %) some {} rounds are needed for {} %{or}",
+            progress.say(&format!(
+                "at this noise ({:.1} %) some {} rounds are needed for {} %{or}",
                 100.0 * scales.noise,
                 needed(within),
                 100.0 * within
-            );
+            ));
         }
     }
 
@@ -185,8 +190,8 @@ impl<'a> SearchBlocks<'a> {
         let goal = &self.record.goal;
         let arms = self.search.space().len();
         // Bonferroni over the settings and the two quantities.
-        let level = 1.0 - (1.0 - super::CERTAINTY) / (2 * arms) as f64;
-        let pairs = |aim: super::goal::Aim, from: usize, to: usize| -> Vec<f64> {
+        let level = 1.0 - (1.0 - CERTAINTY) / (2 * arms) as f64;
+        let pairs = |aim: Aim, from: usize, to: usize| -> Vec<f64> {
             let of = |arm: usize, block: usize| {
                 let round = done.iter().find(|round| round.arm == arm && round.block == block)?;
                 aim.cost(round, manifest)
@@ -222,7 +227,7 @@ impl Blocks for SearchBlocks<'_> {
             return None;
         }
         self.began.1.get_or_insert(done.len());
-        self.intake.live = self.shows;
+        self.intake.progress = self.progress;
         self.noise();
         let used_up = done.len() >= self.record.most_rounds
             || self.record.most_seconds.is_some_and(|most| spent(done) >= most);
@@ -260,7 +265,7 @@ fn needed(settings: usize, noise: f64, within: f64) -> usize {
 }
 
 /// The seconds that rounds took, with what is around them, over all sessions.
-pub(super) fn spent(done: &[&Round]) -> f64 {
+pub(crate) fn spent(done: &[&Round]) -> f64 {
     let alone: f64 = done.iter().map(|round| round.outcome.seconds).sum();
     // The clock begins again in each session; within one, a round's start counts from the one
     // before it.

@@ -1,17 +1,21 @@
 //! `--start-from`: the rounds of an earlier search, as this search's settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use flyball_measure::RunDirectory;
+use flyball_measure::{RecordError, RunDirectory};
 use flyball_search::Round;
 
-use super::{Record, goal::Goal, intake::searched as as_searched, read_record, space::Searched};
-use crate::exit::Failure;
+use crate::{
+    goal::Goal,
+    intake::searched as as_searched,
+    record::{Record, RecordFileError},
+    space::Searched,
+};
 
 /// A round of an earlier search. Kept in this search's record, so that it can be computed without
 /// the other directory.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
-pub(super) struct EarlierRound {
+pub struct EarlierRound {
     arm: usize,
     objective: Option<f64>,
     bounded: Option<f64>,
@@ -19,10 +23,23 @@ pub(super) struct EarlierRound {
 }
 
 impl EarlierRound {
-    pub fn round(self) -> Round {
+    pub(crate) fn round(self) -> Round {
         let EarlierRound { arm, objective, bounded, seconds } = self;
         Round { arm, objective, bounded, preferred: None, seconds }
     }
+}
+
+/// Why a search cannot start from another one.
+#[derive(Debug, thiserror::Error)]
+pub enum EarlierError {
+    #[error(transparent)]
+    Directory(#[from] RecordError),
+    #[error(transparent)]
+    Record(#[from] RecordFileError),
+    #[error("--start-from {}: it searched for another quantity or under another limit", path.display())]
+    Goal { path: PathBuf },
+    #[error("--start-from {}: it ran none of these settings", path.display())]
+    Settings { path: PathBuf },
 }
 
 /// The rounds of the search in a directory, block by block, of the settings that this search has
@@ -30,16 +47,19 @@ impl EarlierRound {
 ///
 /// # Errors
 /// A directory that is not a search's; one of another goal; one with none of these settings.
-pub(super) fn read(path: &Path, goal: &Goal, searched: &Searched) -> Result<Vec<Vec<EarlierRound>>, Failure> {
+pub(crate) fn read(
+    path: &Path,
+    goal: &Goal,
+    searched: &Searched,
+) -> Result<Vec<Vec<EarlierRound>>, EarlierError> {
     let directory = RunDirectory::open(path)?;
-    let record: Record = read_record(path, &directory)?;
-    let wrong = |why: &str| Failure::usage(format!("--start-from {}: {why}", path.display()));
+    let record = Record::read(&directory)?;
     let limit = |goal: &Goal| goal.limit.map(|limit| limit.aim);
     if record.goal.aim != goal.aim
         || record.goal.second.is_some()
         || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim))
     {
-        return Err(wrong("it searched for another quantity or under another limit"));
+        return Err(EarlierError::Goal { path: path.to_owned() });
     }
     let arm_here = |arm: usize| {
         searched.arms.iter().position(|here| here.settings == directory.manifest.arms[arm].settings)
@@ -61,13 +81,13 @@ pub(super) fn read(path: &Path, goal: &Goal, searched: &Searched) -> Result<Vec<
         blocks.last_mut().into_iter().for_each(|block| block.push(one));
     }
     if blocks.iter().flatten().all(|one| one.arm == 0) {
-        return Err(wrong("it ran none of these settings"));
+        return Err(EarlierError::Settings { path: path.to_owned() });
     }
     Ok(blocks)
 }
 
 /// The rounds of a confirmation, block by block, as the search's.
-pub(super) fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
+pub(crate) fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
     let arm_here = |arm: usize| {
         record.searched.arms.iter().position(|here| here.settings == fresh.manifest.arms[arm].settings)
     };

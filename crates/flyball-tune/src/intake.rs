@@ -3,8 +3,7 @@
 use flyball_measure::{Manifest, Round, RunDirectory, disturbance, last_lines};
 use flyball_search::Round as Searched;
 
-use super::Record;
-use crate::exit::Exit;
+use crate::{Progress, goal::Aim, record::Record};
 
 /// Void blocks in a row that end the search.
 const MAX_VOID: usize = 3;
@@ -18,7 +17,7 @@ const REPEATS: usize = 2;
 const ASLEEP: f64 = 2.0;
 
 /// What has been read of a directory's rounds.
-pub(super) struct Intake {
+pub(crate) struct Intake<'a> {
     /// Blocks of the directory that were read.
     pub taken: usize,
     /// How often each arm's round was left out.
@@ -27,22 +26,22 @@ pub(super) struct Intake {
     void: usize,
     /// Rounds of the machine as it is that failed.
     base_failures: usize,
-    /// Whether the blocks that are read are new: those of a directory were reported when they ran.
-    pub live: bool,
+    /// Where new blocks are reported: those of a directory were reported when they ran.
+    pub progress: Option<&'a dyn Progress>,
     /// Why the search cannot go on.
     pub failure: Option<String>,
 }
 
 /// A block that was read.
-pub(super) enum Block {
+pub(crate) enum Block {
     /// The machine was suspended within it, or changed by another program.
     Void,
     Rounds(Vec<Searched>),
 }
 
-impl Intake {
-    pub fn new(arms: usize) -> Intake {
-        Intake { taken: 0, left_out: vec![0; arms], void: 0, base_failures: 0, live: false, failure: None }
+impl<'a> Intake<'a> {
+    pub fn new(arms: usize) -> Intake<'a> {
+        Intake { taken: 0, left_out: vec![0; arms], void: 0, base_failures: 0, progress: None, failure: None }
     }
 
     /// The next block of the directory, if there is one.
@@ -56,8 +55,8 @@ impl Intake {
             self.void += 1;
             if self.void >= MAX_VOID {
                 self.failure = Some(format!("three blocks in a row cannot be used: {why}"));
-            } else if self.live {
-                eprintln!("flyball: block {} does not count and is repeated: {why}", self.taken);
+            } else {
+                self.say(|| format!("block {} does not count and is repeated: {why}", self.taken));
             }
             return Some(Block::Void);
         }
@@ -69,14 +68,12 @@ impl Intake {
                 && let Some(why) = disturbance(manifest, round)
             {
                 self.left_out[round.arm] += 1;
-                if self.live {
-                    eprintln!("flyball: a round of '{name}' does not count: {why}");
-                }
+                self.say(|| format!("a round of '{name}' does not count: {why}"));
                 continue;
             }
             let searched = searched(record, round.arm, round, manifest);
-            if let (Some(failure), true) = (&round.outcome.failure, self.live) {
-                eprintln!("flyball: '{name}' failed; after a second time it is left out: {failure}");
+            if let Some(failure) = &round.outcome.failure {
+                self.say(|| format!("'{name}' failed; after a second time it is left out: {failure}"));
             }
             if round.arm == 0 && searched.objective.is_none() {
                 self.base_failed(round);
@@ -84,6 +81,12 @@ impl Intake {
             block.push(searched);
         }
         Some(Block::Rounds(block))
+    }
+
+    fn say(&self, message: impl FnOnce() -> String) {
+        if let Some(progress) = self.progress {
+            progress.say(&message());
+        }
     }
 
     /// Counts a failure of the machine as it is. Without it nothing can be compared.
@@ -100,10 +103,10 @@ impl Intake {
 }
 
 /// A round as the search sees it.
-pub(super) fn searched(record: &Record, arm: usize, round: &Round, manifest: &Manifest) -> Searched {
+pub(crate) fn searched(record: &Record, arm: usize, round: &Round, manifest: &Manifest) -> Searched {
     // The meters have read a round that failed or was ended, but not that of the work.
     let did_work = round.outcome.failure.is_none();
-    let cost = |aim: super::goal::Aim| aim.cost(round, manifest).filter(|_| did_work);
+    let cost = |aim: Aim| aim.cost(round, manifest).filter(|_| did_work);
     let second = record.goal.second.or(record.goal.limit.map(|limit| limit.aim));
     Searched {
         arm,
@@ -115,19 +118,10 @@ pub(super) fn searched(record: &Record, arm: usize, round: &Round, manifest: &Ma
 }
 
 /// The rounds of a search in the order in which they ran.
-pub(super) fn in_order(directory: &RunDirectory) -> Vec<&Round> {
+pub fn in_order(directory: &RunDirectory) -> Vec<&Round> {
     let mut done: Vec<_> = directory.rounds.iter().filter(|round| !round.warm_up).collect();
     done.sort_by_key(|round| (round.block, round.place));
     done
-}
-
-/// Says that a search can go on.
-pub(super) fn not_over(directory: &RunDirectory, rounds: usize) -> Exit {
-    eprintln!(
-        "note: this search is not over ({rounds} rounds); to continue: flyball tune --resume {}",
-        directory.path().display()
-    );
-    Exit::Done
 }
 
 /// Why a block says nothing about its settings.

@@ -3,7 +3,7 @@
 //! in software.
 
 mod booted;
-pub mod user_knobs;
+mod user_knobs;
 
 use std::sync::{
     Arc,
@@ -13,10 +13,11 @@ use std::sync::{
 use flyball_control::{
     Intent, Snapshot,
     plan::{Plan, plan},
-    quiet::{QuietOptions, QuietPlan},
+    quiet::QuietPlan,
     save,
     write::{
         journal::Purpose,
+        state::StateDir,
         transaction::{Applied, Held, Transaction},
     },
 };
@@ -24,7 +25,6 @@ use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, topology::scaling_driver
 use flyball_measure::{Arm, Manifest, Meaning, RefusedArm, Settings, SettingsError, SettingsSnapshot};
 
 pub use self::booted::BootedArms;
-use crate::{change, context::Context, exit::Failure, quiet_machine::print_limits, seeds::RunSeeds};
 
 /// The settings of an arm that are of flyball's knobs: neither a boot's nor of the user's `knobs`.
 ///
@@ -86,50 +86,62 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
     Ok(Some(parameter.to_owned()))
 }
 
-/// Refuses arms that cannot be had, before anything is made or written.
-pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
-    match host.software() {
-        // In software a boot costs milliseconds, so the arms are tried.
-        Some(software) => {
-            let mut booted = BootedArms::new(host, software, None, RunSeeds::default())?;
-            booted.check(arms).map_err(Failure::usage)?;
-            booted.restore().map_err(Failure::failed)
+/// What a real machine is held with while arms are applied.
+pub struct Holding {
+    /// Where the lock and the journal are.
+    pub state: StateDir,
+    /// Restores the machine if this process dies.
+    pub guardian: std::process::Command,
+    /// The command line, for the lock and the journal.
+    pub command_line: String,
+}
+
+/// Why the arms of a comparison cannot be had on a real machine.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmsError {
+    #[error(transparent)]
+    Arm(#[from] RefusedArm),
+    /// A knob of the user's own.
+    #[error(transparent)]
+    Knob(SettingsError),
+}
+
+/// Arms that a real machine accepts, as far as this boot can tell.
+#[derive(Debug)]
+pub struct CheckedArms {
+    /// The user's own knobs that arms name.
+    knobs: Vec<CommandKnob>,
+    /// Whether an arm sets something. Arms without settings need no lock, no journal and no root.
+    pub sets: bool,
+}
+
+impl CheckedArms {
+    /// Checks every arm that this boot can give. Nothing is written.
+    ///
+    /// # Errors
+    /// The first arm that the machine does not accept.
+    pub fn check(host: &dyn Host, manifest: &Manifest) -> Result<CheckedArms, ArmsError> {
+        let is_named = |knob: &&CommandKnob| {
+            manifest.arms.iter().any(|arm| arm.settings.iter().any(|one| one.knob() == knob.name))
+        };
+        let knobs: Vec<CommandKnob> = manifest.knobs.iter().filter(is_named).cloned().collect();
+        user_knobs::check(host, &knobs).map_err(ArmsError::Knob)?;
+        let mut sets = !knobs.is_empty();
+        for arm in &manifest.arms {
+            let refused = |cause| RefusedArm { arm: arm.name.clone(), cause };
+            let intent = intent(arm, &knobs).map_err(refused)?;
+            // Arms of another boot are not planned: their driver, and with it their knobs, is not
+            // here.
+            let here = boot_needed(host, arm).map_err(refused)?;
+            if here.is_none() && !intent.is_empty() {
+                // Planned now and thrown away: a setting that does not exist here must be refused
+                // before the first round.
+                plan_now(host, &intent).map_err(refused)?;
+                sets = true;
+            }
         }
-        // On a real machine take() plans them, before it writes.
-        None => Ok(()),
+        Ok(CheckedArms { knobs, sets })
     }
-}
-
-/// What keeps the machine quiet beneath all arms.
-pub struct QuietDuringArms {
-    pub options: QuietOptions,
-    /// Decided for the machine as it is before the first arm.
-    pub plan: QuietPlan,
-}
-
-/// The settings of a comparison, and the control group that the workload is to join.
-pub struct Taken<'h> {
-    pub settings: Box<dyn Settings + 'h>,
-    pub group: Option<String>,
-}
-
-/// Takes the machine for the arms of a comparison.
-pub fn take<'h>(
-    context: &Context,
-    host: &'h dyn Host,
-    manifest: &Manifest,
-    interrupted: &Arc<AtomicBool>,
-    quiet: Option<QuietDuringArms>,
-    seeds: RunSeeds,
-) -> Result<Taken<'h>, Failure> {
-    // No group: models are not processes, and what they run on is chosen by --pin.
-    if let Some(software) = host.software() {
-        let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.options), seeds)?;
-        return Ok(Taken { settings: Box::new(booted), group: None });
-    }
-    let held = HeldArms::take(context, host, manifest, interrupted, quiet.map(|beneath| beneath.plan))?;
-    let group = held.group.clone();
-    Ok(Taken { settings: Box::new(held), group })
 }
 
 /// What another program may change while an arm is in effect.
@@ -152,92 +164,63 @@ pub struct HeldArms<'h> {
     knobs: Vec<CommandKnob>,
     /// What was held when the arm had been applied.
     seen: Seen,
+    /// Notes for the user on how the machine was taken.
+    pub notes: Vec<String>,
     /// The control group that the workload is to join: its CPUs are kept for it.
     pub group: Option<String>,
 }
 
 impl<'h> HeldArms<'h> {
-    /// Checks every arm that this boot can give, and takes the machine if one of them sets
-    /// something: with its lock, a journal and a guardian. Arms without settings need none of that,
-    /// nor root.
+    /// Takes the machine: with its lock, a journal and a guardian if `holding` has them. Makes it
+    /// quiet beneath the arms if there is a plan for that.
+    ///
+    /// # Errors
+    /// The machine cannot be taken or made quiet. What was written has been restored.
     pub fn take(
-        context: &Context,
         host: &'h dyn Host,
-        manifest: &Manifest,
+        arms: CheckedArms,
+        holding: Option<Holding>,
+        quiet: Option<&QuietPlan>,
         interrupted: &Arc<AtomicBool>,
-        quiet_plan: Option<QuietPlan>,
-    ) -> Result<HeldArms<'h>, Failure> {
-        let knobs: Vec<CommandKnob> = manifest
-            .knobs
-            .iter()
-            .filter(|knob| {
-                manifest.arms.iter().any(|arm| arm.settings.iter().any(|one| one.knob() == knob.name))
-            })
-            .cloned()
-            .collect();
-        user_knobs::check(host, &knobs)?;
-        let mut sets = quiet_plan.is_some() || !knobs.is_empty();
-        for arm in &manifest.arms {
-            let refused = |cause| RefusedArm { arm: arm.name.clone(), cause };
-            let intent = intent(arm, &knobs).map_err(refused)?;
-            // Arms of another boot are not planned: their driver, and with it their knobs, is not
-            // here.
-            let here = boot_needed(host, arm).map_err(refused)?;
-            if here.is_none() && !intent.is_empty() {
-                // Planned now and thrown away: a setting that does not exist here must be refused
-                // before the first round.
-                plan_now(host, &intent).map_err(refused)?;
-                sets = true;
-            }
-        }
-        let mut group = None;
-        let transaction = if sets {
-            change::must_be_writable(host)?;
-            let state = context.state()?;
-            let guardian = context.guardian(&state)?;
-            let mut transaction =
-                Transaction::begin(host, &state, Purpose::Compare, &change::command_line(), Some(guardian))?;
-            for note in transaction.notes() {
-                eprintln!("note: {note}");
-            }
-            if let Some(quiet_plan) = &quiet_plan {
-                print_limits(quiet_plan, host);
-                let interrupted = || interrupted.load(Ordering::Relaxed);
-                match quiet_plan.apply(host, &mut transaction, &interrupted) {
-                    Ok(result) => {
-                        result.notes.iter().for_each(|note| eprintln!("note: {note}"));
-                        group = result.group;
-                    }
-                    Err(error) => {
-                        // The failure that led here is the one to report; a restoration that fails
-                        // too stays in the journal for `flyball restore`.
-                        let _ = transaction.end();
-                        return Err(error.into());
-                    }
-                }
-                // Between arms the machine goes back to this, not to what it was before.
-                transaction.set_baseline();
-            }
-            Some(transaction)
-        } else {
-            None
-        };
-        let interrupted = Arc::clone(interrupted);
-        Ok(HeldArms {
+    ) -> Result<HeldArms<'h>, SettingsError> {
+        let mut held = HeldArms {
             host,
-            transaction,
-            interrupted,
+            transaction: None,
+            interrupted: Arc::clone(interrupted),
             current: None,
             last_notes: Vec::new(),
-            knobs,
+            knobs: arms.knobs,
             seen: Seen::default(),
-            group,
-        })
+            notes: Vec::new(),
+            group: None,
+        };
+        let Some(Holding { state, guardian, command_line }) = holding else { return Ok(held) };
+        let mut transaction =
+            Transaction::begin(host, &state, Purpose::Compare, &command_line, Some(guardian))?;
+        held.notes.extend(transaction.notes().iter().map(ToString::to_string));
+        if let Some(plan) = quiet {
+            match plan.apply(host, &mut transaction, &|| interrupted.load(Ordering::Relaxed)) {
+                Ok(result) => {
+                    held.notes.extend(result.notes);
+                    held.group = result.group;
+                }
+                Err(error) => {
+                    // The failure that led here is the one to report; a restoration that fails too
+                    // stays in the journal for `flyball restore`.
+                    let _ = transaction.end();
+                    return Err(error.into());
+                }
+            }
+            // Between arms the machine goes back to this, not to what it was before.
+            transaction.set_baseline();
+        }
+        held.transaction = Some(transaction);
+        Ok(held)
     }
 }
 
 /// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
-pub fn notes(applied: &Applied) -> Vec<String> {
+fn notes(applied: &Applied) -> Vec<String> {
     let mut notes: Vec<String> = applied.notes.iter().map(ToString::to_string).collect();
     notes.extend(applied.clamped().map(ToString::to_string));
     // The same note of many CPUs follows itself.

@@ -1,0 +1,18 @@
+//! A comparison on a machine: what [`flyball_measure`] asks of one.
+//!
+//! [`arms`] applies the settings of arms and restores them: [`HeldArms`] on a real machine inside one
+//! transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with the
+//! user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and [`SpeedWatch`]
+//! explains how fast the CPUs ran. [`RunSeeds`] are the random numbers of machines in software.
+
+pub mod arms;
+mod seeds;
+mod speed;
+mod tracer;
+pub mod user_knobs;
+
+pub use arms::{BootedArms, HeldArms};
+pub use seeds::{RunSeeds, digest};
+pub use speed::SpeedWatch;
+pub use tracer::{NotTraceable, RoundTraces};
+pub use user_knobs::{UserKnob, UserKnobsError};

@@ -1,0 +1,43 @@
+//! A search for the best settings.
+//!
+//! A search is a comparison whose blocks a model chooses. [`Goal`] says what is good, [`Searched`]
+//! which settings there are, and the [`Record`] of a run directory holds both. [`SearchBlocks`] and
+//! [`FrontBlocks`] give [`flyball_measure`] the arms of each block, from what [`flyball_search`]
+//! makes of the rounds so far. [`Verdict`] and [`FrontFound`] are the results; what they claim comes
+//! from fresh rounds alone.
+
+mod blocks;
+mod earlier;
+mod front;
+mod goal;
+mod intake;
+mod pictures;
+mod preset;
+mod profile;
+mod record;
+mod space;
+mod verdict;
+
+pub use blocks::{Outcome, SearchBlocks};
+pub use earlier::{EarlierError, EarlierRound};
+pub use front::{FrontBlocks, FrontClaim, FrontFound, FrontPlace};
+pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest};
+pub use intake::in_order;
+pub use pictures::Pictures;
+pub use preset::{Preset, PresetError};
+pub use profile::{NoProfile, profile};
+pub use record::{CERTAINTY, CONFIRM, FILE, Record, RecordFileError};
+pub use space::{Candidates, LeftOut, Row, Searched, SpaceError, ValuesOf};
+pub use verdict::{Confirmed, Verdict};
+
+/// Shows how a search goes on.
+pub trait Progress {
+    /// Shows a message below the others.
+    fn say(&self, message: &str);
+
+    /// Shows a message that ends with the seconds left at most.
+    fn say_time_left(&self, message: &str, seconds: f64);
+
+    /// Draws a picture in the place of the one before; false if there is no terminal for it.
+    fn draw(&self, picture: &str) -> bool;
+}

@@ -1,0 +1,51 @@
+//! The settings of an arm as a profile.
+
+use std::fmt::Write as _;
+
+use flyball_control::save::quoted;
+use flyball_measure::{ArmSetting, Manifest};
+
+use crate::record::Record;
+
+/// No profile can hold the settings: commands of the user's own set them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no profile is written: {settings} is set by your own commands, and a profile sets knobs of the machine only"
+)]
+pub struct NoProfile {
+    settings: String,
+}
+
+/// The text of a profile with the settings of an arm. `doubt` goes into its description.
+///
+/// # Errors
+/// [`NoProfile`].
+pub fn profile(manifest: &Manifest, record: &Record, arm: usize, doubt: &str) -> Result<String, NoProfile> {
+    let description = format!(
+        "{} for {}, found by flyball tune{doubt}",
+        record.goal.title(&manifest.workload.metric),
+        manifest.workload.name
+    );
+    let mut text = format!("description = {}\n", quoted(&description));
+    let mut sections = String::new();
+    let arm = &record.searched.arms[arm];
+    let (of_user, of_machine): (Vec<&ArmSetting>, Vec<&ArmSetting>) =
+        arm.settings.iter().partition(|setting| setting.user_knob(&manifest.knobs).is_some());
+    if of_machine.is_empty() && !of_user.is_empty() {
+        return Err(NoProfile { settings: arm.name.clone() });
+    }
+    for setting in of_user {
+        // A profile is applied without the commands of the user's knobs.
+        let _ = writeln!(text, "# {setting} is not part of this profile: it is set by your own command");
+    }
+    for setting in of_machine {
+        let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(setting.value()));
+        match setting.knob().split_once('@') {
+            None => text += &line(setting.knob()),
+            Some((knob, cpus)) => {
+                let _ = write!(sections, "\n[cpus.{}]\n{}", quoted(cpus), line(knob));
+            }
+        }
+    }
+    Ok(text + &sections)
+}

@@ -1,0 +1,151 @@
+//! The file `search.json` of a run directory: what is searched and for what. With the rounds it is
+//! enough to continue the search and to compute it again.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use flyball_measure::{RecordError, RunDirectory};
+
+use crate::{
+    Progress,
+    blocks::SearchBlocks,
+    earlier::{self, EarlierError, EarlierRound},
+    goal::Goal,
+    space::{Searched, SpaceError},
+};
+
+const FORMAT: &str = "flyball-search";
+const VERSION: u32 = 1;
+
+/// The file's name.
+pub const FILE: &str = "search.json";
+
+/// Bytes of the file: two thousand settings of a few hundred bytes.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of
+/// the second.
+pub const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
+
+/// The probability at which a search ends.
+pub const CERTAINTY: f64 = 0.99;
+
+/// What `search.json` holds.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Record {
+    format: String,
+    version: u32,
+    pub goal: Goal,
+    pub most_rounds: usize,
+    /// Seconds of rounds, after which the search ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_seconds: Option<f64>,
+    /// Whether the end needs intervals without a model.
+    #[serde(default)]
+    pub strict: bool,
+    pub searched: Searched,
+    /// The rounds of the search that this one started from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Vec<EarlierRound>>,
+    /// How many blocks the search had when fresh rounds contradicted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contradicted_after: Option<usize>,
+}
+
+/// Why a directory's search cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordFileError {
+    #[error("{}: {cause}; is this a run directory of 'flyball tune'?", path.display())]
+    Read { path: PathBuf, cause: io::Error },
+    #[error("{}: {cause}", path.display())]
+    Content { path: PathBuf, cause: serde_json::Error },
+    #[error("{}: format {format} {version} is not one that this flyball reads", path.display())]
+    Version { path: PathBuf, format: String, version: u32 },
+    #[error("{}: its settings are not those of the manifest", path.display())]
+    Arms { path: PathBuf },
+    #[error(transparent)]
+    Directory(#[from] RecordError),
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}
+
+impl Record {
+    pub fn new(goal: Goal, searched: Searched, most_rounds: usize) -> Record {
+        Record {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            goal,
+            most_rounds,
+            most_seconds: None,
+            strict: false,
+            searched,
+            earlier: Vec::new(),
+            contradicted_after: None,
+        }
+    }
+
+    /// Begins with the rounds of the search in another directory, as far as they are of the same
+    /// settings.
+    ///
+    /// # Errors
+    /// See [`EarlierError`].
+    pub fn start_from(&mut self, path: &Path) -> Result<(), EarlierError> {
+        self.earlier = earlier::read(path, &self.goal, &self.searched)?;
+        Ok(())
+    }
+
+    /// Whether a run directory is that of a search.
+    pub fn is_in(path: &Path) -> bool {
+        path.join(FILE).is_file()
+    }
+
+    /// Reads the record of a run directory.
+    ///
+    /// # Errors
+    /// See [`RecordFileError`].
+    pub fn read(directory: &RunDirectory) -> Result<Record, RecordFileError> {
+        let path = directory.path().join(FILE);
+        let bytes = flyball_files::Dir::open(directory.path())
+            .and_then(|dir| dir.read(FILE, MAX_BYTES))
+            .map_err(|cause| RecordFileError::Read { path: path.clone(), cause })?;
+        let record: Record = match serde_json::from_slice(&bytes) {
+            Ok(record) => record,
+            Err(cause) => return Err(RecordFileError::Content { path, cause }),
+        };
+        let Record { format, version, searched, .. } = &record;
+        if format != FORMAT || *version > VERSION {
+            return Err(RecordFileError::Version { path, format: format.clone(), version: *version });
+        }
+        // They index each other.
+        if searched.arms != directory.manifest.arms || searched.levels.len() != searched.arms.len() {
+            return Err(RecordFileError::Arms { path });
+        }
+        Ok(record)
+    }
+
+    /// Writes it into a run directory.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, directory: &RunDirectory) -> Result<(), RecordFileError> {
+        let failed = |cause| RecordFileError::Content { path: directory.path().join(FILE), cause };
+        Ok(directory.write(FILE, &serde_json::to_vec_pretty(self).map_err(failed)?)?)
+    }
+
+    /// The search as it chooses blocks, with the fresh rounds that contradicted it, if any did.
+    ///
+    /// # Errors
+    /// The space is damaged, or the fresh rounds cannot be read.
+    pub fn blocks<'a>(
+        &'a self,
+        directory: &RunDirectory,
+        progress: Option<&'a dyn Progress>,
+    ) -> Result<SearchBlocks<'a>, RecordFileError> {
+        let blocks = SearchBlocks::new(self, directory.manifest.schedule.seed, progress)?;
+        let Some(after) = self.contradicted_after else { return Ok(blocks) };
+        let fresh = RunDirectory::open(&directory.path().join(CONFIRM[0]))?;
+        Ok(blocks.contradicted(after, earlier::of_confirmation(&fresh, self)))
+    }
+}

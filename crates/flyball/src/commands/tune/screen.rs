@@ -1,0 +1,33 @@
+//! How far a search is, on stderr.
+
+use std::cell::Cell;
+
+use crate::{terminal, time};
+
+/// The user's terminal, or the log in its place.
+#[derive(Default)]
+pub(super) struct Screen {
+    /// Lines of the picture that is drawn.
+    drawn: Cell<usize>,
+}
+
+impl flyball_tune::Progress for Screen {
+    fn say(&self, message: &str) {
+        terminal::redraw("");
+        eprintln!("flyball: {message}");
+    }
+
+    fn say_time_left(&self, message: &str, seconds: f64) {
+        self.say(&format!("{message}; {} left at most", time::words(seconds)));
+    }
+
+    fn draw(&self, picture: &str) -> bool {
+        terminal::redraw("");
+        // A terminal shows the picture as it grows, in one place.
+        let is_drawn = terminal::redraw_lines(picture, self.drawn.get());
+        if is_drawn {
+            self.drawn.set(picture.lines().count());
+        }
+        is_drawn
+    }
+}
