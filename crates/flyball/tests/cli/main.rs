@@ -32,6 +32,7 @@ mod schemas;
 mod screens;
 mod shells;
 mod simulated;
+mod slurm;
 mod speed_select;
 mod speed_select_guide;
 mod terminal;
