@@ -34,6 +34,8 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
         _ => Some(cli.machine.machine()?),
     };
     let of_machine = |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
+    // No default arm: a new command has to say here which files it reads, or why it cannot.
+    #[deny(clippy::wildcard_enum_match_arm)]
     let confined = match &cli.command {
         Command::Show(args) => {
             if let Some(file) = &args.nfd {
@@ -89,7 +91,32 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
             args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
         }
         Command::Sim(args) => sim::files(args, &mut files),
-        _ => false,
+        // They change the machine, run programs or keep working on a machine whose files cannot be
+        // listed.
+        Command::Set(_)
+        | Command::Apply(_)
+        | Command::Restore(_)
+        | Command::Hold(_)
+        | Command::Compare(_)
+        | Command::Tune(_)
+        | Command::Run(_)
+        | Command::Exporter(_)
+        | Command::Guest(_)
+        | Command::Task(_)
+        | Command::Guardian(_)
+        | Command::IntelSpeedSelect(_)
+        | Command::AmdPstateTrace(_)
+        | Command::IntelPstateTracer(_) => false,
+        // They print text of flyball's own; `complete` looks for names in any directory.
+        Command::Explain(_)
+        | Command::Man(_)
+        | Command::Completions(_)
+        | Command::Schema(_)
+        | Command::Complete(_)
+        | Command::Parse(_) => false,
+        // Confines itself, more tightly, once it has its sockets.
+        #[cfg(feature = "bus")]
+        Command::HoldBus(_) => false,
     };
     Ok(confined.then_some(files))
 }

@@ -85,7 +85,7 @@ impl Args {
                 args.files(files);
                 true
             }
-            _ => false,
+            Some(Action::On(_) | Action::Off | Action::Status(_) | Action::Bench(_)) | None => false,
         }
     }
 

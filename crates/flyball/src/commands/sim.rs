@@ -103,7 +103,9 @@ pub fn files(args: &Args, files: &mut Confinement) -> bool {
             files.read(name.strip_prefix("sim:").unwrap_or(name));
             true
         }
-        _ => false,
+        What::List | What::Run { .. } | What::Work { .. } | What::Check { .. } => false,
+        #[cfg(feature = "serve")]
+        What::Inside { .. } => false,
     }
 }
 
