@@ -138,7 +138,10 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
             let command = help::command(Cli::command(), help_width()).color(color.choice());
             command.try_get_matches_from(words).err().unwrap_or(error)
         }
-        _ => tips::with_tip(error, &std::env::args().collect::<Vec<_>>()),
+        _ => {
+            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            tips::with_tip(error, &words)
+        }
     })?;
     Cli::from_arg_matches(&matches)
 }

@@ -123,3 +123,34 @@ fn a_directory_leads_nowhere_and_never_waits() {
     let output = flyball(Path::new(&simulated), &["show"]);
     assert!(output.status.code().is_some_and(|code| code != 101 && code != 0));
 }
+
+/// Bytes that are not UTF-8, as an argument, in the environment and as a file's name, for every
+/// command.
+#[test]
+fn bytes_that_are_no_text_cause_no_panic() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let odd = OsStr::from_bytes(b"caf\xe9");
+    let help = String::from_utf8(flyball_testing::flyball!().arg("--help").output().unwrap().stdout).unwrap();
+    let commands = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands: Vec<&str> = commands
+        .filter(|word| {
+            !word.is_empty() && word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-')
+        })
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(odd), "").unwrap();
+    for command in commands {
+        for words in [vec![odd], vec![OsStr::new("--"), odd], vec![OsStr::new("-n"), odd]] {
+            let mut process = flyball_testing::flyball!();
+            process.args(["-M", "sim:i7-2600", command]).args(&words).env("TERM", odd).env("SUDO_USER", odd);
+            let ran = process.current_dir(folder.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&ran.stderr);
+            assert!(
+                !said.contains("panicked") && ran.status.code() != Some(101),
+                "{command} {words:?}: {said}"
+            );
+        }
+    }
+}
