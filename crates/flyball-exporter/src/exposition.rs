@@ -102,8 +102,8 @@ impl Exposition {
 
 /// A label's value: from the machine, and so with anything in it (names of programs).
 fn escape(text: &mut String, label: &str) {
-    // By byte: none of the three is part of a longer character.
-    if !label.bytes().any(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
+    // By byte: none of them is part of a longer character.
+    if !label.bytes().any(|byte| matches!(byte, b'\\' | b'"') || byte.is_ascii_control()) {
         return text.push_str(label);
     }
     for character in label.chars() {
@@ -111,6 +111,8 @@ fn escape(text: &mut String, label: &str) {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
+            // The format has no escape for these, and a terminal would obey them.
+            other if other.is_control() => text.push(char::REPLACEMENT_CHARACTER),
             other => text.push(other),
         }
     }
@@ -168,6 +170,13 @@ mod tests {
         for value in [-0.25, 0.001, 1.005, 1e-9, 2.5e15, 123_456_789.123_4, -3.0, 1e300] {
             assert_eq!(spelled(value), value.to_string());
         }
+    }
+
+    #[test]
+    fn labels_have_no_control_characters() {
+        let mut text = String::new();
+        escape(&mut text, "dr\riv\u{1b}[31m\"er\0\n");
+        assert_eq!(text, "dr\u{fffd}iv\u{fffd}[31m\\\"er\u{fffd}\\n");
     }
 
     #[test]

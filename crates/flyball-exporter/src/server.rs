@@ -172,7 +172,7 @@ fn serve(
             return;
         }
         match http::parse(connection.input()) {
-            Head::Partial => return,
+            Head::Partial => return connection.close_if_ended(),
             Head::Refused(status) => refuse(connection, status, "text/plain; charset=utf-8", ""),
             Head::Request(request) => {
                 // Before the answer, which looks at what is left to decide whether another request

@@ -33,6 +33,8 @@ pub(super) struct Connection {
     sent: usize,
     pub(super) stage: Stage,
     keep_alive: bool,
+    /// Whether the client has ended its side: nothing more comes from it.
+    has_ended: bool,
     /// When the stage began.
     since: Instant,
 }
@@ -64,6 +66,7 @@ impl Connection {
             sent: 0,
             stage: Stage::Head,
             keep_alive: true,
+            has_ended: false,
             since: now,
         })
     }
@@ -140,11 +143,11 @@ impl Connection {
                 None => self.socket.read(&mut buffer[..room]),
             };
             match result {
-                // The client has closed; one that only ended its own side and waits for an answer
-                // has none to wait for.
+                // A client that has sent a whole request and ended its own side still gets the
+                // answer.
                 Ok(0) => {
-                    self.stage = Stage::Closed;
-                    return false;
+                    self.has_ended = true;
+                    break;
                 }
                 Ok(count) => self.input.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -158,8 +161,19 @@ impl Connection {
         if self.stage == Stage::Idle && !self.input.is_empty() {
             self.enter(Stage::Head, now);
         }
+        if self.has_ended && self.input.is_empty() {
+            self.stage = Stage::Closed;
+            return false;
+        }
         // Requests may have come together: what is left of the last reading is looked at too.
         self.input.len() > before || !self.input.is_empty()
+    }
+
+    /// Closes it if the rest of a head cannot come any more.
+    pub(super) fn close_if_ended(&mut self) {
+        if self.has_ended {
+            self.stage = Stage::Closed;
+        }
     }
 
     /// Takes an answer to be sent.

@@ -105,6 +105,23 @@ fn what_it_answers() {
 }
 
 #[test]
+fn a_client_that_has_ended_its_side_is_answered() {
+    let exporter = Exporter::start(&["-M", "sim:ryzen-5750g"]);
+    let half_closed = |request: &[u8]| {
+        let mut socket = exporter.connect();
+        socket.write_all(request).unwrap();
+        socket.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(half_closed(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+    // Half a request has no rest to wait for.
+    assert_eq!(half_closed(b"GET /-/hea"), "");
+    assert_eq!(half_closed(b""), "");
+}
+
+#[test]
 fn packed_answers_hold_the_same() {
     let exporter = Exporter::start(&["--no-doctor"]);
     let mut socket = exporter.connect();
