@@ -43,6 +43,10 @@ def arguments(params):
     """The command line's settings: CPUs, profile, then knobs, which win over the profile."""
     cpus = ["-c", params["cpus"]] if params.get("cpus") else []
     profile = [params["profile"]] if params.get("profile") else []
+    # The program would read such a word as an option: facts of a node may have any text.
+    for word in profile + list(params["settings"]):
+        if word.startswith("-"):
+            raise ValueError("%r: a profile or a knob does not begin with '-'" % word)
     return cpus + profile + [setting(knob, value) for knob, value in params["settings"].items()]
 
 

@@ -32,6 +32,9 @@ def test_values_that_are_not_settings(value):
 def test_knobs_come_after_the_profile():
     params = dict(profile="latency", settings={"turbo": False}, cpus="0-3")
     assert arguments(params) == ["-c", "0-3", "latency", "turbo=off"]
+    for hostile in [dict(params, profile="--machine=sim:i7-2600"), dict(params, settings={"--all": 1})]:
+        with pytest.raises(ValueError):
+            arguments(hostile)
 
 
 def test_the_message_is_the_last_one_with_its_lines():
