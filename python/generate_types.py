@@ -12,7 +12,8 @@ import sys
 from typing import Any, Dict, List, Tuple
 
 HERE = pathlib.Path(__file__).parent
-SCHEMAS = HERE.parent / "crates/flyball/schemas"
+# Those of the program, and those of `flyball guest`.
+SCHEMAS = [HERE.parent / "crates/flyball/schemas", HERE.parent / "lab/crates/flyball-guest-cli/schemas"]
 TARGET = HERE / "src/flyball/types.py"
 
 SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
@@ -125,7 +126,8 @@ def union(kinds: List[str]) -> str:
 
 
 def generate() -> str:
-    schemas = {path.stem: json.loads(path.read_text()) for path in sorted(SCHEMAS.glob("*.json"))}
+    files = sorted((path for folder in SCHEMAS for path in folder.glob("*.json")), key=lambda path: path.name)
+    schemas = {path.stem: json.loads(path.read_text()) for path in files}
     texts: Dict[str, set[str]] = {}
     for schema in schemas.values():
         for key, definition in schema.get("$defs", {}).items():

@@ -1,9 +1,9 @@
 //! What three rounds can see of a difference that is known from many: the judgement of the
 //! three-round design of the kernel's amd-pstate document, by resampling comparisons of
-//! scripts/amd-table.
+//! lab/scripts/amd-table.
 //!
 //! ```text
-//! scripts/amd-table DIR1 6; scripts/amd-table DIR2 6 100       # seeds: other boots
+//! lab/scripts/amd-table DIR1 6; lab/scripts/amd-table DIR2 6 100       # seeds: other boots
 //! cargo run -p flyball-measure --example three_rounds -- DIR1/build DIR2/build
 //! ```
 //!
@@ -110,7 +110,7 @@ fn run(directories: &[String]) -> Result<(), Box<dyn Error>> {
                 .collect();
             let effects: Vec<f64> =
                 boots.iter().filter_map(|(a, b)| Some(mean(b)? / mean(a)? - 1.0)).collect();
-            let truth = mean(&effects).ok_or("no rounds: give run directories of scripts/amd-table")?;
+            let truth = mean(&effects).ok_or("no rounds: give run directories of lab/scripts/amd-table")?;
             let spreads: Vec<f64> = boots
                 .iter()
                 .flat_map(|(a, b)| [a, b])

@@ -9,10 +9,6 @@ pub mod explain;
 pub mod exporter;
 pub mod get;
 pub mod guardian;
-#[cfg(feature = "guest")]
-pub mod guest;
-#[cfg(not(feature = "guest"))]
-#[path = "commands/guest_unavailable.rs"]
 pub mod guest;
 pub mod hold;
 #[cfg(feature = "bus")]

@@ -110,13 +110,6 @@ impl Failure {
         Failure { exit: self.exit, cause: Box::new(Reworded { message, cause: self.cause }) }
     }
 
-    /// The same failure with another exit code.
-    #[cfg(feature = "guest")]
-    #[must_use]
-    pub fn exiting(self, exit: Exit) -> Failure {
-        Failure { exit, ..self }
-    }
-
     /// The first error of type `E` among the causes.
     pub fn find<E: Error + 'static>(&self) -> Option<&E> {
         let mut cause: Option<&(dyn Error + 'static)> = Some(&*self.cause);

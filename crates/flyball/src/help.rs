@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// Rows of `command` and those below it.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "full")]
     fn rows(command: &Command, path: &str, out: &mut String) {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         *out += &format!("| `{path}` | {} |\n", about.replace('|', "\\|"));
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "full")]
     #[test]
     fn the_documents_list_every_command() {
         let top = Cli::command();
@@ -327,7 +327,7 @@ mod tests {
         }
         assert!(
             page == wanted,
-            "FLYBALL_BLESS=1 cargo test -p flyball --features lab --bin flyball writes docs/commands.md"
+            "FLYBALL_BLESS=1 cargo test -p flyball --features full --bin flyball writes docs/commands.md"
         );
     }
 

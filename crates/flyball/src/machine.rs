@@ -1,12 +1,6 @@
 //! Which machine a command works on: `-M` and the options that go with it, parsed once, and how
 //! that machine is opened.
 
-#[cfg(feature = "guest")]
-mod guest_arg;
-#[cfg(not(feature = "guest"))]
-#[path = "machine/guest_arg_unavailable.rs"]
-mod guest_arg;
-
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
@@ -14,9 +8,6 @@ use flyball_process::{bounds, confine::Confinement};
 use flyball_sim::{UnknownKernel, silicon::MachineSpec};
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
-pub use self::guest_arg::GuestArg;
-#[cfg(feature = "guest")]
-pub use self::guest_arg::{KERNEL as GUEST_KERNEL, class as workload_class};
 use crate::exit::{Exit, Failure};
 
 /// The machine that `-M` names.
@@ -30,8 +21,8 @@ pub enum MachineArg {
     Tree(PathBuf),
     /// A recorded machine: a directory that holds sys/ and proc/, an archive, or a file of facts.
     Recorded(PathBuf),
-    /// A guest in which the whole command line runs.
-    Guest(Box<GuestArg>),
+    /// A guest in which the whole command line runs, as the program flyball-guest takes it.
+    Guest(String),
 }
 
 impl FromStr for MachineArg {
@@ -44,7 +35,7 @@ impl FromStr for MachineArg {
         Ok(match text.split_once(':') {
             Some(("sim", rest)) => MachineArg::Simulated(SimSetup::parse(rest)?),
             Some(("tree", root)) => MachineArg::Tree(root.into()),
-            Some(("guest", rest)) => MachineArg::Guest(Box::new(GuestArg::parse(rest)?)),
+            Some(("guest", rest)) => MachineArg::Guest(rest.to_owned()),
             // Everything else is a path; whether it exists is judged when it is opened, where the
             // message can list the alternatives.
             _ => MachineArg::Recorded(text.into()),
@@ -235,12 +226,7 @@ impl MachineOptions {
                 self.adjust(setup)?;
                 &["--kernel", "--sim-state", "--sim-fault"]
             }
-            MachineArg::Guest(guest) => {
-                if let Some(kernel) = &self.kernel {
-                    guest.set_kernel(kernel);
-                }
-                &["--kernel"]
-            }
+            MachineArg::Guest(_) => &["--kernel"],
             _ => &[],
         };
         match given.into_iter().find(|(option, given)| *given && !takes.contains(option)) {
@@ -292,7 +278,5 @@ mod tests {
             assert_eq!(text.parse::<MachineArg>().unwrap().to_string(), text);
         }
         assert!("sim:x,kernel=5.4".parse::<MachineArg>().is_err());
-        #[cfg(feature = "guest")]
-        assert!("guest:x,colour=red".parse::<MachineArg>().is_err());
     }
 }

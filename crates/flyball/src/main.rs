@@ -181,14 +181,13 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
     if let MachineArg::Guest(_) = &options.machine
         && let MachineArg::Guest(choice) = options.machine()?
     {
+        let kernel = options.kernel.as_deref();
         return match &cli.command {
             Command::Guest(_) => {
                 Err(Failure::usage("flyball guest takes its machine as an argument, not by -M"))
             }
-            Command::Compare(args) if !args.dry_run() => {
-                guest::compare_inside(*choice, args, output.is_json())
-            }
-            _ => guest::inside(*choice),
+            Command::Compare(args) if !args.dry_run() => guest::inside(&choice, kernel, cli.json, Some(args)),
+            _ => guest::inside(&choice, kernel, cli.json, None),
         };
     }
     // The machine of `sim` and `guest` is an argument, not -M: the options are theirs to judge.
@@ -231,7 +230,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Results(args) => results::run(&context.output, args),
         Command::Task(args) => task::run(args),
-        Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
+        Command::Guest(args) => guest::run(options.kernel.as_deref(), cli.json, args),
         Command::Guardian(_) => guardian::run(context),
         #[cfg(feature = "bus")]
         Command::HoldBus(args) => commands::hold_bus::run(args),

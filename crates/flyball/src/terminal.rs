@@ -25,19 +25,6 @@ pub fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }
 
-/// stdout for the bytes of a program that the user runs, as ssh passes them on; they may be
-/// anything.
-#[cfg(feature = "guest")]
-pub fn foreign_stdout() -> io::Stdout {
-    io::stdout()
-}
-
-/// As [`foreign_stdout`].
-#[cfg(feature = "guest")]
-pub fn foreign_stderr() -> io::Stderr {
-    io::stderr()
-}
-
 /// Colours as the user asked for them, instead of what stdout and the environment suggest.
 pub fn use_colours(choice: clap::ColorChoice) {
     match choice {
@@ -67,12 +54,6 @@ pub fn is_stdout(path: &Path) -> bool {
         (Ok(file), Ok(stdout)) => identity(file) == identity(stdout),
         _ => false,
     }
-}
-
-/// Whether stderr is a terminal.
-#[cfg(feature = "guest")]
-pub fn is_stderr_terminal() -> bool {
-    io::stderr().is_terminal()
 }
 
 /// Whether stdout is a terminal that a screen can be drawn on.

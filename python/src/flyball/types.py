@@ -1045,35 +1045,6 @@ class GetOutputItem(GetOutputItemRequired, total=False):
 GetOutput = List["GetOutputItem"]
 
 
-class Row(TypedDict):
-    """The medians of one kind of time."""
-
-    time: str
-    init_s: float
-    command_s: float
-    busy: float
-    idle: float
-    mips: float
-    memory_mb: float
-
-
-class GuestCostOutputRequired(TypedDict):
-    schema: Literal["guest-cost/1"]
-    machine: str
-    kernel: str
-    cpus: int
-    rounds: int
-    load: List[float]
-    rows: List[Row]
-
-
-class GuestCostOutput(GuestCostOutputRequired, total=False):
-    """What `flyball guest cost` prints: what emulation costs on this machine."""
-
-    simulated: bool
-    emulated: str
-
-
 class Progress(TypedDict):
     round: int
     seconds: float

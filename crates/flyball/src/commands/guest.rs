@@ -1,426 +1,161 @@
-//! `flyball guest`: real kernels on emulated processors.
-
-mod cost;
-mod fuzz;
-mod inside;
-mod test;
-
-pub use inside::{compare_inside, inside};
+//! `flyball guest` and `-M guest:NAME`: both run the program `flyball-guest`, a package of its own,
+//! as git and cargo run their subcommands. This process becomes that program, so the terminal,
+//! signals and exit codes are the program's.
 
 use std::{
-    io::{self, IsTerminal as _},
-    path::{Path, PathBuf},
-    time::Duration,
+    env,
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::{Command, Stdio},
 };
-
-use flyball_guest::{
-    Interface, apt,
-    cache::Cache,
-    error::GuestError,
-    guest::{self, Request, Root},
-    initramfs::JobFile,
-    machine::Driver,
-    run::{End, OutputSinks},
-    watch::ProgressLimits,
-};
-use flyball_silicon::MachineSpec;
-use serde::Serialize;
 
 use crate::{
+    commands::compare,
     exit::{Exit, Failure},
-    machine::{GUEST_KERNEL, workload_class},
-    output::Reporter,
-    schema, terminal,
+    process::own_program,
 };
 
-/// Arguments of `guest`.
+/// Arguments of `guest`, which the program reads.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-A guest is an unmodified Linux kernel in QEMU, on one of flyball's simulated processors: its cpufreq drivers find that \
-processor's registers and firmware tables. It needs neither root nor KVM.
+#[command(
+    // The program's help has the options.
+    disable_help_flag = true,
+    override_usage = "flyball guest COMMAND ...",
+    after_help = "\
+The commands are those of the program flyball-guest, which the package of that name installs: fetch, list, run, shell, record, test \
+and fuzz. `flyball guest --help` describes them, and `flyball guest COMMAND --help` their options.
 
 Examples:
   flyball guest fetch --kernel 6.12                      get kernels and QEMU from the distribution's packages
   flyball guest run ryzen-5750g --kernel 6.12 -- cat /sys/devices/system/cpu/cpufreq/policy0/scaling_driver
-  flyball guest run sst-guide --kernel 7.2 --closed --file ./bench -- ./bench
-  flyball guest run ryzen-5750g --kernel arch/x86/boot/bzImage --modules-dir lib/modules/6.19.0 -- dmesg
-  flyball guest shell ryzen-5750g --driver amd-pstate=passive --root host
   flyball guest test ryzen-5750g --kernel 6.12           test the kernel's cpufreq drivers
-  flyball guest cost                                     measure what guests cost on this host
 
-Without --closed, guest time is host time: fast, for tests of attributes. With --closed, guest time advances with \
-executed instructions at the simulated frequency: a governor's decisions change the speed, energy and temperature of the \
-guest's work, and every run is the same.")]
+Exit codes: those of the program; 4 if it is not installed or is of another version than flyball."
+)]
 pub struct Args {
-    #[command(subcommand)]
-    action: Action,
+    /// A command of the program, and its arguments.
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
 }
 
-#[derive(Debug, clap::Subcommand)]
-enum Action {
-    /// Download kernels (--kernel 6.1,6.12) and the emulator from the distribution's packages to
-    /// the cache. Installs nothing.
-    Fetch,
-    /// List machines, and the kernels in the cache.
-    List,
-    /// Boot a guest, run a command in it as root, and exit with its exit code.
-    ///
-    /// 124: timeout. 125: the guest did not run the command; the kernel's last messages are
-    /// printed.
-    Run(RunArgs),
-    /// Boot a guest and open a shell in it. The guest ends with the shell.
-    ///
-    /// Without a terminal, standard input is run as a script.
-    Shell(GuestArgs),
-    /// Run a command and record the driver's decisions and every register write.
-    ///
-    /// Writes to --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the
-    /// processor's state every millisecond), console.log.
-    Record(RunArgs),
-    /// Measure what guests cost on this host: boot time, speed and memory, with and without
-    /// --closed.
-    Cost(cost::Args),
-    /// Test a kernel's cpufreq drivers on emulated processors: sequences of settings, judged by
-    /// rules and by another kernel (KTAP).
-    Test(test::Args),
-    /// Look for faults of a kernel's cpufreq drivers with sequences that are drawn by what the
-    /// driver does.
-    Fuzz(fuzz::Args),
+/// The program's file name.
+const PROGRAM: &str = "flyball-guest";
+
+/// Runs a command of the program.
+pub fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit, Failure> {
+    start(kernel, json, |program| program.args(&args.words))
 }
 
-#[derive(Debug, clap::Args)]
-struct RunArgs {
-    #[command(flatten)]
-    guest: GuestArgs,
-
-    /// The command: one word is a line for the shell, several are a command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
-struct GuestArgs {
-    /// The machine: a name from `flyball guest list`, or a machine's TOML file.
-    // Not `machine`, which is the id of the global option -M.
-    #[arg(id = "guest", value_name = "MACHINE")]
-    machine: String,
-
-    /// The kernel's modules (lib/modules/RELEASE), if they are not in its package.
-    #[arg(long, value_name = "DIR")]
-    modules_dir: Option<PathBuf>,
-
-    /// The driver: default, amd-pstate[=active|passive|guided],
-    /// intel_pstate[=active|passive|no_hwp], acpi-cpufreq, none.
-    #[arg(long, default_value = "default")]
-    driver: String,
-
-    /// Number of CPUs [default: 4, or all that the machine has].
-    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
-    cpus: u32,
-
-    /// Interface for performance requests, instead of the machine's own: cppc-msr, cppc-mailbox,
-    /// p-states, hwp-off (the firmware leaves HWP to the driver).
-    #[arg(long, value_name = "WAY")]
-    interface: Option<String>,
-
-    /// Advance guest time with executed instructions at the simulated frequency.
-    #[arg(long)]
-    closed: bool,
-
-    /// Let the guest inject firmware faults by writing to register 0x400000fb: 1 Speed Select's
-    /// mailboxes stay busy, 2 changes are refused, 4 levels are locked, 0 none.
-    #[arg(long)]
-    faults: bool,
-
-    /// Cycles per instruction with --closed. More cycles make a guest second cheaper to emulate.
-    #[arg(long, default_value_t = 16.0, value_name = "N")]
-    cycles: f64,
-
-    /// Kind of instructions with --closed: integer (scales with frequency), build, network or
-    /// memory (90 % of the time at 3.3 GHz is memory latency). docs/guest.md has the numbers.
-    #[arg(long, default_value = "integer", value_name = "CLASS")]
-    workload_class: String,
-
-    /// Random seed of the processor and of the guest.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-
-    /// Memory in megabytes.
-    #[arg(long, default_value_t = 512, value_name = "MB")]
-    memory: u32,
-
-    /// The command's root file system: initramfs (busybox), host, a directory, or the image of an
-    /// ext4 file system. All but the first are read-only, with an overlay in memory. A directory is
-    /// gone after the guest was suspended, an image is not.
-    #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR|FILE")]
-    root: String,
-
-    /// Boot the root's own systemd as process 1; the command is a unit of it, started after
-    /// multi-user.target. Needs --root.
-    #[arg(long)]
-    init: bool,
-
-    /// A file or directory to copy to the command's working directory. Programs are copied with
-    /// their shared libraries.
-    #[arg(long = "file", value_name = "FILE[:NAME]")]
-    files: Vec<String>,
-
-    /// Modules to load before the command.
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    modules: Vec<String>,
-
-    /// Additional kernel command line parameters.
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
-    append: Vec<String>,
-
-    /// Save what the command leaves in ./out, the console and a log of register writes to this
-    /// directory.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
-    /// Stop the guest after this many seconds of host time; 0: never.
-    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
-    timeout: u64,
-
-    /// Print the kernel's console and resource usage on standard error.
-    #[arg(short, long)]
-    verbose: bool,
-}
-
-impl GuestArgs {
-    fn request(&self, kernel: Option<&str>, command: Vec<String>) -> Result<Request, GuestError> {
-        let interface = self.interface.as_deref().map(|word| {
-            Interface::parse(word).ok_or_else(|| {
-                GuestError::Request(format!(
-                    "unknown interface '{word}' (expected cppc-msr, cppc-mailbox, p-states or hwp-off)"
-                ))
-            })
-        });
-        if !(0.25..=1000.0).contains(&self.cycles) {
-            return Err(GuestError::Request("--cycles takes 0.25 to 1000".into()));
-        }
-        Ok(Request {
-            machine: self.machine.clone(),
-            kernel: kernel.unwrap_or(GUEST_KERNEL).to_owned(),
-            modules_dir: self.modules_dir.clone(),
-            driver: Driver::parse(&self.driver)?,
-            cpus: self.cpus,
-            interface: interface.transpose()?,
-            faults: self.faults,
-            closed: self.closed,
-            // The plug-in counts in fixed point, 1/256 of a cycle; the range was checked above.
-            cycles: (self.cycles * 256.0) as u32,
-            class: workload_class(&self.workload_class).map_err(GuestError::Request)?,
-            seed: self.seed,
-            memory_mb: self.memory,
-            root: match self.root.as_str() {
-                // A directory of one of these names is meant with `./` in front.
-                "initramfs" => Root::Initramfs,
-                "host" => Root::Directory("/".into()),
-                file if Path::new(file).is_file() => Root::Image(file.into()),
-                dir => Root::Directory(dir.into()),
-            },
-            init: self.init,
-            files: self.files.iter().map(|text| JobFile::parse(text)).collect(),
-            modules: self.modules.clone(),
-            append: self.append.clone(),
-            out: self.out.clone(),
-            copy_back: None,
-            replaced: Vec::new(),
-            progress_limits: ProgressLimits::default(),
-            timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
-            command,
-        })
+/// Runs this command line in a guest. A comparison is given as its arguments, because its arms may
+/// need several boots.
+pub fn inside(
+    choice: &str,
+    kernel: Option<&str>,
+    json: bool,
+    comparison: Option<&compare::Args>,
+) -> Result<Exit, Failure> {
+    let flyball = own_program()?;
+    let typed = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let mut words = without_machine(typed);
+    let directory = comparison.map(compare::Args::directory);
+    if let (Some(args), Some(directory)) = (comparison, &directory)
+        && !args.names_directory()
+    {
+        // Before `--`: behind it the option would belong to the workload.
+        let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        words.splice(at..at, ["-o".to_owned(), directory.display().to_string()]);
     }
+    start(kernel, json, |program| {
+        program.arg("inside").arg("--guest").arg(choice).arg("--flyball").arg(flyball);
+        if let (Some(args), Some(directory)) = (comparison, directory) {
+            program.arg("--run-directory").arg(directory);
+            program.args(args.resumes().then_some("--resumes"));
+        }
+        program.arg("--").args(words)
+    })
 }
 
-impl From<GuestError> for Failure {
-    fn from(error: GuestError) -> Failure {
-        let exit = match error {
-            GuestError::Request(_) => Exit::Usage,
-            // As for a missing device: a test without network skips.
-            GuestError::NotFetched { .. } => Exit::NotHere,
-            _ => Exit::Failed,
-        };
-        Failure::new(exit, error)
+/// Replaces this process by the program.
+fn start(
+    kernel: Option<&str>,
+    json: bool,
+    with: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<Exit, Failure> {
+    let path = program()?;
+    let mut program = Command::new(&path);
+    if let Some(kernel) = kernel {
+        program.arg("--kernel").arg(kernel);
     }
+    program.args(json.then_some("--json"));
+    // It returns only if the program cannot be executed.
+    let error = with(&mut program).exec();
+    Err(Failure::not_here(format!("cannot run {}: {error}", path.display())))
 }
 
-/// Runs the subcommand.
-pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
-    match &args.action {
-        Action::Fetch => {
-            let wanted = kernel.unwrap_or(GUEST_KERNEL);
-            let kernels: Vec<String> = wanted.split(',').map(|version| version.trim().to_owned()).collect();
-            apt::fetch(&Cache::of_user()?, &kernels, &mut |step| eprintln!("flyball: {step}"))?;
-            Ok(Exit::Done)
-        }
-        Action::List => list(output, &Cache::of_user()?),
-        Action::Cost(args) => cost::run(kernel, output, args),
-        Action::Test(args) => test::run(kernel, output, args),
-        Action::Fuzz(args) => fuzz::run(kernel, output, args),
-        Action::Run(args) => {
-            let request = args.guest.request(kernel, args.command.clone())?;
-            let end = boot(&request, args.guest.verbose)?;
-            Ok(finish(&end, args.guest.verbose))
-        }
-        Action::Shell(args) => {
-            let mut request = args.request(kernel, Vec::new())?;
-            if io::stdin().is_terminal() {
-                // A person at a terminal ends the guest.
-                request.timeout = None;
-            } else {
-                // Without a terminal the input is a script, which runs as a line of `guest run`
-                // does.
-                let script = io::read_to_string(io::stdin())
-                    .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
-                // One word: a line for the shell, which may be a script of many lines.
-                request.command = vec![script];
+/// The program of this version: next to flyball, or in PATH.
+fn program() -> Result<PathBuf, Failure> {
+    let beside = own_program()?.with_file_name(PROGRAM);
+    let path = env::var_os("PATH").unwrap_or_default();
+    // A relative directory would run whatever lies below the current one.
+    let in_path = env::split_paths(&path).filter(|directory| directory.is_absolute());
+    let found = std::iter::once(beside)
+        .chain(in_path.map(|directory| directory.join(PROGRAM)))
+        .find(|file| file.is_file())
+        .ok_or_else(|| {
+            Failure::not_here(
+                "guests need the program flyball-guest, which is not installed\n\
+                 hint: install the package flyball-guest, or build lab/ of flyball's source (lab/README.md)",
+            )
+        })?;
+    let answer = Command::new(&found).arg("--version").stdin(Stdio::null()).output();
+    let answer =
+        answer.map_err(|error| Failure::not_here(format!("cannot run {}: {error}", found.display())))?;
+    let version = String::from_utf8_lossy(&answer.stdout);
+    let version = version.trim().strip_prefix(PROGRAM).unwrap_or_default().trim();
+    if version == env!("CARGO_PKG_VERSION") {
+        return Ok(found);
+    }
+    let version = if version.is_empty() { "unknown" } else { version };
+    Err(Failure::not_here(format!(
+        "{} has version {version}, and flyball has {}\nhint: install both of the same version",
+        found.display(),
+        env!("CARGO_PKG_VERSION")
+    )))
+}
+
+/// The command line without the options that choose the machine.
+fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--" => {
+                kept.push(word);
+                // An -M behind it belongs to the command that is run.
+                kept.extend(words);
+                break;
             }
-            let end = boot(&request, args.verbose)?;
-            Ok(finish(&end, args.verbose))
-        }
-        Action::Record(args) => {
-            // By name and not by what this host's tracefs has: the guest's kernel is another one.
-            let mut events: Vec<String> = flyball_trace::events::decisions().collect();
-            // A guest has few CPUs and runs for seconds: its idle states fit into the buffer too.
-            events.push("power/cpu_idle".to_owned());
-            let mut request = args.guest.request(kernel, vec![guest::recording(&args.command, &events)])?;
-            if request.out.is_none() {
-                return Err(Failure::usage("record needs --out DIR for the recording"));
+            "-M" | "--machine" | "--kernel" => {
+                words.next();
             }
-            // `?`: a kernel may not have it as a module.
-            request.modules.push("?msr_trace".into());
-            let end = boot(&request, args.guest.verbose)?;
-            Ok(finish(&end, args.guest.verbose))
+            _ if word.starts_with("--machine=") || word.starts_with("--kernel=") => {}
+            _ if word.starts_with("-M") => {}
+            _ => kept.push(word),
         }
     }
+    kept
 }
 
-/// Runs a guest from the user's cache, with its output on this process's.
-fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
-    let cache = Cache::of_user().map_err(before)?;
-    if terminal::is_stderr_terminal() && !verbose {
-        eprintln!("flyball: booting Linux {} on {}, about 15 s", request.kernel, request.machine);
-    }
-    guest::run(&cache, request, sinks(verbose)).map_err(before)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// If the emulator does not start, the command did not run either (125). A wrong request stays a
-/// usage error.
-fn before(error: GuestError) -> Failure {
-    let failure = Failure::from(error);
-    match failure.exit {
-        // As env(1) and timeout(1): 125 is the launcher's own failure, other codes are the
-        // command's.
-        Exit::Failed => failure.exiting(Exit::Command(125)),
-        _ => failure,
+    #[test]
+    fn the_guests_command_line_does_not_name_the_guest() {
+        let kept = |text: &str| without_machine(text.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(kept("-M guest:x compare --kernel 7.2 -- cmd -M y"), "compare -- cmd -M y");
+        assert_eq!(kept("--machine=guest:x show --json"), "show --json");
+        assert_eq!(kept("show -Mguest:x"), "show");
     }
-}
-
-fn sinks(verbose: bool) -> OutputSinks {
-    OutputSinks {
-        out: Box::new(terminal::foreign_stdout()),
-        err: Box::new(terminal::foreign_stderr()),
-        console: verbose.then(|| Box::new(terminal::foreign_stderr()) as Box<dyn io::Write + Send>),
-    }
-}
-
-/// Prints notes and errors, and returns the exit code.
-fn finish(end: &End, verbose: bool) -> Exit {
-    // Before the exit code is explained: a module that could not be loaded is often why the command
-    // failed.
-    for note in &end.notes {
-        let remedy = if note.contains("could not be loaded") {
-            " (give the kernel's modules with --modules-dir; built-in drivers do not need them)"
-        } else {
-            ""
-        };
-        eprintln!("flyball: guest: {note}{remedy}");
-    }
-    let code = end.exit_code();
-    if end.code.is_none() {
-        let why = match &end.stuck {
-            Some(why) => why.to_string(),
-            None if end.timed_out => "the time limit was reached".to_owned(),
-            None => "the guest ended before the command did".to_owned(),
-        };
-        let last = end.last_words(30);
-        if last.is_empty() {
-            eprintln!("flyball: {why}; the kernel printed nothing");
-        } else {
-            eprintln!("flyball: {why}; the kernel's last messages:");
-        }
-        // With --verbose the console is on stderr already.
-        if !verbose && !last.is_empty() {
-            eprintln!("{last}");
-        }
-        crate::output::complain(&end.emulator);
-    }
-    // As a shell ends that does not find a command.
-    if code == 127 {
-        eprintln!(
-            "flyball: not found in the guest, which without --root host has only busybox and what --file brings"
-        );
-    }
-    if verbose {
-        for (what, host, guest) in [
-            ("init", end.host[0], end.uptimes[0]),
-            ("command", end.host[1], end.uptimes[1]),
-            ("end", end.host[2], end.uptimes[2]),
-        ] {
-            if let (Some(host), Some(guest)) = (host, guest) {
-                eprintln!("flyball: {what} at {:.2} s, guest {guest:.2} s", host.as_secs_f64());
-            }
-        }
-        if let Some(memory) = end.memory {
-            eprintln!("flyball: at most {} MB of memory", memory >> 20);
-        }
-        for (name, value) in &end.counted {
-            eprintln!("flyball: {name} {value}");
-        }
-    }
-    Exit::Command(code)
-}
-
-#[derive(Debug, Serialize)]
-struct Listing {
-    machines: Vec<MachineRow>,
-    kernels: Vec<String>,
-    cache: PathBuf,
-}
-
-#[derive(Debug, Serialize)]
-struct MachineRow {
-    name: &'static str,
-    cpus: usize,
-    title: String,
-}
-
-fn list(output: &Reporter, cache: &Cache) -> Result<Exit, Failure> {
-    let machines = MachineSpec::names()
-        .filter_map(|name| {
-            // A built-in machine that does not parse is a matter for the tests, not for this list.
-            let spec = MachineSpec::builtin(name).ok()?;
-            Some(MachineRow { name, cpus: spec.cpus(), title: spec.title.clone() })
-        })
-        .collect();
-    let listing = Listing { machines, kernels: cache.kernel_versions(), cache: cache.root().to_owned() };
-    let text = || {
-        let mut out = String::from("machines\n");
-        for row in &listing.machines {
-            out += &format!("  {:<16}{:>4} CPUs  {}\n", row.name, row.cpus, row.title);
-        }
-        out += &format!("kernels in {}\n", listing.cache.display());
-        if listing.kernels.is_empty() {
-            out += "  none; flyball guest fetch --kernel 6.12\n";
-        }
-        for version in &listing.kernels {
-            out += &format!("  {version}\n");
-        }
-        out
-    };
-    output.object(schema::GUEST_LIST, || &listing, text)?;
-    Ok(Exit::Done)
 }

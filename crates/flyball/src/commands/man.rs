@@ -43,10 +43,6 @@ const FILES: &[(&str, &str)] = &[
 /// Variables that flyball reads.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("FLYBALL_STATE", "Directory of the lock and the journal, as --state-dir."),
-    (
-        "FLYBALL_GUEST_PLUGIN",
-        "The emulator's plug-in, if it is not next to the program or in ../lib/flyball.",
-    ),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("CLICOLOR_FORCE", "If set and not 0, colours also where stdout is not a terminal."),
 ];

@@ -118,7 +118,7 @@ pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<E
         What::Run { name, program } => serve::run(options, name, program),
         #[cfg(not(feature = "serve"))]
         What::Run { .. } => Err(Failure::not_here(
-            "this build cannot serve a machine to other programs: build with cargo build --release --features lab",
+            "this build cannot serve a machine to other programs: build with cargo build --release --features full",
         )),
         What::Work { name, amount, pin } => work::run(name, *amount, pin.as_ref()),
         What::Check { document } => {

@@ -14,7 +14,6 @@ mod examples;
 mod exporter;
 mod faults;
 mod fleet;
-#[cfg(feature = "guest")]
 mod guest;
 mod hold;
 mod hostile;

@@ -70,7 +70,7 @@ fn every_file_is_in_one_package() {
         assert_eq!(packages.len(), 1, "dist/files has {file} in {packages:?}");
     }
     for (package, path) in &rows {
-        // A debug build has the guests' plug-in only where the whole workspace was built.
+        // A debug build has flyball-guest and its plug-in only if the laboratory was built, too.
         let optional = *package == "flyball-guest";
         assert!(optional || files.iter().any(|file| within(file, path)), "dist/stage makes no {path}");
     }

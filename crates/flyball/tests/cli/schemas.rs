@@ -191,8 +191,6 @@ fn all() -> Samples {
     for words in ALONE.lines().chain(MEASURE.lines()) {
         assert!(samples.take(folder.path(), words), "{words}");
     }
-    #[cfg(feature = "guest")]
-    samples.take(folder.path(), "guest list");
     #[cfg(feature = "parquet")]
     results(&mut samples, &folder);
     for machine in machines() {
@@ -282,8 +280,7 @@ fn outputs_and_files_fit_their_schemas() {
         Command::new("python3").arg(script).arg(here.join("schemas")).arg(folder.path()).output().unwrap();
     let errors =
         format!("{}{}", String::from_utf8_lossy(&validate.stdout), String::from_utf8_lossy(&validate.stderr));
-    let mut unseen = vec!["guest-cost", "guest-fuzz", "guest-test", "top", "top-alert"];
-    unseen.extend((!cfg!(feature = "guest")).then_some("guest-list"));
+    let mut unseen = vec!["top", "top-alert"];
     if !cfg!(feature = "parquet") {
         unseen.extend(["results-add", "results-list", "results-shifts", "results-show"]);
     }

@@ -1,6 +1,6 @@
 //! `flyball sst` as a user meets it who mistypes, asks for too much, or has another machine: every
 //! refusal has its exit code and says what to do. On simulated machines and small trees of files;
-//! guests with real drivers are in guests/speed_select.rs.
+//! guests with real drivers are in lab/crates/flyball-guest-cli/tests/guests/speed_select.rs.
 
 use flyball_testing::{Ran, flyball};
 use std::{fs, path::Path};

@@ -188,7 +188,6 @@ impl Args {
     }
 
     /// The run directory, for a caller that must know it before the comparison runs.
-    #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
         // Named here, so that a second boot can resume it; the guest's clock would name it
@@ -197,13 +196,11 @@ impl Args {
     }
 
     /// Whether the command line names it.
-    #[cfg(feature = "guest")]
     pub(in crate::commands) fn names_directory(&self) -> bool {
         self.resume.is_some() || self.output.is_some()
     }
 
     /// Whether an earlier comparison is continued.
-    #[cfg(feature = "guest")]
     pub(in crate::commands) fn resumes(&self) -> bool {
         self.resume.is_some()
     }

@@ -6,17 +6,9 @@ use super::sources::{Source, crates, root, sources};
 
 /// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a
 /// system call.
-const MACHINES: [&str; 6] = [
-    "flyball-host",
-    "flyball-process",
-    "flyball-sim",
-    "flyball-guest",
-    "flyball-guest-plugin",
-    "flyball-silicon",
-];
+const MACHINES: [&str; 4] = ["flyball-host", "flyball-process", "flyball-sim", "flyball-silicon"];
 /// What may hold `unsafe`.
-const UNSAFE: [&str; 5] =
-    ["flyball-host", "flyball-process", "flyball-sim", "flyball-guest", "flyball-guest-plugin"];
+const UNSAFE: [&str; 3] = ["flyball-host", "flyball-process", "flyball-sim"];
 
 /// Values of the process that may change, each with the reason why it does not belong to a machine.
 const STATICS: &[(&str, &str)] = &[
@@ -64,7 +56,7 @@ fn paths_of_the_kernel_are_opened_by_hosts_only() {
             }
         }
     }
-    fail(&wrong, "paths of the kernel are opened by flyball-host, or served by the simulator and guests");
+    fail(&wrong, "paths of the kernel are opened by flyball-host, or served by the simulator");
 }
 
 #[test]
@@ -76,7 +68,7 @@ fn unsafe_code_is_where_it_is_allowed() {
             wrong.extend(code.match_indices(begin).map(|(place, _)| at(source, place, begin)));
         }
     }
-    fail(&wrong, "unsafe only in flyball-host, flyball-process, flyball-sim, flyball-guest and its plug-in");
+    fail(&wrong, "unsafe only in flyball-host, flyball-process and flyball-sim");
     for name in crates().iter().filter(|name| !UNSAFE.contains(&name.as_str())) {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
         let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
@@ -89,7 +81,7 @@ fn unsafe_code_is_where_it_is_allowed() {
 fn no_static_that_changes() {
     const CELLS: [&str; 7] = ["OnceLock", "OnceCell", "LazyLock", "Mutex", "RwLock", "Cell<", "Atomic"];
     let mut wrong = Vec::new();
-    let own = ["flyball-sim", "flyball-guest", "flyball-guest-plugin", "flyball-silicon"];
+    let own = ["flyball-sim", "flyball-silicon"];
     for source in sources().iter().filter(|source| !own.contains(&source.krate.as_str())) {
         let code = source.product();
         for (place, _) in code.match_indices("static ") {
@@ -121,12 +113,10 @@ fn no_static_that_changes() {
 #[test]
 fn only_the_terminal_module_writes_to_stdout_and_stderr() {
     const WAYS: [&str; 4] = ["io::stdout()", "io::stderr()", "stdout().lock", "stderr().lock"];
-    const ALLOWED: [(&str, &str); 7] = [
+    const ALLOWED: [(&str, &str); 5] = [
         ("crates/flyball/src/commands/hold_bus.rs", "stdin and stdout are its sockets"),
         ("crates/flyball-process/src/terminal.rs", "this is it"),
         ("crates/flyball/src/terminal.rs", "stdout, and whether it is a terminal"),
-        ("crates/flyball-guest-plugin/", "runs inside the emulator, whose stderr the launcher reads"),
-        ("crates/flyball-guest/src/run.rs", "asks for the terminal's size"),
         (
             "crates/flyball-top/src/terminal.rs",
             "the screen; what is drawn there are cells of plain characters",

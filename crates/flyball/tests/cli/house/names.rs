@@ -147,6 +147,7 @@ fn the_tests_of_the_page_on_safety_exist() {
     }
     let mut all = String::new();
     text(&root().join("crates"), &mut all);
+    text(&root().join("lab/crates"), &mut all);
     let page = std::fs::read_to_string(root().join("docs/dev/security.md")).unwrap();
     let table = page.lines().filter(|line| line.starts_with("| D") || line.starts_with("| L"));
     let rows: Vec<Vec<&str>> = table.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();

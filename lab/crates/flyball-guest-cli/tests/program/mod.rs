@@ -1,0 +1,27 @@
+//! The flyball that these tests start, and that guests carry: `$FLYBALL`, or the one that the
+//! product's workspace has built next to `flyball-guest`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// flyball's path.
+///
+/// # Panics
+/// If it is not built: a test that skipped would look like one that passed.
+pub fn flyball() -> String {
+    let beside = || Path::new(env!("CARGO_BIN_EXE_flyball-guest")).with_file_name("flyball");
+    let program = std::env::var_os("FLYBALL").map_or_else(beside, PathBuf::from);
+    assert!(
+        program.is_file(),
+        "{} is not built: run cargo build --features full,parquet in the product's workspace first",
+        program.display()
+    );
+    program.display().to_string()
+}
+
+/// A command that starts it.
+pub fn command() -> Command {
+    flyball_testing::command(&flyball())
+}
