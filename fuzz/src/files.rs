@@ -13,7 +13,7 @@ use flyball_files::{Dir, Limits, TarError, archive, unpack};
 use flyball_host::{Archive, Host, Recorded};
 use flyball_measure::{RunDirectory, analyse, render};
 use flyball_monitor::file::Recording;
-use flyball_plot::columns::Unstyled;
+use flyball_text::columns::Unstyled;
 use flyball_simhost::{SimHost, SimSetup};
 
 use crate::{outcome, plain, texts::look};

@@ -30,12 +30,13 @@ use std::{
 };
 
 use flyball_host::CpuList;
+use flyball_text::Natural;
 use serde::Serialize;
 
 use crate::{
     At, Belongs, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
     intent::Intent,
-    knob::order::{Bound, Step, natural},
+    knob::order::{Bound, Step},
     select,
 };
 pub use absences::{Absence, Remedy};
@@ -480,7 +481,7 @@ impl Planner<'_> {
 /// Puts changes into the order in which they are made.
 pub(crate) fn sort(changes: &mut [Change]) {
     changes.sort_by_cached_key(|change| {
-        let path = change.location.path().map(natural).unwrap_or_default();
+        let path = Natural(change.location.path().unwrap_or_default().to_owned());
         let control = change.knob.knob().control();
         let bound = control.map_or(Bound::None, |control| control.writing.bound);
         // Of a pair of limits the one goes first that makes room for the other (`Bound::rank`).

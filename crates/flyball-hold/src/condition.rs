@@ -8,13 +8,14 @@ mod parts;
 use std::{fmt, path::PathBuf, time::Duration};
 
 use flyball_host::watch::LocalTime;
+use flyball_text::span::Compact;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     facts::Facts,
     parts::{Heat, Limit, Power, Pressure, Window},
 };
-pub(crate) use self::{facts::groups, lasting::Lasting, parts::time};
+pub(crate) use self::{facts::groups, lasting::Lasting};
 
 /// When a hold counts. All parts that are given must be met.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -155,7 +156,7 @@ impl Condition {
         Some(self.unmet_now(facts).unwrap_or_else(|| match (&self.pressure, self.limit) {
             (Some(pressure), _) => format!("the pressure {pressure} is not reported"),
             (_, Some(limit)) => format!("the {limit} limit is not reached all the time"),
-            _ => format!("not yet for {}", parts::TimeText(self.time_to_last())),
+            _ => format!("not yet for {}", Compact(self.time_to_last())),
         }))
     }
 
@@ -216,7 +217,7 @@ impl Condition {
 
     /// What is not reported by the kernel and looked at instead, in words.
     pub fn not_reported(&self) -> Option<String> {
-        let pause = parts::TimeText(self.sampled()?);
+        let pause = Compact(self.sampled()?);
         let what = match (self.temperature, self.limit) {
             (Some(_), Some(_)) => "temperature and limits are",
             (Some(_), None) => "the temperature is",
@@ -292,7 +293,7 @@ impl fmt::Display for Condition {
             part("pressure", self.pressure.as_ref()),
             part("temperature", self.temperature),
             part("limit", self.limit),
-            part("for", self.time_span.map(parts::TimeText)),
+            part("for", self.time_span.map(Compact)),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<String>>().join(" "))
     }

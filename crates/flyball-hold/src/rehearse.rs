@@ -17,6 +17,7 @@ use flyball_host::{
     Host, HostError,
     watch::{DeviceAction, Event, LocalTime, Writer},
 };
+use flyball_text::span;
 
 use crate::{
     Condition, Config, ConfigError, Facts, Limit, Moment, Notice, Power, Profiles, Service, StoreError,
@@ -86,7 +87,8 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
         let wrong = |what: String| ConfigError { file: file.to_owned(), line: number + 1, column: 1, what };
         // A line with a time alone is an unknown event, and says what there is.
         let (time, event) = line_text.split_once(char::is_whitespace).unwrap_or((line_text, ""));
-        let at = span(time).ok_or_else(|| wrong(format!("'{time}' is not a time; write 30s, 5min or 2h")))?;
+        let at =
+            offset(time).ok_or_else(|| wrong(format!("'{time}' is not a time; write 30s, 5min or 2h")))?;
         if found.last().is_some_and(|last| last.at > at) {
             return Err(wrong("the time is before that of the line above".to_owned()));
         }
@@ -100,9 +102,9 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
     Ok(found)
 }
 
-/// A time since the beginning, which may be none.
-fn span(text: &str) -> Option<Duration> {
-    if text == "0s" { Some(Duration::ZERO) } else { crate::condition::time(text) }
+/// A time since the start, at most a day.
+fn offset(text: &str) -> Option<Duration> {
+    span::parse(text).ok().filter(|time| *time <= Duration::from_secs(86_400))
 }
 
 fn act(text: &str) -> Option<Act> {
@@ -136,7 +138,7 @@ fn act(text: &str) -> Option<Act> {
         ["writes", path, value, "as", name] if path.starts_with("/sys/") => {
             Act::Write { path: path.to_owned(), value: value.to_owned(), by: Some(name.to_owned()) }
         }
-        ["resume", time] => Act::Resume(span(time)?),
+        ["resume", time] => Act::Resume(offset(time)?),
         ["clock", time] => {
             let (hours, minutes) = time.split_once(':')?;
             let number = |text: &str, below: u32| text.parse::<u32>().ok().filter(|number| *number < below);

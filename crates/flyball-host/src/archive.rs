@@ -17,13 +17,13 @@ use std::{
 };
 
 use flyball_files::{MAX_LINKS, MAX_PATH, TarError};
+use flyball_text::Natural;
 
 pub(crate) use self::writer::Writer;
 use crate::{
     Errno, Host, HostError, Kind, Op,
     facts::{Fact, Facts},
     msrfile::MsrFile,
-    recorded::natural_key,
 };
 
 /// The number of the format that this code writes, and the highest that it reads.
@@ -290,7 +290,7 @@ impl Host for Archive {
             return Err(HostError::new(Op::List, path, errno));
         };
         let mut names: Vec<String> = names.iter().cloned().collect();
-        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         Ok(names)
     }
 

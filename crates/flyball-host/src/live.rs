@@ -12,7 +12,9 @@ use std::{
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::{Errno, Host, HostError, Kind, Op, recorded::natural_key};
+use flyball_text::Natural;
+
+use crate::{Errno, Host, HostError, Kind, Op};
 
 /// Attribute files of the running kernel.
 #[derive(Debug)]
@@ -184,7 +186,7 @@ impl Tree {
             }
         }
         // readdir(3) has no order: a machine and its recording must answer the same.
-        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         Ok(names)
     }
 

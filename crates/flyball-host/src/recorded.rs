@@ -11,6 +11,7 @@ use std::{
 };
 
 use flyball_files::{Dir, Type};
+use flyball_text::Natural;
 
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
@@ -54,7 +55,7 @@ impl Folder {
     pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         let names = self.dir.list(below(path));
         let mut names = names.map_err(|error| HostError::new(Op::List, path, Errno::from(&error)))?;
-        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         Ok(names)
     }
 
@@ -82,15 +83,6 @@ impl Folder {
 /// A path of the machine, relative to the folder.
 pub(crate) fn below(path: &str) -> &str {
     path.trim_start_matches('/')
-}
-
-/// Sorts the digits at a name's end as a number: `cpu2` before `cpu10`.
-pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
-    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let (stem, number) = name.split_at(name.len() - digits);
-    // By length first: of two numbers without leading zeros the longer one is the larger, whatever
-    // its size.
-    (stem, number.len(), number)
 }
 
 /// The methods of [`Host`] that read files, from the field that holds the tree of files.
@@ -204,7 +196,7 @@ mod tests {
     #[test]
     fn names_sort_by_number() {
         let mut names = vec!["cpu10", "cpu2", "cpufreq", "cpu1"];
-        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         assert_eq!(names, ["cpu1", "cpu2", "cpu10", "cpufreq"]);
     }
 

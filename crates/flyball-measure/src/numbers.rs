@@ -20,29 +20,6 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// A time in seconds since 1970 as date and time of day: `2026-01-31 23:59 UTC`.
-pub fn date(seconds: u64) -> String {
-    let (year, month, day) = civil(seconds / 86_400);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60)
-}
-
-/// The date of a day since 1970, counting years from March so that leap days come last.
-pub fn civil(days: u64) -> (u64, u64, u64) {
-    // The days from 0000-03-01 to 1970-01-01; eras are 400 years of 146097 days (Howard Hinnant,
-    // chrono-compatible low-level date algorithms). Written out, because a date in a directory's
-    // name is not worth a dependency.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on the months repeat 31, 30, 31, 30, 31 days: 153 in five.
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
-
 /// A number with four significant digits at least, grouped in no way.
 pub fn number(value: f64) -> String {
     let size = value.abs();
@@ -103,13 +80,5 @@ mod tests {
         assert_eq!(probability(0.001_953), "0.002");
         assert_eq!(probability(0.43), "0.43");
         assert_eq!([p_value(0.000_01), p_value(0.43)], ["p < 0.0001", "p = 0.43"]);
-    }
-
-    #[test]
-    fn dates_are_right() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_778), (2026, 11, 21));
-        assert_eq!(date(86_399), "1970-01-01 23:59 UTC");
     }
 }

@@ -13,7 +13,7 @@ mod strips;
 mod table;
 mod text;
 
-pub use crate::numbers::{civil, level, number, p_value, percent, probability};
+pub use crate::numbers::{level, number, p_value, percent, probability};
 pub use charts::{Named, charts};
 pub use fleet::{fleet_page, fleet_text};
 pub use markdown::markdown;

@@ -5,6 +5,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use flyball_text::span;
 use serde::Serialize;
 
 /// What an alert is about.
@@ -88,10 +89,9 @@ impl FromStr for Alert {
     fn from_str(text: &str) -> Result<Alert, NotAnAlert> {
         let no = |what: String| NotAnAlert(format!("{what}; alerts are: {FORMS}"));
         let (condition, hold) = match text.split_once(" for ") {
-            Some((condition, time)) => (
-                condition,
-                span(time.trim()).ok_or_else(|| no(format!("'{time}' is not a time, as 2s or 1min")))?,
-            ),
+            Some((condition, time)) => {
+                (condition, span::parse(time.trim()).map_err(|error| no(error.to_string()))?)
+            }
             None => (text, HOLD),
         };
         let condition = condition.trim();
@@ -123,21 +123,6 @@ impl FromStr for Alert {
         };
         Ok(alert(above, number * factor))
     }
-}
-
-/// A time: `2s`, `500ms`, `1min`, `1h`, `7d`.
-pub fn span(text: &str) -> Option<Duration> {
-    let end = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    let unit = match text[end..].trim() {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * unit).ok()
 }
 
 /// The value of a subject that is furthest beyond, and where it was found.

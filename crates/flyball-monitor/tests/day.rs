@@ -139,8 +139,7 @@ fn records_until_it_is_killed() {
     };
     let until: u64 = std::env::var("FLYBALL_DAY_UNTIL").unwrap().parse().unwrap();
     let layout = layout();
-    let date = |day: u64| format!("2024-10-{:02}", day % 28 + 1);
-    let mut recorder = Recorder::open(Path::new(&path), &layout, None, Kept::default(), date).unwrap();
+    let mut recorder = Recorder::open(Path::new(&path), &layout, None, Kept::default()).unwrap();
     let mut out = std::io::stdout();
     for n in from.parse().unwrap()..until {
         recorder.add(nth(&layout, n)).unwrap();

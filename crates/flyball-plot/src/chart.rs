@@ -4,6 +4,8 @@ mod frame;
 mod labels;
 
 use self::frame::Frame;
+use flyball_text::wrap_by;
+
 use crate::{
     axis::{Axis, Fitted, Scale},
     marks::{Mark, Series},
@@ -224,17 +226,7 @@ fn place_legend(
 
 /// A text in lines that fit the width; no line for an empty one.
 fn wrap(words: &str, size: f32, width: f32) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if text_width(line, size) + text_width(word, size) + size * 0.38 <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    wrap_by(words, |line, word| text_width(line, size) + text_width(word, size) + size * 0.38 <= width)
 }
 
 fn text(x: f32, y: f32, words: &str, size: f32, colour: Colour, anchor: Anchor) -> Shape {

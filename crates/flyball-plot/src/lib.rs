@@ -18,7 +18,6 @@
 
 mod axis;
 mod chart;
-pub mod columns;
 mod marks;
 mod page;
 #[cfg(feature = "png")]

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
+use flyball_text::{
+    columns::{Cell, Style},
+    escape,
+};
+
 use crate::{
     chart::Chart,
-    columns::{Cell, Style},
     scene::{SERIES, on_black, palette},
-    svg::escape,
 };
 
 #[derive(Debug, Clone, Default)]

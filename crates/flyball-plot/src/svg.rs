@@ -2,34 +2,14 @@
 
 use std::fmt::Write;
 
+use flyball_text::escape;
+
 use crate::scene::{Anchor, Colour, Scene, Shape};
 
 impl std::fmt::Display for Colour {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{:02x}{:02x}{:02x}", self.red, self.green, self.blue)
     }
-}
-
-/// Text with the characters that have a meaning in XML and HTML replaced, and control characters
-/// too.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // XML 1.0 allows no control characters but tab and line ends, not even as references:
-            // one would make the file unreadable.
-            letter if letter.is_control() && letter != '\n' && letter != '\t' => out.push('\u{fffd}'),
-            // These change the direction of what follows, so a name could make a page read as
-            // something else.
-            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 /// A place, to a tenth of a pixel.

@@ -14,12 +14,12 @@ use flyball_table::{
     Cell, Kind as Type,
     parquet::{Column, Read, Table, Words, read},
 };
+use flyball_text::{date::Utc, hex};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    date::{month, stamp},
-    input::{Input, hex},
+    input::Input,
     schema::{Kind, VERSION},
 };
 
@@ -153,7 +153,7 @@ impl Dataset {
         let lock = self.lock()?;
         let mut files: BTreeMap<(Kind, String), Vec<Input>> = BTreeMap::new();
         for mut input in waiting {
-            let partition = month(input.time);
+            let partition = Utc::from_seconds(input.time / 1000).month();
             // An input without a time of its own is in the month in which it was first added.
             let searched = input.is_dated.then_some(partition.as_str());
             self.learn(input.kind, searched)?;
@@ -233,7 +233,11 @@ impl Dataset {
             name.update(input.rows.len().to_le_bytes());
         }
         let first = inputs.iter().map(|input| input.time).min().unwrap_or(0);
-        let path = folder.join(format!("{}-{}.parquet", stamp(first), hex(&name.finalize()[..8])));
+        let path = folder.join(format!(
+            "{}-{}.parquet",
+            Utc::from_seconds(first / 1000).stamp(),
+            hex(&name.finalize()[..8])
+        ));
         let write = || -> io::Result<()> {
             let (file, replacement) = Replacement::of(&path)?;
             let synced = file.try_clone()?;
@@ -276,7 +280,8 @@ impl Dataset {
         wanted.extend([("id", Type::Text), ("host", Type::Text), ("time", Type::Time)]);
         let host = pick.host.as_deref().map(|host| words.number(host));
         // Rows of a month are in its folder, or, of a run over its end, in the one before.
-        let first = pick.since.map(|since| month(since.saturating_sub(35 * 86_400_000)));
+        let first =
+            pick.since.map(|since| Utc::from_seconds(since.saturating_sub(35 * 86_400_000) / 1000).month());
         for path in files_of(&self.folder(kind), None, &mut passed)? {
             let of = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
             let of = of.as_deref().and_then(|name| name.strip_prefix("month=")).unwrap_or_default();

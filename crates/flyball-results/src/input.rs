@@ -16,6 +16,7 @@ use std::{
 use flyball_files::read_input;
 use flyball_measure::{RecordError, series::SeriesError};
 use flyball_table::Cell;
+use flyball_text::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::schema::Kind;
@@ -299,11 +300,6 @@ impl Found {
             warnings,
         })
     }
-}
-
-/// Bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A hash of what makes an experiment another one, whatever its name.

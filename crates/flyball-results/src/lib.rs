@@ -12,13 +12,11 @@
 //! flyball-measure.
 
 mod dataset;
-mod date;
 mod input;
 mod schema;
 pub mod shifts;
 
 pub use dataset::{Added, Dataset, DatasetError, Part, Passed, Pick};
-pub use date::{date, parse as parse_time};
 pub use flyball_table::parquet::{Words, read as columns};
 pub use input::{Given, Input, InputError, find};
 pub use schema::{COMMON, FACTS, Kind, VERSION};

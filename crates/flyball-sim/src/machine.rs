@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flyball_silicon::{MachineSpec, Silicon, SpecError};
+use flyball_text::Natural;
 
 use crate::{
     errno::{Answer, Errno},
@@ -424,7 +425,7 @@ impl SimMachine {
 
     fn names(&self, dir: Dir) -> Vec<String> {
         let mut names = tree::list(&self.world, dir);
-        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         names
     }
 
@@ -584,11 +585,4 @@ pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), S
         }
     }
     Ok(())
-}
-
-/// Sorts the digits at a name's end as a number.
-fn natural_key(name: &str) -> (&str, usize, &str) {
-    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let (stem, number) = name.split_at(name.len() - digits);
-    (stem, number.len(), number)
 }

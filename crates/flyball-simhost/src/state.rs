@@ -248,22 +248,19 @@ impl<'b> Call<'b> {
     }
 }
 
+/// Bytes in hexadecimal, none as a dash: a word that a line can hold.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    flyball_text::hex(bytes)
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     if text == "-" {
         return Some(Vec::new());
     }
-    // ASCII first: the slices below would panic within a character of several bytes.
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len() / 2).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()).collect()
+    flyball_text::unhex(text)
 }
 
 #[cfg(test)]

@@ -89,16 +89,7 @@ impl Canvas<'_> {
     /// room for is cut.
     pub fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
         let width = self.width().saturating_sub(x).max(1);
-        let mut lines: Vec<String> = Vec::new();
-        for word in text.split_whitespace() {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                    line.push(' ');
-                    line.push_str(word);
-                }
-                _ => lines.push(word.to_owned()),
-            }
-        }
+        let lines = flyball_text::wrap(text, width);
         let room = self.height().saturating_sub(y);
         let written = lines.len().min(room);
         for (at, line) in lines.iter().take(written).enumerate() {

@@ -412,16 +412,7 @@ fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
 /// Reads a time to jump to: `14:05`, `14:05:30`, `-90s`, `-5m`, `-2h`.
 pub fn time(text: &str) -> Option<Jump> {
     if let Some(back) = text.strip_prefix('-') {
-        let at = back.find(|char: char| !char.is_ascii_digit()).unwrap_or(back.len());
-        let count: u64 = back[..at].parse().ok()?;
-        let unit = match back[at..].trim() {
-            "" | "s" => 1,
-            "m" | "min" => 60,
-            "h" => 3600,
-            "d" => 86_400,
-            _ => return None,
-        };
-        return count.checked_mul(unit).map(Jump::Back);
+        return flyball_text::span::parse(back).ok().map(|time| Jump::Back(time.as_secs()));
     }
     let mut parts = text.split(':').map(|part| part.parse::<u64>().ok().filter(|_| part.len() <= 2));
     let (hour, minute) = (parts.next()??, parts.next()??);

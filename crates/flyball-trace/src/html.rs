@@ -7,6 +7,8 @@
 
 use std::io::{self, Write};
 
+use flyball_text::escape;
+
 use crate::{
     report::Report,
     series::{Bucket, SeriesSet},
@@ -215,20 +217,6 @@ fn base64(bytes: &[u8], out: &mut Vec<u8>) {
             out.push(if place <= group.len() { digit } else { b'=' });
         }
     }
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            char => escaped.push(char),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -210,12 +210,61 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// Every option and rule that takes a time span takes the same spellings of it.
+    #[test]
+    fn a_time_span_has_the_same_spellings_everywhere() {
+        const SPELLINGS: [&str; 12] = [
+            "30",
+            "30s",
+            "30 s",
+            "30sec",
+            "30.0s",
+            "0.5m",
+            "0.5min",
+            "0.5 min",
+            "30000ms",
+            "30000000us",
+            "20s10s",
+            "29s 1000ms",
+        ];
+        const OPTIONS: [&[&str]; 10] = [
+            &["compare", "--cool-down", "30", "--", "true"],
+            &["compare", "--interval", "30", "--", "true"],
+            &["exporter", "--textfile", "x", "--every", "30"],
+            &["hold", "add", "governor=performance", "--for", "30"],
+            &["show", "--nfd", "x", "--expires", "30"],
+            &["sst", "watch", "--poll", "30"],
+            &["top", "--interval", "30"],
+            &["top", "--record", "x", "--keep", "30"],
+            &["trace", "record", "--time", "30"],
+            &["why", "--time", "30"],
+        ];
+        for text in SPELLINGS {
+            for option in OPTIONS {
+                let words = option.iter().map(|word| if *word == "30" { text } else { word });
+                let parsed = Cli::try_parse_from(std::iter::once("flyball").chain(words));
+                assert!(parsed.is_ok(), "{option:?} with '{text}': {}", parsed.unwrap_err());
+            }
+            let mut condition = flyball_hold::Condition::default();
+            assert_eq!(condition.add("for", text), Ok(()), "{text}");
+            let alert = format!("package > 1 W for {text}").parse::<flyball_monitor::alert::Alert>();
+            assert_eq!(alert.map(|alert| alert.hold.as_secs()).map_err(|error| error.to_string()), Ok(30));
+            // Words of one line: a span there has no blanks.
+            let word = text.replace(' ', "");
+            assert!(format!("fan blocked after {word}").parse::<flyball_sim::Fault>().is_ok(), "{word}");
+            let back = flyball_top::state::time(&format!("-{word}"));
+            assert_eq!(back, Some(flyball_top::state::Jump::Back(30)), "{word}");
+            let events = flyball_hold::events(format!("{word} power battery\n").as_bytes(), "events");
+            assert!(events.is_ok(), "{word}: {}", events.unwrap_err());
+        }
     }
 }

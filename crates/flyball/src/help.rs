@@ -5,7 +5,7 @@
 
 use clap::{Arg, Command};
 
-use crate::paint::wrapped;
+use flyball_text::wrap;
 
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -102,14 +102,14 @@ fn examples(all: &[Example], width: usize) -> String {
                 continue;
             }
             Some(note) => {
-                for line in wrapped(note, width - 4) {
+                for line in wrap(note, width - 4) {
                     out += &format!("\n  # {line}");
                 }
             }
             None => {}
         }
         // 6 columns for the indentation of later lines, 2 for the backslash.
-        let lines = wrapped(command, width - 8);
+        let lines = wrap(command, width - 8);
         out += &format!("\n  {}", lines.join(" \\\n      "));
     }
     out
@@ -172,7 +172,7 @@ fn list(top: &Command, width: usize) -> String {
             let about = top.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             // `help` is clap's own, which adds it only when the command line is built.
             let about = about.unwrap_or_else(|| "Print this, or the help of a command".to_owned());
-            for (index, line) in wrapped(&about, width - 22).iter().enumerate() {
+            for (index, line) in wrap(&about, width - 22).iter().enumerate() {
                 out += &format!("  {:<18}  {line}\n", if index == 0 { *name } else { "" });
             }
         }
@@ -192,7 +192,7 @@ fn options(top: &Command, width: usize) -> String {
         let values = if arg.get_action().takes_values() { values.concat() } else { String::new() };
         out += &format!("  {short}--{}{values}\n", arg.get_long().unwrap_or_default());
         let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-        for line in wrapped(&help, width - 10) {
+        for line in wrap(&help, width - 10) {
             out += &format!("          {line}\n");
         }
     }

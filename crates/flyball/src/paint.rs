@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use flyball_host::CpuList;
-use flyball_plot::columns::Painter;
-pub use flyball_plot::columns::{Cell, Columns, Style, one_line};
+use flyball_text::columns::Painter;
+pub use flyball_text::columns::{Cell, Columns, Style, one_line};
 
 pub use crate::terminal::columns as terminal_columns;
 use crate::terminal::{self, Mark};
@@ -85,24 +85,6 @@ pub fn cpus_within(list: &CpuList, width: usize) -> String {
     let cut = whole[..room.min(whole.len())].rfind(',').unwrap_or(0);
     // Not even one number fits: the count says more than a part of the first.
     if cut == 0 { format!("{} CPUs", list.len()) } else { format!("{}{tail}", &whole[..cut]) }
-}
-
-/// `text` broken into lines of at most `width` characters.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line > 0 && line + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

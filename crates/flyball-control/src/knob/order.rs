@@ -170,23 +170,6 @@ impl Bound {
     }
 }
 
-/// A sort key that orders numbers in paths by value: `policy10` after `policy9`.
-pub fn natural(path: &str) -> Vec<(String, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = path;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (text, tail) = rest.split_at(digits);
-        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-        let (number, tail) = tail.split_at(end);
-        // Digits beyond u64 are not the number of a CPU: sorted last, not refused, since a journal
-        // may hold any path.
-        parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
-        rest = tail;
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,12 +201,5 @@ mod tests {
     fn maxima_rise_first_and_fall_last() {
         assert!(Bound::Upper.rank("1000", "2000") < Bound::Lower.rank("1", "2"));
         assert!(Bound::Upper.rank("2000", "1000\n") > Bound::Lower.rank("1", "2"));
-    }
-
-    #[test]
-    fn numbers_sort_by_value() {
-        let mut paths = vec!["/policy10/x", "/policy9/x", "/policy9/a"];
-        paths.sort_by_key(|path| natural(path));
-        assert_eq!(paths, ["/policy9/a", "/policy9/x", "/policy10/x"]);
     }
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use flyball_host::{Host, HostError};
+use flyball_text::Natural;
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -23,11 +24,7 @@ use super::{
 };
 use crate::{
     Content, Location,
-    knob::{
-        order::{Step, natural},
-        spelling::Spelling,
-        subject::Subject,
-    },
+    knob::{order::Step, spelling::Spelling, subject::Subject},
 };
 
 /// How many times everything is compared again before the differences that are left are called
@@ -405,7 +402,7 @@ impl<'a> Rounds<'a> {
         // counterpart on the way.
         todo.sort_by_cached_key(|(location, goal, bytes, found)| {
             let rank = goal.handling.bound.rank(found.trimmed(), &String::from_utf8_lossy(bytes));
-            (rank, natural(location.path().unwrap_or_default()))
+            (rank, Natural(location.path().unwrap_or_default().to_owned()))
         });
         let mut expected = Vec::new();
         let attempted = !todo.is_empty();

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use flyball_host::watch::LocalTime;
+use flyball_text::span::{self, Compact};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::ConditionError;
@@ -158,7 +159,7 @@ impl FromStr for Pressure {
 impl fmt::Display for Pressure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Pressure { resource, who, percent, window } = self;
-        write!(f, "{resource} {who} {percent}% over {}", TimeText(*window))
+        write!(f, "{resource} {who} {percent}% over {}", Compact(*window))
     }
 }
 
@@ -203,32 +204,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A whole time with its unit: `30s`, `5min`, `2h`.
-pub(crate) fn time(text: &str) -> Option<Duration> {
-    let split = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "s" => 1,
-        "min" => 60,
-        "h" => 3600,
-        _ => return None,
-    };
-    let seconds = number.parse::<u64>().ok()?.checked_mul(scale)?;
-    // A day: longer waits are a time of the day.
-    (1..=86_400).contains(&seconds).then(|| Duration::from_secs(seconds))
-}
-
-/// A time as [`time`] reads it.
-pub(super) struct TimeText(pub Duration);
-
-impl fmt::Display for TimeText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs() {
-            seconds if seconds % 3600 == 0 => write!(f, "{}h", seconds / 3600),
-            seconds if seconds % 60 == 0 => write!(f, "{}min", seconds / 60),
-            seconds => write!(f, "{seconds}s"),
-        }
-    }
+/// Reads a time of whole seconds, above zero and at most a day: longer waits are a time of the day.
+pub(super) fn time(text: &str) -> Option<Duration> {
+    let time = span::parse(text).ok()?;
+    (time.subsec_nanos() == 0 && (1..=86_400).contains(&time.as_secs())).then_some(time)
 }
 
 macro_rules! as_text {
@@ -304,7 +283,7 @@ mod tests {
         for bad in ["90", "C", "900C", "-1C", "90F"] {
             assert!(bad.parse::<Heat>().is_err(), "{bad}");
         }
-        assert_eq!(time("5min").map(|time| TimeText(time).to_string()).as_deref(), Some("5min"));
-        assert_eq!([time("0s"), time("5"), time("s"), time("25h"), time("-5s")], [None; 5]);
+        assert_eq!(time("5min").map(|time| Compact(time).to_string()).as_deref(), Some("5min"));
+        assert_eq!([time("0s"), time("0.5s"), time("s"), time("25h"), time("-5s")], [None; 5]);
     }
 }

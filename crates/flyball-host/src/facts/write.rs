@@ -6,11 +6,13 @@ use std::{
     fmt::Write as _,
 };
 
+use flyball_text::Natural;
+
 use super::{
     FORMAT, Fact, Facts, MAGIC,
     template::{Part, Template, escape, print},
 };
-use crate::{CpuList, Errno, recorded::natural_key};
+use crate::{CpuList, Errno};
 
 /// The highest number that is folded: the highest that a [`CpuList`] holds.
 const HIGHEST: u32 = 65_535;
@@ -26,7 +28,7 @@ type Member<'a> = (&'a str, u32, &'a Fact);
 
 /// Where a folder comes among the sections: its parts in their natural order, which has `cpu2`
 /// before `cpu10`.
-type Place = Vec<(String, usize, String)>;
+type Place = Vec<Natural<String>>;
 /// A path, which orders the lines of a section, and its line.
 type Line = (String, String);
 
@@ -38,11 +40,7 @@ struct Sections {
 
 impl Sections {
     fn add(&mut self, folder: &str, path: &str, line: String) {
-        let key = |part: &str| {
-            let (stem, length, number) = natural_key(part);
-            (stem.to_owned(), length, number.to_owned())
-        };
-        let key = folder.split('/').map(key).collect();
+        let key = folder.split('/').map(|part| Natural(part.to_owned())).collect();
         let section = self.lines.entry(key).or_insert_with(|| (folder.to_owned(), BTreeSet::new()));
         section.1.insert((path.to_owned(), line));
     }

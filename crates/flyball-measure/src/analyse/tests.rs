@@ -179,7 +179,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
 fn text_of(report: &Report) -> String {
     crate::render::text(
         report,
-        crate::render::Screen { width: None, painter: flyball_plot::columns::Unstyled },
+        crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled },
     )
 }
 

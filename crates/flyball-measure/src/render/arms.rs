@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::{Columns, Painter, Style, one_line};
+use flyball_text::columns::{Columns, Painter, Style, one_line};
 
 use super::parts::Screen;
 use crate::analyse::Report;
@@ -101,7 +101,7 @@ impl Arms {
             let mut row = vec![(arm + 1).to_string().into()];
             row.extend(different.iter().map(|knob| match value(arm, knob) {
                 Some(value) => value.into(),
-                None => flyball_plot::columns::Cell::styled(Style::Faint, "as it is"),
+                None => flyball_text::columns::Cell::styled(Style::Faint, "as it is"),
             }));
             table.row(row);
         }

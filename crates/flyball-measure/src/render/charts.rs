@@ -1,6 +1,7 @@
 //! The report as charts.
 
-use flyball_plot::{Axis, BoxStat, Chart, Cross, Mark, Series, columns::one_line};
+use flyball_plot::{Axis, BoxStat, Chart, Cross, Mark, Series};
+use flyball_text::columns::one_line;
 
 use crate::{
     analyse::{ArmReport, Quantity, Report},

@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use flyball_plot::{
-    Axis, Block, Chart, Mark, Page, Series, Table,
-    columns::{Cell, Columns, Painter, one_line},
-};
+use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
+use flyball_text::columns::{Cell, Columns, Painter, one_line};
 
 use super::{Screen, parts::style, text::between};
 use crate::{

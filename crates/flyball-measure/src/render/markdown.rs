@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::Cell;
+use flyball_text::columns::Cell;
 
 use super::{
     arms::Arms,

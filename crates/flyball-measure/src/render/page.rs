@@ -1,6 +1,8 @@
 //! The report as one HTML page: the answer, what it rests on, the rounds, and how it was run.
 
-use flyball_plot::{Block, Chart, Page, Table, columns::Cell};
+use flyball_plot::{Block, Chart, Page, Table};
+use flyball_text::columns::Cell;
+use flyball_text::date::Utc;
 
 use super::{
     arms::Arms,
@@ -10,7 +12,7 @@ use super::{
 };
 use crate::{
     analyse::{Quantity, Report, Verdict},
-    numbers::{date, percent, probability},
+    numbers::{percent, probability},
     run_directory::{Manifest, Round},
     workload::quote,
 };
@@ -92,7 +94,7 @@ pub(super) fn in_one_line(report: &Report, manifest: &Manifest) -> String {
     let mut words = vec![format!("{}, {} CPUs", machine.processor, machine.cpus)];
     if let Some(boot) = manifest.boots.first() {
         words.push(format!("Linux {}", boot.kernel));
-        words.push(date(boot.started));
+        words.push(Utc::from_seconds(boot.started).minute());
     }
     let rounds: Vec<usize> = report.arms.iter().map(|arm| arm.rounds).collect();
     let (least, most) =
@@ -143,7 +145,7 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     for boot in &manifest.boots {
         let driver =
             boot.driver.as_deref().map_or_else(|| "no cpufreq driver".to_owned(), |d| format!("driver {d}"));
-        facts.push(fact("started", date(boot.started)));
+        facts.push(fact("started", Utc::from_seconds(boot.started).minute()));
         facts.push(fact("kernel", format!("Linux {}, {driver}", boot.kernel)));
         facts.push(fact("kernel command line", boot.command_line.clone()));
         let energy: Vec<&str> = boot.meters.energy.iter().map(|source| source.name.as_str()).collect();

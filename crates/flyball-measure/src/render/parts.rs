@@ -1,6 +1,6 @@
 //! What the tables and the sentences of a report share.
 
-use flyball_plot::columns::Style;
+use flyball_text::columns::Style;
 
 use crate::analyse::{ArmReport, Comparison, Quantity, Report, Verdict};
 

@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use flyball_plot::{
-    Axis, Block, Chart, Mark, Page, Series, Table,
-    columns::{self, Unstyled},
-};
+use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
+use flyball_text::columns::{self, Unstyled};
 
 use crate::numbers::{p_value, percent, probability};
 use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};

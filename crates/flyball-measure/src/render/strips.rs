@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::{Painter, Style};
+use flyball_text::columns::{Painter, Style};
 
 use super::{arms::Arms, parts::Screen};
 use crate::{

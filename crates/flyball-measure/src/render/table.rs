@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::{Cell, Columns, Painter, Style};
+use flyball_text::columns::{Cell, Columns, Painter, Style};
 
 use super::{
     arms::Arms,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::{Painter, Style, one_line};
+use flyball_text::columns::{Painter, Style, one_line};
 
 use super::{
     arms::Arms,

@@ -15,6 +15,7 @@ use std::{
 
 use flyball_files::open_regular;
 use flyball_host::Errno;
+use flyball_text::date::Utc;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{FileError, Recording, Writer};
@@ -134,8 +135,6 @@ pub struct Recorder {
     layout: Layout,
     facts: Option<Facts>,
     kept: Kept,
-    /// The date of a day since 1970, `2026-11-22`.
-    date: fn(u64) -> String,
     writer: Option<Writer<File>>,
     /// Bytes of the day's file before this writer.
     begun: u64,
@@ -154,14 +153,12 @@ impl Recorder {
         layout: &Layout,
         facts: Option<&Facts>,
         kept: Kept,
-        date: fn(u64) -> String,
     ) -> Result<Recorder, RecordError> {
         let mut recorder = Recorder {
             path: path.to_owned(),
             layout: layout.clone(),
             facts: facts.cloned(),
             kept,
-            date,
             writer: None,
             begun: 0,
             day: None,
@@ -242,7 +239,7 @@ impl Recorder {
     /// Gives the day's file the name of its day, and begins the next.
     fn next_file(&mut self) -> Result<(), RecordError> {
         self.flush()?;
-        let date = (self.date)(self.day.unwrap_or_default());
+        let date = Utc::from_seconds(self.day.unwrap_or_default() * 86_400).date();
         let named = |number: u32| {
             let mut name = OsString::from(&self.path);
             name.push(format!(".{date}"));

@@ -160,10 +160,6 @@ fn a_moment_is_found_by_its_time() {
     }
 }
 
-fn date(day: u64) -> String {
-    format!("1970-01-{:02}", day + 1)
-}
-
 /// Bytes of all files of a recording.
 fn bytes_of(path: &std::path::Path) -> u64 {
     shards(path).unwrap().iter().map(|path| fs::metadata(path).unwrap().len()).sum()
@@ -177,7 +173,7 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     // 100 samples per day over five days.
     let sample = |n: u64| Sample { wall: n * 864_000_000_000, ..nth(&layout, n) };
     let record = |from: u64, to: u64, kept: Kept| {
-        let mut recorder = Recorder::open(&path, &layout, None, kept, date).unwrap();
+        let mut recorder = Recorder::open(&path, &layout, None, kept).unwrap();
         for n in from..to {
             recorder.add(sample(n)).unwrap();
         }
@@ -199,7 +195,7 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     let mut left = open();
     assert_eq!(left.sample(left.len() - 1).unwrap(), Some(sample(549)));
     // The day's own file is not removed.
-    let full = Recorder::open(&path, &layout, None, Kept { bytes: Some(100), age: None }, date);
+    let full = Recorder::open(&path, &layout, None, Kept { bytes: Some(100), age: None });
     assert!(matches!(full, Err(RecordError::Full { bytes: 100, .. })));
     assert_eq!(shards(&path).unwrap(), [path]);
 }
@@ -209,7 +205,7 @@ fn a_torn_end_is_cut_off_and_another_machine_or_writer_is_refused() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rec");
     let mut layout = layout(4);
-    let open = |layout: &Layout| Recorder::open(&path, layout, None, Kept::default(), date);
+    let open = |layout: &Layout| Recorder::open(&path, layout, None, Kept::default());
     let samples: Vec<Sample> = (0..40).map(|n| nth(&layout, n)).collect();
     let whole = written(&layout, &samples);
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();

@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flyball_measure::series;
 use flyball_table::Cell;
+use flyball_text::date;
 use serde_json::Value;
 
 use super::{About, Found, InputError, Row, experiment};
-use crate::{date, schema::Kind};
+use crate::schema::Kind;
 
 /// JSON of a tool, perhaps with notes behind it.
 pub(super) fn parse(text: &str) -> Result<Value, InputError> {

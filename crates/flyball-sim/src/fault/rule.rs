@@ -5,6 +5,9 @@ use std::str::FromStr;
 use super::{BLOCKED, Effect, Fault, Op, When};
 use crate::errno::Errno;
 
+/// Times of rules are below this, 31 years, so that sums of them cannot overflow.
+const MAX_TIME_NS: u64 = 1_000_000_000_000_000_000;
+
 /// The forms of a rule, for help and for messages.
 pub const FORMS: &str = "\
 write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
@@ -156,8 +159,11 @@ impl<'t> Words<'t> {
         let (mut due, mut every, mut lasts) = (0, 0, 0);
         while let Some(word) = self.next() {
             let time = self.need("a time")?;
-            let time =
-                duration(time).ok_or_else(|| invalid(time, "a time (expected 500ms, 10s, 2min or 1h)"))?;
+            let time = flyball_text::span::parse(time)
+                .ok()
+                .and_then(|span| u64::try_from(span.as_nanos()).ok())
+                .filter(|ns| *ns < MAX_TIME_NS)
+                .ok_or_else(|| invalid(time, "a time (expected 500ms, 10s, 2min or 1h)"))?;
             let is_write = matches!(effect, Effect::ForeignWrite(..));
             match word {
                 "after" => due = time,
@@ -197,22 +203,6 @@ fn number(word: &str, low: f64, high: f64, expected: &'static str) -> Result<f64
 /// The whole path: without a leading slash it begins at the CPUs' directory.
 fn path(text: &str) -> String {
     if text.starts_with('/') { text.to_owned() } else { format!("{CPU}{text}") }
-}
-
-/// A time in nanoseconds.
-fn duration(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..digits].parse().ok()?;
-    let unit = match &text[digits..] {
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        "h" => 3600e9,
-        _ => return None,
-    };
-    let ns = number * unit;
-    (ns.is_finite() && ns < 1e18).then_some(ns as u64)
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //! registers; and the text of a profile.
 
 use flyball_control::{Access, Knob, KnobName, TABLE, called, doctor::CHECKS};
+use flyball_text::wrap;
 use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
-    paint::{Cell, Columns, Paint, Style, terminal_columns, wrapped},
+    paint::{Cell, Columns, Paint, Style, terminal_columns},
     profiles::{self, Named},
     schema,
 };
@@ -205,7 +206,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
     // As a page; narrower where the terminal is.
     let width = terminal_columns().map_or(88, |columns| columns.clamp(50, 90) - 2);
     let mut out = format!("{}: {}\n\n", paint.apply(Style::Heading, knob.name), knob.title);
-    for line in wrapped(knob.about, width - 2) {
+    for line in wrap(knob.about, width - 2) {
         out += &format!("  {line}\n");
     }
     out.push('\n');
@@ -217,7 +218,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
         }
     };
     if let Some(step) = knob.step() {
-        rows("takes", wrapped(knob.accepts(), width - 14));
+        rows("takes", wrap(knob.accepts(), width - 14));
         rows("written", vec![format!("in step '{step}'")]);
     } else {
         rows("takes", vec!["nothing: a fact of the machine".to_owned()]);
@@ -229,7 +230,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
     rows("lives in", knob.mechanisms.iter().map(ToString::to_string).collect());
     let mut related = Vec::new();
     for (other, how) in knob.interacts {
-        related.extend(wrapped(&format!("{other}: {how}"), width - 14));
+        related.extend(wrap(&format!("{other}: {how}"), width - 14));
     }
     rows("goes with", related);
     if let Some(narrower) = knob.narrower() {

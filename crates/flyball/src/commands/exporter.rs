@@ -35,9 +35,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdout", "node"])]
     textfile: Option<PathBuf>,
 
-    /// With --textfile: seconds between two writes.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    every: u32,
+    /// With --textfile: the time between two writes, from 1s to 1h.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = pause)]
+    every: Duration,
 
     /// Print the metrics once, after a second of sampling.
     #[arg(long)]
@@ -85,6 +85,12 @@ pub struct Args {
 /// The default port, on loopback.
 const PORT: u16 = 9966;
 
+fn pause(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = flyball_text::span::parse(text).map_err(|error| error.to_string())?;
+    if range.contains(&time) { Ok(time) } else { Err("give a time from 1s to 1h".to_owned()) }
+}
+
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: what cannot be served is said at once.
     let web = if args.stdout || args.textfile.is_some() { None } else { Some(serve::Web::open(args)?) };
@@ -94,9 +100,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // A recorded machine has no place for holds.
     let mut collector = Collector::open(&*host, options, context.state().ok())?;
     match (&args.textfile, web) {
-        (Some(file), _) => {
-            write_again(&*host, &mut collector, file, Duration::from_secs(u64::from(args.every)))
-        }
+        (Some(file), _) => write_again(&*host, &mut collector, file, args.every),
         (None, Some(web)) => serve::run(context, &*host, collector, web, !args.no_doctor),
         (None, None) => {
             host.sleep(Duration::from_secs(1));

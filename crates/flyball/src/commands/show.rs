@@ -21,7 +21,7 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::Paint,
-    schema, time,
+    schema,
 };
 
 /// Arguments of `show`.
@@ -55,7 +55,7 @@ pub struct Args {
     pub nfd: Option<PathBuf>,
 
     /// With --nfd: how long the labels count, if the file is not written again.
-    #[arg(long, value_name = "TIME", requires = "nfd", value_parser = time::duration)]
+    #[arg(long, value_name = "TIME", requires = "nfd", value_parser = flyball_text::span::parse)]
     pub expires: Option<Duration>,
 }
 

@@ -8,8 +8,9 @@ mod source;
 
 use std::{path::PathBuf, sync::OnceLock, time::Duration};
 
-use flyball_monitor::{Touch, alert, alert::Alert, file};
+use flyball_monitor::{Touch, alert::Alert, file};
 use flyball_process::confine::Confinement;
+use flyball_text::span;
 use flyball_top::keys;
 
 use crate::{
@@ -46,7 +47,7 @@ pub struct Args {
     record: Option<PathBuf>,
 
     /// Remove a recording's files of earlier days after this time: 7d, 12h.
-    #[arg(long, value_name = "TIME", requires = "record", value_parser = time)]
+    #[arg(long, value_name = "TIME", requires = "record", value_parser = span::parse)]
     keep: Option<Duration>,
 
     /// Bytes of all files of a recording: 500MB, 2GB. The oldest day goes first; if the day's own
@@ -139,12 +140,8 @@ recording could not be written.",
 
 fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(50)..=Duration::from_secs(3600);
-    let time = alert::span(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "give a time from 50ms to 1h, with its unit".to_owned())
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    alert::span(text).ok_or_else(|| "give a time with its unit: 7d, 12h, 30min".to_owned())
+    let time = span::parse(text).map_err(|error| error.to_string())?;
+    if range.contains(&time) { Ok(time) } else { Err("give a time from 50ms to 1h".to_owned()) }
 }
 
 pub(super) fn at(text: &str) -> Result<flyball_top::state::Jump, String> {

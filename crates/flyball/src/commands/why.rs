@@ -27,7 +27,7 @@ use crate::{
     machine::bound,
     output::Reporter,
     paint::{Paint, Style},
-    schema, time,
+    schema,
 };
 
 /// Arguments of `why`.
@@ -52,7 +52,7 @@ pub struct Args {
     cpus: Option<String>,
 
     /// How long to watch.
-    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = time::duration)]
+    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = flyball_text::span::parse)]
     time: Duration,
 
     /// On a simulated machine: the model of a workload that runs meanwhile (a name of

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use flyball_text::escape;
 use serde::Serialize;
 
 use crate::step::Step;
@@ -199,10 +200,6 @@ fn line(outcome: &Outcome, number: usize, name: &str, reason: Option<&str>) -> S
         Outcome::Skip => format!("ok {number} {name} # SKIP {reason}"),
         Outcome::CannotTell => format!("not ok {number} {name} # ERROR {reason}"),
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// One page without anything from elsewhere.

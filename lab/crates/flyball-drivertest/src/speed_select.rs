@@ -529,7 +529,7 @@ pub fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    flyball_text::hex(bytes)
 }
 
 /// Bytes from what the program prints or takes.
@@ -537,10 +537,7 @@ pub fn bytes(hex: &str) -> Option<Vec<u8>> {
     if matches!(hex, "" | "-") {
         return Some(Vec::new());
     }
-    if !hex.len().is_multiple_of(2) || !hex.is_ascii() || hex.len() > 8192 {
-        return None;
-    }
-    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()).collect()
+    if hex.len() > 8192 { None } else { flyball_text::unhex(hex) }
 }
 
 /// What ioctl(2) returned, as `ok` or an errno's name, from the program's 64 bits.

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     driver: Option<String>,
 
     /// How long.
-    #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = flyball_text::span::parse)]
     time: Duration,
 
     /// Rounds at most; a round is some 900 steps.
@@ -151,20 +151,6 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
     }
     let is_new = |finding: &Finding| !finding.known;
     Ok(if outcome.findings.iter().any(is_new) { Exit::Failed } else { Exit::Done })
-}
-
-/// Reads a time with its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let error = || "give a time with its unit: 30s, 10min or 2h".to_owned();
-    let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
-    let (number, unit) = text.split_at(digits);
-    let number: u32 = number.parse().map_err(|_| error())?;
-    match unit {
-        "s" => Ok(Duration::from_secs(number.into())),
-        "m" | "min" => Ok(Duration::from_secs(u64::from(number) * 60)),
-        "h" => Ok(Duration::from_secs(u64::from(number) * 3600)),
-        _ => Err(error()),
-    }
 }
 
 /// A flag that Ctrl-C, SIGTERM and a closed terminal set, so that the round ends and is kept.

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
 use flyball_measure::{Manifest, RefusedArm, Schedule, WorkloadNote};
+use flyball_text::span;
 
 use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    schema, time,
+    schema,
 };
 
 #[derive(serde::Serialize)]
@@ -116,7 +117,7 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     }
     // How long the workload takes is not known before it has run: three examples instead of a
     // guess.
-    let each = |seconds: f64| time::words(*rounds_at_most as f64 * seconds + pause_seconds);
+    let each = |seconds: f64| span::words(*rounds_at_most as f64 * seconds + pause_seconds);
     let _ = writeln!(
         out,
         "\nat most {rounds_at_most} rounds: {} if a round takes 1 s, {} if 10 s, {} if a minute",

@@ -5,8 +5,9 @@
 use std::time::{Duration, Instant};
 
 use flyball_measure::{Event, Length, Manifest, Schedule};
+use flyball_text::span;
 
-use crate::{terminal, time};
+use crate::terminal;
 
 /// The progress of one session.
 pub(super) struct Progress {
@@ -45,7 +46,7 @@ impl Progress {
             Event::Over { round, done, of, ends_block, .. } => {
                 let spent = self.began.elapsed();
                 let first = *self.first.get_or_insert(spent);
-                let left = format!("{} left at most", time::words(left(first, spent, *done, *of)));
+                let left = format!("{} left at most", span::words(left(first, spent, *done, *of)));
                 if terminal::redraw(&line(*done, *of, &left)) {
                     return;
                 }
@@ -53,7 +54,7 @@ impl Progress {
                 // takes.
                 if *done == 1 {
                     // Pipes and logs keep every line, so each block has one.
-                    eprintln!("flyball: the first round took {}: {left}", time::words(spent.as_secs_f64()));
+                    eprintln!("flyball: the first round took {}: {left}", span::words(spent.as_secs_f64()));
                 } else if *ends_block && !self.is_search {
                     let block = if round.warm_up {
                         "warm-up".to_owned()

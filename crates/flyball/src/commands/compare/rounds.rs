@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
+use flyball_text::span;
 
 use crate::quiet_machine::Observer;
 
@@ -15,12 +16,12 @@ pub struct RoundArgs {
     pub warm_up: u32,
 
     /// Pause before each round, so that the processor can cool down.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_seconds)]
     pub cool_down: f64,
 
     /// Interval between meter readings in a round; at most a minute, because energy counters wrap
     /// around.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_interval)]
     pub interval: f64,
 
     /// Confidence level of intervals and verdicts.
@@ -84,18 +85,18 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
-    let what = "seconds, as 5 or 0.5";
-    let value = parse_number(text.trim().trim_end_matches('s'), what)?;
-    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, at most a day")) }
+    let seconds = span::parse(text).map_err(|error| error.to_string())?.as_secs_f64();
+    if seconds <= 86_400.0 { Ok(seconds) } else { Err("give at most a day".to_owned()) }
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
     let most = Schedule::LONGEST_INTERVAL;
-    parse_seconds(text).ok().filter(|seconds| *seconds <= most).ok_or_else(|| {
-        format!(
-            "write seconds, as 0.5, at most {most}: server energy counters wrap around not long after that"
-        )
-    })
+    let seconds = parse_seconds(text)?;
+    if seconds <= most {
+        Ok(seconds)
+    } else {
+        Err(format!("give at most {most} s: server energy counters wrap around not long after that"))
+    }
 }
 
 #[cfg(test)]

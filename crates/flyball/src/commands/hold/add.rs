@@ -8,6 +8,7 @@ use flyball_hold::{
 };
 use flyball_host::Host;
 use flyball_process::User;
+use flyball_text::span;
 
 use super::{
     applied_text, change_holds, exit_of, facts, moment, note_without_service, reporter, restored_text,
@@ -17,7 +18,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     profiles, schema,
-    time::{duration, seconds_since_1970},
+    time::seconds_since_1970,
 };
 
 /// Arguments of `add`.
@@ -89,7 +90,7 @@ enum ExitPolicy {
 }
 
 fn lasting(text: &str) -> Result<Duration, String> {
-    let time = duration(text)?;
+    let time = span::parse(text).map_err(|error| error.to_string())?;
     if time.is_zero() { Err("the time must be above 0".to_owned()) } else { Ok(time) }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use flyball_control::{Scope, Setting};
 use flyball_hold::{HeldKnob, Hold, HoldStatus, Status, Store};
+use flyball_text::span::words;
 
 use super::{moment, reporter, status_of};
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style, cpus},
     schema,
-    time::words,
 };
 
 /// Arguments of `status`.

@@ -6,10 +6,8 @@ use flyball_measure::{
     render::{number, percent},
     shifts::Form,
 };
-use flyball_results::{
-    date,
-    shifts::{Answer, Place},
-};
+use flyball_results::shifts::{Answer, Place};
+use flyball_text::date::Utc;
 
 use super::data::{Listed, Shown, Sum};
 use crate::paint::{Columns, Paint};
@@ -48,7 +46,7 @@ pub(super) fn listed(all: &[Listed]) -> String {
     for listed in all {
         table.text_row([
             listed.id.get(..12).unwrap_or(&listed.id).to_owned(),
-            date(listed.time),
+            Utc::from_seconds(listed.time / 1000).date(),
             listed.host.clone(),
             listed.kind.name().to_owned(),
             listed.rows.to_string(),
@@ -64,7 +62,7 @@ pub(super) fn shown(shown: &Shown) -> String {
         "{} of {} on {}: {} of {}\n",
         listed.id,
         listed.host,
-        date(listed.time),
+        Utc::from_seconds(listed.time / 1000).date(),
         count(listed.rows, "row", "rows"),
         listed.source
     );
@@ -99,8 +97,8 @@ pub(super) fn shifts(answer: &Answer) -> String {
         "{} of {}, {} to {}: {}\n",
         count(answer.series, "series", "series"),
         count(answer.hosts, "host", "hosts"),
-        date(answer.first),
-        date(answer.last),
+        Utc::from_seconds(answer.first / 1000).date(),
+        Utc::from_seconds(answer.last / 1000).date(),
         count(answer.rounds, "round", "rounds"),
     );
     if answer.short > 0 {
@@ -162,7 +160,8 @@ pub(super) fn shifts(answer: &Answer) -> String {
 }
 
 fn change(place: &Place, unit: &str) -> String {
-    let (before, after) = (date(place.before), date(place.after));
+    let (before, after) =
+        (Utc::from_seconds(place.before / 1000).date(), Utc::from_seconds(place.after / 1000).date());
     let when = match place.form {
         Form::Drift => format!("slowly from {before} to {after}"),
         _ if before == after => format!("on {after}"),

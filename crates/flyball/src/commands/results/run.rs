@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use flyball_results::{
-    Added, Dataset, DatasetError, Given, Input, Kind, Passed, Pick, Words, find, parse_time,
+    Added, Dataset, DatasetError, Given, Input, Kind, Passed, Pick, Words, find,
     shifts::{Question, shifts as search},
 };
+use flyball_text::date;
 
 use super::{
     Add, Export, List, Rows, Shifts, Show, Which,
@@ -39,7 +40,7 @@ impl Which {
 
 /// Milliseconds since 1970.
 fn time(text: &str) -> Result<u64, Failure> {
-    parse_time(text).ok_or_else(|| {
+    date::parse(text).ok_or_else(|| {
         Failure::usage(format!("'{text}' is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z"))
     })
 }

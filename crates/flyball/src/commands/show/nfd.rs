@@ -2,20 +2,17 @@
 //! Discovery reads from its directory features.d: `NAME=VALUE` a line, without a domain, so that
 //! the label is `feature.node.kubernetes.io/NAME`.
 
-use std::{
-    fmt::Write as _,
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use flyball_control::{Id, KnobName, Snapshot, SurveyOptions, survey};
 use flyball_host::Host;
-use flyball_measure::render::civil;
+use flyball_text::date::Utc;
 
 use super::facts::Facts;
 use crate::{
     exit::{Exit, Failure},
     output::{self, Reporter},
+    time::seconds_since_1970,
 };
 
 /// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's
@@ -51,7 +48,11 @@ pub(super) fn run(
     let mut text = String::new();
     if let Some(time) = expires {
         // NFD leaves out what expired before it reads the file.
-        let _ = writeln!(text, "# +expiry-time={}", rfc3339(SystemTime::now() + time));
+        let _ = writeln!(
+            text,
+            "# +expiry-time={}",
+            Utc::from_seconds(seconds_since_1970().saturating_add(time.as_secs())).rfc3339()
+        );
     }
     for (name, value) in labels {
         let _ = writeln!(text, "{name}={value}");
@@ -111,13 +112,6 @@ fn label(value: &str) -> String {
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
-fn rfc3339(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (year, month, day) = civil(seconds / 86_400);
-    let of_day = seconds % 86_400;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +123,5 @@ mod tests {
         assert_eq!(label("_é_"), "");
         let long = label(&format!("{}-x", "a".repeat(62)));
         assert_eq!(long.len(), 62, "no '-' at the end");
-    }
-
-    #[test]
-    fn times_are_rfc_3339() {
-        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(1_795_478_400)), "2026-11-24T00:00:00Z");
     }
 }

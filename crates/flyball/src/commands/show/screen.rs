@@ -6,7 +6,9 @@ use flyball_control::{At, CoreType, Id, Outcome, Request, Row, Snapshot, TABLE, 
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 
 use super::{facts::Facts, lines, reason};
-use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, terminal_columns, wrapped};
+use flyball_text::wrap;
+
+use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, terminal_columns};
 
 /// How wide the screen is taken to be.
 const WIDTH: usize = 110;
@@ -162,7 +164,7 @@ impl Screen<'_> {
         if !places.is_empty() {
             let text: Vec<String> =
                 places.iter().map(|(name, cpus)| format!("{name}: {}", cpus_within(cpus, 36))).collect();
-            for line in wrapped(&text.join("; "), width()) {
+            for line in wrap(&text.join("; "), width()) {
                 out += &self.paint.apply(Style::Faint, &line);
                 out.push('\n');
             }
@@ -470,7 +472,7 @@ impl Screen<'_> {
             .map(|(name, degrees)| format!("{name} {degrees:.0} C"))
             .collect();
         parts.extend(hottest.map(|(name, degrees)| format!("hottest: {name} {degrees:.0} C")));
-        for (index, line) in wrapped(&parts.join(", "), width() - 20).into_iter().enumerate() {
+        for (index, line) in wrap(&parts.join(", "), width() - 20).into_iter().enumerate() {
             if !line.is_empty() {
                 let name = if index == 0 { "temperature" } else { "" };
                 columns.row(vec![Cell::styled(Style::Heading, name), line.into()]);
@@ -567,7 +569,7 @@ impl Screen<'_> {
                 }
             }
             for (index, line) in
-                wrapped(&format!("{reason}: {}", names.join(", ")), width() - 4).iter().enumerate()
+                wrap(&format!("{reason}: {}", names.join(", ")), width() - 4).iter().enumerate()
             {
                 let indent = if index == 0 { "  " } else { "    " };
                 out += &self.paint.apply(Style::Faint, &format!("{indent}{line}"));

@@ -17,9 +17,9 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Poll at this interval, instead of waiting for the kernel's thermal netlink events
-    /// (processors with hardware feedback) [default without such events: 2].
-    #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    poll: Option<u64>,
+    /// (processors with hardware feedback) [default without such events: 2s].
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = pause)]
+    poll: Option<Duration>,
 
     /// Isolate CPUs in cgroup v2 partitions instead of taking them offline.
     #[arg(short = 'g', long)]
@@ -28,6 +28,12 @@ pub(super) struct Args {
     /// Apply the current level once and exit.
     #[arg(long)]
     once: bool,
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    let time = flyball_text::span::parse(text).map_err(|error| error.to_string())?;
+    if range.contains(&time) { Ok(time) } else { Err("give a time from 1s to a day".to_owned()) }
 }
 
 fn report(events: &[Event]) -> Result<(), Failure> {
@@ -81,7 +87,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         },
         _ => None,
     };
-    let pause = Duration::from_secs(args.poll.unwrap_or(2));
+    let pause = args.poll.unwrap_or(Duration::from_secs(2));
     // After the first look: a service that is ready has its CPUs in line with the level.
     notify("READY=1");
     while !stopped.load(Ordering::Relaxed) {

@@ -15,7 +15,7 @@ use flyball_top::{Source as _, source::moment_at};
 use super::{
     Args, Form,
     print::Printer,
-    source::{Alerts, Machine, date},
+    source::{Alerts, Machine},
 };
 use crate::{
     context::Context,
@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> 
     if let Some(path) = &args.record {
         let kept = Kept { age: args.keep, bytes: args.size };
         machine.learn();
-        let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept, date)?;
+        let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept)?;
         machine.record_to(recorder, path.display().to_string());
     }
     // Before the command, which a signal must not leave running alone.

@@ -9,7 +9,6 @@ use std::{
 };
 
 use flyball_host::Host;
-use flyball_measure::render::civil;
 use flyball_monitor::{
     Facts, Interval, Layout, Sample, Sampler,
     alert::{Event, Reading, Subject, Watch},
@@ -23,12 +22,6 @@ use flyball_top::{
 
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
-
-/// `2026-11-22` of a day since 1970.
-pub fn date(day: u64) -> String {
-    let (year, month, day) = civil(day);
-    format!("{year:04}-{month:02}-{day:02}")
-}
 
 /// A machine that is sampled.
 pub struct Machine<'h> {
@@ -174,8 +167,7 @@ impl Source for Machine<'_> {
         }
         let name = format!("flyball-top-{}.fbt", crate::time::stamp());
         self.learn();
-        let opened =
-            Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), Kept::default(), date);
+        let opened = Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), Kept::default());
         match opened {
             Ok(recorder) => {
                 self.record_to(recorder, name.clone());

@@ -77,7 +77,7 @@ pub struct Args {
     page_kib: Option<u32>,
 
     /// Stop after this time: 10s, 500ms, 5min.
-    #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = crate::time::duration)]
+    #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = flyball_text::span::parse)]
     time: Option<Duration>,
 
     /// The trace clock.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::{terminal, time};
+use crate::terminal;
 
 /// The user's terminal, or the log in its place.
 #[derive(Default)]
@@ -18,7 +18,7 @@ impl flyball_tune::Progress for Screen {
     }
 
     fn say_time_left(&self, message: &str, seconds: f64) {
-        self.say(&format!("{message}; {} left at most", time::words(seconds)));
+        self.say(&format!("{message}; {} left at most", flyball_text::span::words(seconds)));
     }
 
     fn draw(&self, picture: &str) -> bool {

@@ -1,24 +1,62 @@
-//! Times as files and options write them.
+//! Dates and times in UTC.
 
-use flyball_measure::render::civil;
-
-/// The date of a time in milliseconds since 1970: `2026-01-31`.
-pub fn date(milliseconds: u64) -> String {
-    let (year, month, day) = civil(milliseconds / 86_400_000);
-    format!("{year:04}-{month:02}-{day:02}")
+/// A time of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Utc {
+    year: u64,
+    month: u64,
+    day: u64,
+    second_of_day: u64,
 }
 
-/// The month, as partitions are named: `2026-01`.
-pub(crate) fn month(milliseconds: u64) -> String {
-    let (year, month, _) = civil(milliseconds / 86_400_000);
-    format!("{year:04}-{month:02}")
-}
+impl Utc {
+    /// From seconds since 1970.
+    pub fn from_seconds(seconds: u64) -> Utc {
+        // Howard Hinnant, chrono-compatible low-level date algorithms. Counted from 0000-03-01, so
+        // that leap days come last; eras are 400 years of 146097 days.
+        let shifted = seconds / 86_400 + 719_468;
+        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        // From March on the months repeat 31, 30, 31, 30, 31 days: 153 in five.
+        let from_march = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = era * 400 + year_of_era + u64::from(month <= 2);
+        Utc { year, month, day, second_of_day: seconds % 86_400 }
+    }
 
-/// Date and time without separators, for file names: `20260131T235900`.
-pub(crate) fn stamp(milliseconds: u64) -> String {
-    let seconds = milliseconds / 1000;
-    let time = format!("{:02}{:02}{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{}T{time}", date(milliseconds).replace('-', ""))
+    /// `2026-01`.
+    pub fn month(self) -> String {
+        format!("{:04}-{:02}", self.year, self.month)
+    }
+
+    /// `2026-01-31`.
+    pub fn date(self) -> String {
+        format!("{}-{:02}", self.month(), self.day)
+    }
+
+    /// `2026-01-31 23:59 UTC`, for people.
+    pub fn minute(self) -> String {
+        let (hour, minute, _) = self.clock();
+        format!("{} {hour:02}:{minute:02} UTC", self.date())
+    }
+
+    /// `2026-01-31T23:59:59Z` (RFC 3339).
+    pub fn rfc3339(self) -> String {
+        let (hour, minute, second) = self.clock();
+        format!("{}T{hour:02}:{minute:02}:{second:02}Z", self.date())
+    }
+
+    /// `20260131-235959`, for names of files.
+    pub fn stamp(self) -> String {
+        let (hour, minute, second) = self.clock();
+        format!("{}-{hour:02}{minute:02}{second:02}", self.date().replace('-', ""))
+    }
+
+    fn clock(self) -> (u64, u64, u64) {
+        (self.second_of_day / 3600, self.second_of_day / 60 % 60, self.second_of_day % 60)
+    }
 }
 
 /// Reads `2026-01-31`, `2026-01-31 12:00:00.5`, `2026-01-31T12:00:00+02:00` or `...Z` as
@@ -71,7 +109,7 @@ pub fn parse(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1000)?.checked_add(milliseconds)
 }
 
-/// Days since 1970 of a date; the inverse of [`civil`], by the same algorithm.
+/// Days since 1970 of a date; the inverse of [`Utc::from_seconds`], by the same algorithm.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_era = year % 400;
@@ -103,8 +141,12 @@ mod tests {
             assert_eq!(parse(text), expected, "{text}");
         }
         for day in [0, 59, 11_016, 20_778, 40_000] {
-            assert_eq!(parse(&date(day * 86_400_000)), Some(day * 86_400_000));
+            assert_eq!(parse(&Utc::from_seconds(day * 86_400).date()), Some(day * 86_400_000));
         }
-        assert_eq!(stamp(1_769_853_600_123), "20260131T100000");
+        let time = Utc::from_seconds(1_769_853_659);
+        assert_eq!(time.stamp(), "20260131-100059");
+        assert_eq!(time.rfc3339(), "2026-01-31T10:00:59Z");
+        assert_eq!(time.minute(), "2026-01-31 10:00 UTC");
+        assert_eq!(time.month(), "2026-01");
     }
 }

@@ -61,7 +61,7 @@ impl Cell {
         &self.text
     }
 
-    pub(crate) fn style(&self) -> Style {
+    pub fn style(&self) -> Style {
         self.style
     }
 

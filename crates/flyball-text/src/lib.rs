@@ -1,0 +1,17 @@
+//! Text conventions that all crates share: one grammar for time spans, one for dates, one escaper
+//! for HTML, one natural order, one word wrapper, and columns that line up.
+//!
+//! Pure: this crate knows nothing of machines and depends on no other, so the simulator may use it.
+
+pub mod columns;
+pub mod date;
+mod escape;
+mod hex;
+mod natural;
+pub mod span;
+mod wrap;
+
+pub use escape::escape;
+pub use hex::{hex, unhex};
+pub use natural::Natural;
+pub use wrap::{wrap, wrap_by};
