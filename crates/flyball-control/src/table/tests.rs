@@ -8,7 +8,7 @@ use flyball_host::recorder;
 use super::{auxiliary::AUXILIARIES, *};
 use crate::{
     Access, Content, Id, Location, Scope,
-    knob::{AppearsWith, Check, Disturbs, Ends, SpeedSelect, When, Writing},
+    knob::{AppearsWith, Check, Disturbs, Ends, Form, Role, SpeedSelect, When, Writing},
     knob::{spelling::Spelling, subject::Subject},
     write::reasons::placeholders,
 };
@@ -71,6 +71,16 @@ fn rows_are_complete_and_names_are_unique() {
         facts |= !is_knob;
         for (other, how) in row.interacts {
             assert!(*other != row.id && !how.is_empty(), "{name} with {other}");
+        }
+    }
+}
+
+#[test]
+fn every_word_is_checked_before_it_is_written() {
+    for knob in TABLE {
+        let is_word = knob.mechanisms.iter().any(|mechanism| mechanism.form() == Form::Word);
+        if let (true, Role::Knob(control)) = (is_word, &knob.role) {
+            assert!(!matches!(control.check, Check::Any), "{}: any word passes the plan", knob.name);
         }
     }
 }

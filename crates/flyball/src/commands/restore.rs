@@ -81,7 +81,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     output.object(schema::RESTORE, || &restored, || render(&restored))?;
     if args.last && restored.restoration.is_exact() {
         // Exact, and yet not everything: earlier commands' settings are still in effect.
-        let earlier = Journal::load(&state)?.unwrap_or_default().entries.len();
+        let earlier = Journal::load(&state)?.unwrap_or_default().pending().count();
         if earlier > 0 {
             let commands = if earlier == 1 { "command" } else { "commands" };
             eprintln!("note: the settings of {earlier} earlier {commands} are still in effect");

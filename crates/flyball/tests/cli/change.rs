@@ -232,6 +232,18 @@ fn a_profile_goes_round() {
 }
 
 #[test]
+fn restore_last_counts_what_is_still_in_effect() {
+    let tree = Machine::new(8);
+    for setting in ["governor=performance", "max-freq=2GHz", "latency-limit=30us"] {
+        tree.expect(0, &["set", setting]);
+    }
+    for left in ["the settings of 2 earlier commands", "the settings of 1 earlier command are", ""] {
+        let note = tree.expect(0, &["restore", "--last"]).err;
+        assert!(note.contains(left) && note.contains("earlier") != left.is_empty(), "{note}");
+    }
+}
+
+#[test]
 fn killed_with_sigkill_it_is_restored() {
     let tree = Machine::new(96);
     let first = tree.dump();
