@@ -7,8 +7,8 @@
 use flyball_host::{
     Kind,
     msr::{
-        MSR_CONFIG_TDP_CONTROL, MSR_HWP_CAPABILITIES, MSR_IA32_POWER_CTL, MSR_PKG_POWER_INFO,
-        MSR_PKG_POWER_LIMIT, MSR_PLATFORM_INFO, MSR_PM_ENABLE, MSR_RAPL_POWER_UNIT,
+        MSR_CONFIG_TDP_CONTROL, MSR_CONFIG_TDP_NOMINAL, MSR_HWP_CAPABILITIES, MSR_IA32_POWER_CTL,
+        MSR_PKG_POWER_INFO, MSR_PKG_POWER_LIMIT, MSR_PLATFORM_INFO, MSR_PM_ENABLE, MSR_RAPL_POWER_UNIT,
     },
 };
 
@@ -360,9 +360,22 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         Ok(info) => info,
         Err(why) => return Some(unknown(why)),
     };
-    let base = info >> 8 & 0xff;
+    // Speed Select's levels and configurable power levels (MSR 0xce bits 34:33). On laptops that
+    // can be configured upwards, bits 15:8 of that register are the highest such level. The level
+    // that the processor is sold with is in MSR 0x648.
+    let has_levels = (info >> 33) % 4 != 0;
+    let (base, place) = if has_levels {
+        match facts.msr(first_cpu(facts), MSR_CONFIG_TDP_NOMINAL) {
+            Ok(value) => (value & 0xff, "MSR 0x648 bits 7:0"),
+            // Servers cannot be configured upwards.
+            Err(_) if models::server(facts.model) => (info >> 8 & 0xff, "MSR 0xce bits 15:8"),
+            Err(why) => return Some(unknown(why)),
+        }
+    } else {
+        (info >> 8 & 0xff, "MSR 0xce bits 15:8")
+    };
     if base == 0 {
-        return Some(unknown("MSR 0xce has no base ratio"));
+        return Some(unknown(format!("{place}: no base ratio")));
     }
     let mut below: std::collections::BTreeMap<u64, flyball_host::CpuList> = std::collections::BTreeMap::new();
     for (cpu, value) in values {
@@ -371,16 +384,14 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
             below.entry(level).or_default().insert(cpu);
         }
     }
-    let seen = |answer: Answer| answer.seen("MSR 0xce bits 15:8", base.to_string());
+    let seen = |answer: Answer| answer.seen(place, base.to_string());
     if below.is_empty() {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
     }
     let cpus: flyball_host::CpuList =
         below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     let what = format!("{} guarantee less than the base frequency of {} MHz", cpu_words(&cpus), base * 100);
-    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose (MSR
-    // 0xCE bits 34:33).
-    let has_levels = (info >> 33) % 4 != 0;
+    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose.
     let answer = if has_levels {
         note(format!("{what}, as a Speed Select level, base-freq or a configurable power level makes them"))
     } else {

@@ -165,6 +165,14 @@ pub(super) fn always_hwp(facts: &Facts) -> bool {
     (facts.family == 6 && WITH.contains(&facts.model)) || matches!(facts.family, 18 | 19)
 }
 
+/// Whether amd-pstate may have numbers of its own for the words of the energy preference, by kind
+/// of core: Linux 7.4 has them for some models of family 1Ah (amd_pstate_epp_soc_ids), and later
+/// kernels may have them for more.
+pub(super) fn amd_words_differ(facts: &Facts) -> bool {
+    let has_tables = facts.kernel_version().is_none_or(|version| version >= (7, 4));
+    facts.vendor == Vendor::Amd && facts.family >= 0x1a && has_tables
+}
+
 /// Whether this is an Intel processor of family 6, whose models the tables here name.
 pub(super) fn family_6(facts: &Facts) -> bool {
     facts.vendor == Vendor::Intel && facts.family == 6

@@ -14,7 +14,7 @@ use super::{
     conflicts::same_within_kind,
     facts::{BOOST, NO_TURBO, cpu_words},
     firmware::first_cpu,
-    note, ok, unknown, warning,
+    models, note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -217,6 +217,19 @@ fn contradicts(word: &str, number: u64) -> bool {
     }
 }
 
+/// The same where the driver may have numbers of its own for the words of each kind of core: then
+/// only a few CPUs whose number differs from that of most CPUs with the same word stand out.
+/// `numbers` has the word and the number of every CPU.
+fn stands_out(numbers: &[(String, u64)], word: &str, number: u64) -> bool {
+    if word.parse::<u64>().is_ok() {
+        return contradicts(word, number);
+    }
+    let same_word = numbers.iter().filter(|(other, _)| other == word);
+    let (all, equal) =
+        same_word.fold((0, 0), |(all, equal), (_, other)| (all + 1, equal + usize::from(*other == number)));
+    equal * 8 <= all
+}
+
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = match facts.vendor {
         Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
@@ -233,11 +246,19 @@ fn registers(facts: &Facts) -> Option<Answer> {
         super::Sampled::Values(values) => values,
         super::Sampled::Unreadable(why) => return Some(unknown(why)),
     };
+    let policy_of = |cpu| facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
+    let word_of =
+        |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
+    let words_differ = models::amd_words_differ(facts);
+    let numbers: Vec<(String, u64)> = values
+        .iter()
+        .filter_map(|(cpu, value)| Some((word_of(policy_of(*cpu)?), value >> 24 & 0xff)))
+        .collect();
     let (mut preference, mut maximum) = (CpuList::new(), CpuList::new());
     let mut evidence = Vec::new();
     let mut without_policy = CpuList::new();
     for (cpu, value) in values {
-        let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else {
+        let Some(policy) = policy_of(cpu) else {
             without_policy.insert(cpu);
             continue;
         };
@@ -248,12 +269,17 @@ fn registers(facts: &Facts) -> Option<Answer> {
         let word = policy.get("energy_performance_preference").unwrap_or_default();
         // Bits 31:24 in both registers.
         let number = value >> 24 & 0xff;
-        if contradicts(word, number) {
+        let differs =
+            if words_differ { stands_out(&numbers, word, number) } else { contradicts(word, number) };
+        if differs {
             preference.insert(cpu);
             evidence.push((policy.path("energy_performance_preference"), word.to_owned(), cpu, value));
         }
-        // Only Intel: AMD's levels need the scale of the processor before they are frequencies.
-        if register == MSR_HWP_REQUEST && is_capped(facts, policy, value) {
+        let is_capped = match register {
+            MSR_HWP_REQUEST => is_capped(facts, policy, value),
+            _ => is_capped_amd(facts, policy, cpu, value),
+        };
+        if is_capped {
             maximum.insert(cpu);
             let limit = policy.get("scaling_max_freq").unwrap_or_default().to_owned();
             evidence.push((policy.path("scaling_max_freq"), limit, cpu, value));
@@ -283,6 +309,25 @@ fn registers(facts: &Facts) -> Option<Answer> {
     Some(answer.fix(Fix::Person(format!(
         "another program wrote the register: stop it, then set {knob} to another value and back, so that the kernel writes it again"
     ))))
+}
+
+/// Whether the highest level that amd-pstate's request register allows is below the policy's
+/// maximum by more than a tenth. The driver converts with the nominal level and frequency
+/// (freq_to_perf in amd-pstate.c). Without these nothing is concluded.
+fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool {
+    let cppc = |name: &str| {
+        let text = facts.read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}"));
+        text.ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|number| *number > 0)
+    };
+    let level = request & 0xff;
+    let numbers = (policy.number("scaling_max_freq"), cppc("nominal_perf"), cppc("nominal_freq"));
+    let (Some(limit), Some(perf), Some(mhz), Some(highest)) =
+        (numbers.0, numbers.1, numbers.2, cppc("highest_perf"))
+    else {
+        return false;
+    };
+    let asked = (limit * perf / (mhz * 1000)).min(highest);
+    level > 0 && level * 10 < asked * 9
 }
 
 /// Whether the request's highest ratio is below the policy's maximum. Levels of hybrid processors

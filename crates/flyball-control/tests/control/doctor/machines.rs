@@ -75,6 +75,7 @@ pub fn intel() -> Files {
     let mut msrs = String::new();
     for (register, value) in [
         (0xce, "200001400"),
+        (0x648, "14"),
         (0xe2, "18402"),
         (0x19c, "882a0000"),
         (0x1a0, "850089"),
