@@ -25,6 +25,11 @@ pub enum Wanted {
     Base,
     /// The nominal frequency of CPPC.
     Nominal,
+    /// The frequency below which going slower saves no energy for the same work, where the driver
+    /// knows it (amd-pstate).
+    Efficient,
+    /// A share of the highest frequency of the hardware.
+    Share(Percent),
     /// Of idle states: allow those up to the state of this name or number, forbid the deeper ones.
     UpTo(String),
     /// Of idle states: allow those with at most this exit latency.
@@ -39,6 +44,8 @@ impl fmt::Display for Wanted {
             Wanted::Max => f.write_str("max"),
             Wanted::Base => f.write_str("base"),
             Wanted::Nominal => f.write_str("nominal"),
+            Wanted::Efficient => f.write_str("efficient"),
+            Wanted::Share(percent) => write!(f, "{}%", percent.0),
             Wanted::UpTo(state) => f.write_str(state),
             Wanted::WithinLatency(time) => time.fmt(f),
         }
@@ -132,11 +139,12 @@ impl Wanted {
             (Form::KHz | Form::MHz | Form::Ratio, "nominal") if !is_uncore(knob.id) => {
                 return Some(Wanted::Nominal);
             }
-            (Form::KHz | Form::MHz | Form::Ratio, _) => Value::Frequency(text.parse().ok()?),
-            (Form::Percent, _) => {
-                let percent: u32 = lower.trim_end_matches('%').trim_end().parse().ok()?;
-                Value::Percent(Percent((percent <= 100).then_some(percent)?))
+            (Form::KHz, "efficient") if is_limit(knob.id) => return Some(Wanted::Efficient),
+            (Form::KHz, share) if is_limit(knob.id) && share.ends_with('%') => {
+                return percent(share).filter(|share| share.0 > 0).map(Wanted::Share);
             }
+            (Form::KHz | Form::MHz | Form::Ratio, _) => Value::Frequency(text.parse().ok()?),
+            (Form::Percent, _) => Value::Percent(percent(&lower)?),
             (Form::Switch | Form::InvertedSwitch | Form::Enabled, _) => Value::Switch(switch(text)?),
             (Form::Micros, _) => Value::Time(text.parse().ok()?),
             (Form::LatencyLimit, "no-limit" | "none" | "any" | "max") => Value::Word("no-limit".to_owned()),
@@ -165,6 +173,17 @@ impl Wanted {
         };
         Some(Wanted::Exactly(value))
     }
+}
+
+/// A percentage of at most 100, with or without its sign.
+fn percent(text: &str) -> Option<Percent> {
+    let percent: u32 = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok()?;
+    (percent <= 100).then_some(Percent(percent))
+}
+
+/// Whether the knob limits the frequencies of a policy.
+fn is_limit(id: Id) -> bool {
+    matches!(id, Id::MinFreq | Id::MaxFreq)
 }
 
 /// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the

@@ -18,7 +18,7 @@ impl Planner<'_> {
         self.pairs()?;
         self.setspeed();
         self.boost()?;
-        self.turbo_and_limits();
+        self.turbo_and_limits()?;
         self.biases();
         self.speed_select()
     }
@@ -263,14 +263,38 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Turbo off is a limit on max-freq by another name.
-    fn turbo_and_limits(&mut self) {
-        let off = |want: &Want| want.value == Some(Value::Switch(false));
-        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| off(want)).cloned();
-        let Some(turbo) = turbo else { return };
-        if turbo.now == Some(Value::Switch(true)) {
-            self.note(Note::TurboOffLowersLimits);
+    /// Turbo off is a limit on max-freq by another name. Boost of a driver with a table of
+    /// frequencies goes above the table's end, and so above any max-freq that is not below it.
+    fn turbo_and_limits(&mut self) -> Result<(), ReadError> {
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).cloned();
+        if turbo.is_none() && self.wants_of(Id::MaxFreq).is_empty() {
+            return Ok(());
         }
+        let now = self.snapshot.machine_value(Id::Turbo)?;
+        match turbo.and_then(|want| want.value).or_else(|| now.clone()) {
+            Some(Value::Switch(false)) if self.wants.contains_key(&(Id::Turbo, At::Machine)) => {
+                if now == Some(Value::Switch(true)) {
+                    self.note(Note::TurboOffLowersLimits);
+                }
+            }
+            Some(Value::Switch(true)) => {
+                for want in self.wants_of(Id::MaxFreq) {
+                    let end = match self.snapshot.value(Id::AvailableFreqs, &want.place)? {
+                        Some(Value::Frequencies(table)) => table.into_iter().max(),
+                        _ => None,
+                    };
+                    // Intel's table ends with an entry that stands for all of turbo (2.001 GHz): a
+                    // limit at the entry below it does hold.
+                    let limit = want.value.as_ref().and_then(Value::frequency);
+                    let has_turbo_entry = want.wanted == Wanted::Max;
+                    if limit.is_some() && limit >= end && end.is_some() && !has_turbo_entry {
+                        self.note(Note::BoostGoesAbove { from: want.from.clone() });
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// EPB in addition to EPP: the older hint does not replace the newer.

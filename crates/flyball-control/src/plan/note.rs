@@ -47,6 +47,10 @@ pub enum Note {
         low: Id,
     },
     TurboOffLowersLimits,
+    /// A maximum that does not bound boost, because the driver boosts above its table.
+    BoostGoesAbove {
+        from: String,
+    },
     /// The processor has both hints.
     BothHints {
         from: String,
@@ -158,6 +162,10 @@ impl fmt::Display for Note {
             }
             Note::TurboOffLowersLimits => f.write_str(
                 "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency",
+            ),
+            Note::BoostGoesAbove { from } => write!(
+                f,
+                "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
             ),
             Note::BothHints { from } => write!(
                 f,

@@ -50,7 +50,8 @@ impl Snapshot {
                     _ => Err(refuse("the state's latency is not known here".to_owned())),
                 }
             }
-            Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
+            Wanted::Share(share) => self.share_of_highest(knob, place, *share),
+            Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal | Wanted::Efficient => {
                 let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);
                 // Rows with plain numbers as ends are percentages, or the class limits of Speed
                 // Select in kHz.
@@ -65,6 +66,7 @@ impl Snapshot {
                     (Wanted::Max, Ends::Rows(_, high) | Ends::UpToRow(high)) => high,
                     (Wanted::Base, _) => Id::BaseFreq,
                     (Wanted::Nominal, _) => Id::NominalFreq,
+                    (Wanted::Efficient, _) => Id::LowestNonlinearFreq,
                     _ => return Err(refuse(format!("it takes {}", knob.knob().accepts()))),
                 };
                 // One frequency under two names: Intel's base is what ACPI and AMD call nominal.
@@ -94,6 +96,21 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// The frequency that is `share` of the hardware's highest at `place`, in whole MHz. With turbo
+    /// off the highest is the base frequency on newer kernels: a share of it may be below the
+    /// processor's efficient range, so nothing is cut there.
+    fn share_of_highest(&self, knob: Id, place: &Place, share: Percent) -> Result<Value, ResolveError> {
+        let highest = self.resolve(knob, place, &Wanted::Max)?;
+        let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };
+        if self.machine_value(Id::Turbo)? == Some(Value::Switch(false)) {
+            return Ok(highest);
+        }
+        let efficient =
+            self.resolve(knob, place, &Wanted::Efficient).ok().and_then(|value| value.frequency());
+        let share = KiloHertz(khz * u64::from(share.0) / 100 / 1000 * 1000);
+        Ok(Value::Frequency(efficient.map_or(share, |efficient| share.max(efficient)).min(KiloHertz(khz))))
     }
 
     /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of
@@ -280,17 +297,16 @@ impl Snapshot {
             return Ok(shown == number.0);
         }
         let topology = self.topology();
-        if topology.vendor == Vendor::Intel {
-            // intel_pstate has a policy per CPU: a CPU of the policy that is online is the one
-            // whose MSR 0x774 counts.
-            let request = match place.cpus.intersection(&topology.online).first() {
-                Some(cpu) => {
-                    let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
-                    self.value_if_readable(Id::HwpRequest, &place)?
-                }
-                None => None,
-            };
-            if let Some(Value::Fields(fields)) = request
+        let request = match topology.vendor {
+            Vendor::Intel => Some(Id::HwpRequest),
+            Vendor::Amd => Some(Id::CppcRequest),
+            _ => None,
+        };
+        // Both drivers have a policy per CPU: a CPU of the policy that is online is the one whose
+        // register counts.
+        if let (Some(register), Some(cpu)) = (request, place.cpus.intersection(&topology.online).first()) {
+            let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
+            if let Some(Value::Fields(fields)) = self.value_if_readable(register, &place)?
                 && let Some((_, preference)) = fields.iter().find(|(name, _)| name == "epp")
             {
                 return Ok(*preference == u64::from(number.0));

@@ -16,6 +16,10 @@ use crate::{
 
 const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max, base or nominal";
 
+/// The same, for the limits of a policy.
+const LIMITS: &str = "a frequency with its unit (2.6GHz, 2600MHz), a share of the highest (75%), min, max, base, \
+                      nominal or efficient";
+
 /// What frequency limits are judged by.
 const JUDGING_LIMITS: &[Id] = &[
     Id::MinFreq,
@@ -24,6 +28,7 @@ const JUDGING_LIMITS: &[Id] = &[
     Id::HwMaxFreq,
     Id::BaseFreq,
     Id::NominalFreq,
+    Id::LowestNonlinearFreq,
     Id::AvailableFreqs,
     Id::BoostFreqs,
     Id::Turbo,
@@ -192,7 +197,7 @@ pub(super) const MIN_FREQ: Knob = Knob {
         (Id::MinPerfPct, "the higher bound counts"),
     ],
     role: Role::Knob(Control {
-        accepts: FREQUENCIES,
+        accepts: LIMITS,
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,
@@ -241,7 +246,7 @@ pub(super) const MAX_FREQ: Knob = Knob {
         (Id::BiosLimit, "the firmware's cap in acpi-cpufreq"),
     ],
     role: Role::Knob(Control {
-        accepts: FREQUENCIES,
+        accepts: LIMITS,
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,

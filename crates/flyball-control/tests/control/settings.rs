@@ -14,6 +14,8 @@ const WORDS: &[&str] = &[
     "max",
     "base",
     "nominal",
+    "efficient",
+    "75%",
     "performance",
     "powersave",
     "schedutil",

@@ -147,7 +147,7 @@ pub(super) fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
         }
     }
     if matches!(knob.id, Id::MinFreq | Id::MaxFreq) {
-        all.extend(own(&["base", "nominal"]));
+        all.extend(own(&["base", "nominal", "efficient"]));
     }
     all
 }
