@@ -27,7 +27,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "page", run: traces::page },
     Target { name: "cpulist", run: texts::cpulist },
     Target { name: "cpuinfo", run: texts::cpuinfo },
-    Target { name: "facts", run: texts::facts },
     Target { name: "profile", run: texts::profile },
     Target { name: "setting", run: texts::setting },
     Target { name: "arm", run: texts::arm },

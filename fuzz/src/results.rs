@@ -6,7 +6,7 @@ use flyball_results::{Given, Input, Kind, Words, columns};
 
 use crate::outcome;
 
-/// A file that is added: reports, profiles, facts, results of other tools.
+/// A file that is added: reports, profiles, results of other tools.
 pub fn input(bytes: &[u8]) -> String {
     let given = Given { host: Some("fuzz".to_owned()), time: Some(1) };
     outcome(Input::of_bytes(bytes, &given), |input| {

@@ -1,7 +1,7 @@
 //! Texts: what users write, and what kernels and other programs print.
 
 use flyball_control::{Intent, Snapshot, profile::Profile};
-use flyball_host::{CpuInfo, CpuList, facts::Facts, isst::memdump};
+use flyball_host::{CpuInfo, CpuList, isst::memdump};
 use flyball_measure::{Arm, render, selftest, series};
 use flyball_silicon::MachineSpec;
 use flyball_simhost::SimSetup;
@@ -24,16 +24,6 @@ pub fn cpulist(bytes: &[u8]) -> String {
 pub fn cpuinfo(bytes: &[u8]) -> String {
     let info = format!("{:?}", CpuInfo::parse(bytes));
     info.chars().filter(|char| !char.is_ascii_digit()).take(200).collect()
-}
-
-/// A facts file, printed and read again.
-pub fn facts(bytes: &[u8]) -> String {
-    outcome(Facts::parse(&text(bytes)), |facts| {
-        let printed = facts.to_text();
-        let again = Facts::parse(&printed).expect("what was printed can be read");
-        assert_eq!(again.to_text(), printed);
-        format!("{}", printed.lines().count().min(20))
-    })
 }
 
 /// A profile.

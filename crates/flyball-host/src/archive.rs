@@ -20,11 +20,7 @@ use flyball_files::{MAX_LINKS, MAX_PATH, TarError};
 use flyball_text::Natural;
 
 pub(crate) use self::writer::Writer;
-use crate::{
-    Errno, Host, HostError, Kind, Op,
-    facts::{Fact, Facts},
-    msrfile::MsrFile,
-};
+use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
 /// The number of the format that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
@@ -94,42 +90,29 @@ fn tar_words(error: &TarError) -> String {
 pub(crate) struct Refused(String);
 
 impl Archive {
-    /// A machine made of facts; `name` is for messages.
-    ///
-    /// # Errors
-    /// Where there are more of them than any machine has.
-    pub fn of_facts(name: &str, facts: Facts) -> Result<Archive, ArchiveError> {
-        let mut machine = Archive::empty(name);
-        for (path, fact) in facts.facts {
-            let added = match fact {
-                Fact::File { bytes, writable } => machine.add(path, Node::File { bytes, writable }),
-                Fact::Link(target) => machine.add(path, Node::Link(target)),
-                Fact::Fails(errno) => machine.add(path, Node::Fails(errno)),
-                Fact::Folder => machine.add_folder(&path),
-            };
-            added.map_err(|Refused(why)| ArchiveError::Content(name.to_owned(), why))?;
+    /// Everything that this machine holds, as text: a path with its value on a line.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (path, node) in &self.nodes {
+            text.push_str(&match node {
+                Node::File { bytes, .. } => {
+                    let content = String::from_utf8_lossy(bytes);
+                    let content = content.trim_end_matches('\n');
+                    // A line of a longer file must not look like a path.
+                    let first = if content.contains('\n') { "\n    " } else { " " };
+                    format!("/{path} ={first}{}\n", content.replace('\n', "\n    "))
+                }
+                Node::Link(target) => format!("/{path} -> {target}\n"),
+                Node::Fails(errno) => format!("/{path} ! {errno}\n"),
+            });
         }
-        machine.msrs = (!facts.registers.is_empty()).then(|| MsrFile::of_values(facts.registers));
-        machine.log = facts.log;
-        Ok(machine)
-    }
-
-    /// What this machine holds, to be written as text.
-    pub fn facts(self) -> Facts {
-        // Other folders follow from the paths of what is in them.
-        let empty = self.folders.iter().filter(|(_, names)| names.is_empty());
-        let folders: Vec<(String, Fact)> = empty.map(|(path, _)| (path.clone(), Fact::Folder)).collect();
-        let nodes = self.nodes.into_iter().map(|(path, node)| match node {
-            Node::File { bytes, writable } => (path, Fact::File { bytes, writable }),
-            Node::Link(target) => (path, Fact::Link(target)),
-            Node::Fails(errno) => (path, Fact::Fails(errno)),
-        });
-        Facts {
-            head: Vec::new(),
-            facts: nodes.chain(folders).collect(),
-            registers: self.msrs.map(MsrFile::into_values).unwrap_or_default(),
-            log: self.log,
+        for ((register, cpu), value) in self.msrs.iter().flat_map(MsrFile::values) {
+            text.push_str(&format!("MSR {register:#x} of CPU {cpu} = {value:#x}\n"));
         }
+        for line in self.log.iter().flat_map(|log| log.lines()) {
+            text.push_str(&format!("kernel log: {line}\n"));
+        }
+        text
     }
 
     fn empty(name: &str) -> Archive {

@@ -18,7 +18,6 @@ mod cpuinfo;
 mod cpulist;
 mod emulated;
 mod error;
-pub mod facts;
 pub mod isolation;
 pub mod isst;
 mod kept;

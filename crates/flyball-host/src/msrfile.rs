@@ -37,14 +37,9 @@ impl MsrFile {
         Some(())
     }
 
-    /// Registers by (register, CPU).
-    pub(crate) fn of_values(values: BTreeMap<(u32, u32), u64>) -> MsrFile {
-        MsrFile { values }
-    }
-
     /// The values by (register, CPU).
-    pub(crate) fn into_values(self) -> BTreeMap<(u32, u32), u64> {
-        self.values
+    pub(crate) fn values(&self) -> &BTreeMap<(u32, u32), u64> {
+        &self.values
     }
 
     /// The register's value on that CPU, where it was recorded.

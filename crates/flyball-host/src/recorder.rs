@@ -504,5 +504,7 @@ mod tests {
         assert_eq!(copy.read("/proc/version").unwrap(), "Linux version 6.12.1 (USER@HOST) HOST");
         assert_eq!(copy.kernel_log().unwrap(), "intel_pstate: HWP enabled on HOST\n");
         assert_eq!(copy.msr(1, 0x1b0).unwrap(), 6);
+        // One state is one sequence of bytes, whatever holds it.
+        assert_eq!(record(&copy, Vec::new()).unwrap(), (summary, bytes));
     }
 }

@@ -126,7 +126,7 @@ pub fn find(path: &Path) -> Vec<Place> {
     if path.is_dir() {
         walk(path, 0, &mut found);
         if found.is_empty() {
-            let why = InputError::Unusable("there is no run directory, .json, .toml or .facts file in it");
+            let why = InputError::Unusable("there is no run directory, .json or .toml file in it");
             found.push(Place { path: path.to_owned(), folder: None, usable: Err(why) });
         }
     } else {
@@ -166,7 +166,7 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
             // It could lead out of what was given, or round in circles.
             let why = InputError::Unusable("links are not followed; give the file or directory itself");
             found.push(Place { path: inner, folder: None, usable: Err(why) });
-        } else if !is_run && [".json", ".toml", ".facts"].iter().any(|end| file.ends_with(end)) {
+        } else if !is_run && [".json", ".toml"].iter().any(|end| file.ends_with(end)) {
             let is_regular = is(fs::FileType::is_file).then_some(());
             let usable = is_regular.ok_or_else(|| InputError::Unusable("not a regular file"));
             found.push(Place { path: inner, folder: name(path), usable });
@@ -207,9 +207,6 @@ impl Input {
 fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.valid_up_to() })?;
-    if text.starts_with("flyball facts ") {
-        return report::facts(text);
-    }
     // fio prints notes before its JSON.
     let at = if text.starts_with(['{', '[']) { Some(0) } else { text.find("\n{").map(|at| at + 1) };
     if let Some(json) = at.map(|at| &text[at..])

@@ -86,7 +86,7 @@ const FINDINGS: [Column; 5] = [
 ];
 
 const SETTINGS: [Column; 4] = [
-    ("knob", Type::Text, "the knob, or the file of a facts file"),
+    ("knob", Type::Text, "the knob"),
     ("cpus", Type::Text, "the CPUs that have this value; empty for all"),
     ("value", Type::Text, "the value"),
     ("unit", Type::Text, "its unit, if it has one"),

@@ -124,7 +124,8 @@ impl Recording for HostRecording<'_> {
 
 /// The description of a recorded machine.
 fn described(path: &Path, host: &dyn Host) -> Result<MachineSpec, SimError> {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".tar").unwrap_or(&name).to_owned();
     flyball_sim::describe(&HostRecording { name, host }).map_err(|error| SimError::Setup(error.to_string()))
 }
 
@@ -205,10 +206,9 @@ impl SimSetup {
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
-        // The kind of file decides what it is: a recording as one file, a description, or a
-        // recording as a directory.
         let path = Path::new(&self.name);
-        if path.extension().is_some_and(|extension| extension == "facts") {
+        // `record` writes no other ends, and a machine file is text.
+        if path.is_file() && path.extension().is_none_or(|end| end == "zst" || end == "tzst") {
             let recorded = Archive::open(&self.name).map_err(|error| SimError::Setup(error.to_string()))?;
             return described(path, &recorded);
         }

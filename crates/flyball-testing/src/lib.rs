@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-pub use flyball_host::facts::{Fact, Facts};
+pub use flyball_host::{Archive, Host};
 
 /// A command that starts the flyball that this build made. Only integration tests of the crate
 /// `flyball` have one.
@@ -109,7 +109,7 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     found.exists().then_some(found)
 }
 
-/// The facts of the recorded machines of this repository, sorted.
+/// The archives of the recorded machines of this repository, sorted.
 ///
 /// # Panics
 /// Where their folder cannot be read.
@@ -118,19 +118,22 @@ pub fn machines() -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).expect("the folder of machines").map(|entry| entry.expect("a name").path());
     let mut found: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "facts")).collect();
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "zst")).collect();
     found.sort();
     found
 }
 
-/// The facts of a recorded machine of this repository.
+/// The archive of a recorded machine of this repository.
+pub fn archive(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../machines/{name}.tar.zst"))
+}
+
+/// A recorded machine of this repository.
 ///
 /// # Panics
 /// Where there is no such machine.
-pub fn facts(name: &str) -> Facts {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../machines/{name}.facts"));
-    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    Facts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+pub fn machine(name: &str) -> Archive {
+    Archive::open(&archive(name).display().to_string()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Says that so many checks are left out, and why. The line reaches the terminal although the test

@@ -82,8 +82,8 @@ impl MachineArg {
                     Ok(Box::new(host))
                 }
                 Err(error) => Err(Failure::usage(format!(
-                    "no machine at '{self}': {error}; give live, sim:NAME (see 'flyball sim list'), guest:NAME, an archive or a \
-                     facts file of 'flyball record', or a directory that holds sys/ and proc/"
+                    "no machine at '{self}': {error}; give live, sim:NAME (see 'flyball sim list'), guest:NAME, a recording of \
+                     'flyball record', or a directory that holds sys/ and proc/"
                 ))),
             },
             MachineArg::Guest(_) => {
@@ -184,9 +184,9 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub struct MachineOptions {
-    /// The machine: live, a recorded machine (an archive or a facts file of `flyball record`, or a
-    /// directory that holds sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in
-    /// which the command runs).
+    /// The machine: live, a recorded machine (a file of `flyball record`, or a directory that holds
+    /// sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in which the command
+    /// runs).
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 

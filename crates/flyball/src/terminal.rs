@@ -46,7 +46,7 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether the file is the one that stdout is (`--facts /dev/stdout`).
+/// Whether the file is the one that stdout is (`record /dev/stdout`).
 pub fn is_stdout(path: &Path) -> bool {
     let identity = |status: Metadata| (status.dev(), status.ino());
     let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());

@@ -1,7 +1,8 @@
 //! Reads a machine out of its file, within bounds.
 
 use std::{
-    io::{self, BufRead as _, Read},
+    fs::File,
+    io::{self, Read},
     path::Path,
     time::Duration,
 };
@@ -9,19 +10,12 @@ use std::{
 use flyball_files::{Item, Kind, Limits, TarError, ZstdReader, archive, plain};
 
 use super::{Archive, ArchiveError, FORMAT, Head, Node, Refused};
-use crate::{
-    Errno,
-    facts::{Facts, MAGIC},
-    msrfile::MsrFile,
-    recorded::MAX_FILE,
-};
+use crate::{Errno, msrfile::MsrFile, recorded::MAX_FILE};
 
 /// How much of an archive is unpacked: six times the files of a machine of 512 CPUs, which has
 /// 61,500, and time for it on a slow machine.
 const LIMITS: Limits =
     Limits { entries: 400_000, file: MAX_FILE, total: 512 << 20, time: Duration::from_secs(60) };
-/// Bytes of facts as text. The largest machine in the repository takes 160 kB.
-const MAX_TEXT: u64 = 64 << 20;
 
 /// Why reading ended, while entries are passed on.
 enum Stop {
@@ -42,26 +36,13 @@ impl From<Refused> for Stop {
 }
 
 impl Archive {
-    /// Reads the machine at `path`: an archive, or facts as text.
+    /// Reads the archive at `path`.
     ///
     /// # Errors
     /// Where it cannot be read, is damaged, hostile or too large, or is of a later format.
     pub fn open(path: &str) -> Result<Archive, ArchiveError> {
-        let broken = |error: io::Error| ArchiveError::Io(path.to_owned(), error);
-        let content = |why: String| ArchiveError::Content(path.to_owned(), why);
-        let mut file = io::BufReader::new(std::fs::File::open(path).map_err(broken)?);
-        // Recognised by content, not by name: both are opened with -M.
-        if !file.fill_buf().map_err(broken)?.starts_with(MAGIC.as_bytes()) {
-            return Archive::read(path, file);
-        }
-        let mut text = String::new();
-        // One byte more than allowed shows that there was more.
-        let count = file.take(MAX_TEXT + 1).read_to_string(&mut text).map_err(broken)?;
-        if count as u64 > MAX_TEXT {
-            return Err(content(format!("it is longer than {} MiB", MAX_TEXT >> 20)));
-        }
-        let facts = Facts::parse(&text).map_err(|error| content(error.to_string()))?;
-        Archive::of_facts(path, facts)
+        let file = File::open(path).map_err(|error| ArchiveError::Io(path.to_owned(), error))?;
+        Archive::read(path, io::BufReader::new(file))
     }
 
     /// Reads an archive from its bytes; `name` is for messages.

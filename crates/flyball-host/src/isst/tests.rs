@@ -10,8 +10,7 @@ use super::{
     tpmi,
     tpmi::{Clos, CorePower, LevelData, PerfLevels, TurboFreq},
 };
-use crate::facts::{Fact, Facts};
-use crate::{Errno, Host, HostError, Kind, Op};
+use crate::{Archive, Errno, Host, HostError, Kind, Op};
 
 type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
 
@@ -313,15 +312,17 @@ fn a_dump_reads_and_prints_the_same() {
 /// The register dumps of the recorded machines, by path.
 fn dumps() -> Vec<(String, Vec<u8>)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let archives = paths.filter(|path| path.extension().is_some_and(|extension| extension == "zst"));
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "facts") {
-            let facts = Facts::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-            found.extend(facts.facts.into_iter().filter_map(|(path, fact)| match fact {
-                Fact::File { bytes, .. } if path.ends_with("tpmi-id-05/mem_dump") => Some((path, bytes)),
-                _ => None,
-            }));
+    for path in archives {
+        let machine = Archive::open(path.to_str().unwrap()).unwrap();
+        for device in machine.list("/sys/kernel/debug").unwrap_or_default() {
+            let mut bytes = Vec::new();
+            let path = format!("/sys/kernel/debug/{device}/tpmi-id-05/mem_dump");
+            if machine.read_into(&path, &mut bytes).is_ok() {
+                found.push((path, bytes));
+            }
         }
     }
     found

@@ -120,8 +120,8 @@ fn summary(rows: &[Row]) -> BTreeMap<String, String> {
 
 /// A profile, as `flyball save` writes it.
 pub(super) fn profile(text: &str) -> Result<Found, InputError> {
-    const WHAT: &str = "it is neither a run directory, JSON of doctor, show, hyperfine, pyperf, Google Benchmark or fio, a \
-                        profile nor a facts file";
+    const WHAT: &str = "it is neither a run directory, JSON of doctor, show, hyperfine, pyperf, Google Benchmark or fio, \
+                        nor a profile";
     let table: toml::Table = text.parse().map_err(|_| InputError::Unusable(WHAT))?;
     let mut rows = Vec::new();
     let mut add = |cpus: &str, table: &toml::Table| {
@@ -139,45 +139,4 @@ pub(super) fn profile(text: &str) -> Result<Found, InputError> {
     }
     let about = About { tool: Some("flyball".to_owned()), settings: summary(&rows), ..About::default() };
     Ok(Found { kind: Kind::Settings, about, identity: text.as_bytes().to_vec(), rows, warnings: Vec::new() })
-}
-
-/// A facts file: its lines, with the folder before the name.
-pub(super) fn facts(whole: &str) -> Result<Found, InputError> {
-    let mut lines = whole.lines();
-    if lines.next().map(str::trim) != Some("flyball facts 1") {
-        return Err(InputError::Unusable("a facts file of another format; this flyball reads 1"));
-    }
-    let mut folder = String::new();
-    let mut rows = Vec::new();
-    for line in lines {
-        let line = line.trim_end();
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            name.clone_into(&mut folder);
-            continue;
-        }
-        let split = [" := ", " = "]
-            .iter()
-            .filter_map(|sign| line.split_once(sign))
-            .min_by_key(|(name, _)| name.len());
-        let (false, Some((name, value))) = (folder.is_empty(), split) else { continue };
-        let value = value.trim().trim_matches('"').to_owned();
-        rows.push(setting(format!("{folder}/{name}"), String::new(), value, None));
-    }
-    let value_of = |end: &str| {
-        let is = |row: &&Row| matches!(&row.cells[0], Cell::Text(knob) if knob.ends_with(end));
-        let found = rows.iter().find(is)?;
-        if let Cell::Text(value) = &found.cells[2] { Some(value.clone()) } else { None }
-    };
-    let known = [
-        ("driver", value_of("/scaling_driver")),
-        ("firmware", value_of("/bios_version")),
-        ("kernel", value_of("/osrelease")),
-    ];
-    let about = About {
-        tool: Some("flyball".to_owned()),
-        facts: known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
-        ..About::default()
-    };
-    let identity = whole.as_bytes().to_vec();
-    Ok(Found { kind: Kind::Settings, about, identity, rows, warnings: Vec::new() })
 }

@@ -2,21 +2,20 @@
 
 use flyball_sim::{Boot, Kernel, SimMachine, describe};
 
-use crate::isst::machines::facts::{FromFacts, file};
+use flyball_testing::Host as _;
+
+use crate::isst::machines::archives::Recorded;
 
 #[test]
 fn recorded_machines_become_simulated_ones() {
     let machines = flyball_testing::machines();
     assert!(machines.len() >= 12);
     for path in machines {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let facts = flyball_testing::facts(name);
-        let spec = describe(&FromFacts { name, facts: &facts }).unwrap_or_else(|error| panic!("{error}"));
+        let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.zst");
+        let archive = flyball_testing::machine(name);
+        let spec = describe(&Recorded { name, machine: &archive }).unwrap_or_else(|error| panic!("{error}"));
         let mut machine = SimMachine::boot(spec, Kernel::V6_12, Boot::default(), 0).unwrap();
-        let recorded = |path: &str| {
-            let bytes = file(&facts, path.trim_start_matches('/'))?;
-            Some(String::from_utf8_lossy(&bytes).trim().to_owned())
-        };
+        let recorded = |path: &str| archive.read(path).ok().map(|text| text.trim().to_owned());
         let mut shown = |path: &str| {
             machine.read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
         };

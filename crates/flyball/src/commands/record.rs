@@ -27,19 +27,14 @@ have nothing to do with CPUs (docs/record.md). --print-what shows all of it firs
 Examples:
   sudo modprobe msr
   sudo flyball record server7.tar.zst
-  flyball -M server7.tar.zst show
-  flyball -M server7.tar.zst record --facts server7.facts    the same as text to read, review and keep under version control")]
+  flyball -M server7.tar.zst show")]
 pub struct Args {
     /// The file to write (.tar.zst).
-    #[arg(value_name = "OUT.tar.zst", required_unless_present_any = ["facts", "print_what"])]
+    #[arg(value_name = "OUT.tar.zst", required_unless_present = "print_what")]
     pub out: Option<PathBuf>,
 
-    /// Write the machine as text instead, folded over CPUs; -M takes both.
-    #[arg(long, value_name = "OUT.facts", conflicts_with = "out")]
-    pub facts: Option<PathBuf>,
-
     /// Print what would be recorded, as text; write nothing.
-    #[arg(long, conflicts_with_all = ["out", "facts"])]
+    #[arg(long, conflicts_with = "out")]
     pub print_what: bool,
 
     /// Overwrite an existing file.
@@ -50,7 +45,7 @@ pub struct Args {
 impl Args {
     /// Adds the file that the command writes.
     pub fn files(&self, files: &mut Confinement) {
-        for file in self.out.iter().chain(&self.facts) {
+        if let Some(file) = &self.out {
             files.write(file);
         }
     }
@@ -60,18 +55,14 @@ impl Args {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.print_what {
         let host = context.open()?;
-        let (_, text) = text(&*host).map_err(|error| Failure::failed(format!("cannot record: {error}")))?;
+        let text = text(&*host).map_err(|error| Failure::failed(format!("cannot record: {error}")))?;
         output::print(text)?;
         return Ok(Exit::Done);
     }
-    let (path, as_facts) = match (&args.out, &args.facts) {
-        (_, Some(path)) => (path.as_path(), true),
-        (Some(path), None) => (path.as_path(), false),
-        (None, None) => return Err(Failure::usage("give a file to write")),
-    };
+    let path = args.out.as_deref().ok_or_else(|| Failure::usage("give a file to write"))?;
     // -M takes it under any name, but tools and people go by the end: a .zip would mislead both.
     let end = path.extension().unwrap_or_default();
-    if !as_facts && ![std::ffi::OsStr::new(""), "zst".as_ref(), "tzst".as_ref()].contains(&end) {
+    if ![std::ffi::OsStr::new(""), "zst".as_ref(), "tzst".as_ref()].contains(&end) {
         let message = format!("{}: a recording is a .tar.zst; give a name that ends so", path.display());
         return Err(Failure::usage(message));
     }
@@ -88,7 +79,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
     // Some seconds for hundreds of CPUs.
     terminal::redraw(&format!("recording {}", host.name()));
-    let written = if as_facts { facts(&*host, &file) } else { archive(&*host, &file) };
+    let written = archive(&*host, &file);
     terminal::redraw("");
     let summary = written.and_then(|summary| {
         // Before the rename: after a crash the name must not lead to an empty file.
@@ -131,17 +122,9 @@ fn archive(host: &dyn Host, file: &File) -> io::Result<Summary> {
     Ok(summary)
 }
 
-/// Writes the machine as text.
-fn facts(host: &dyn Host, mut file: &File) -> io::Result<Summary> {
-    let (summary, text) = text(host)?;
-    file.write_all(text.as_bytes())?;
-    Ok(summary)
-}
-
-/// The recording as text. It goes through an archive, so that both forms hold the same and leave
-/// out the same.
-fn text(host: &dyn Host) -> io::Result<(Summary, String)> {
-    let (summary, bytes) = record(host, Vec::new())?;
+/// What a recording would hold, as text: the archive is made, and read again.
+fn text(host: &dyn Host) -> io::Result<String> {
+    let (_, bytes) = record(host, Vec::new())?;
     let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;
-    Ok((summary, machine.facts().to_text()))
+    Ok(machine.to_text())
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_testing::{Ran, facts, flyball, skip};
+use flyball_testing::{Ran, archive, flyball, skip};
 
 /// A line of /proc/PID/status.
 fn status(child: &Child, key: &str) -> Option<String> {
@@ -62,11 +62,11 @@ fn a_reader_of_files_has_no_other_rights() {
 fn outputs_are_written_where_they_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("machine.facts"), facts("adl0").to_text()).unwrap();
+    fs::copy(archive("adl0"), at("machine.tar.zst")).unwrap();
     fs::create_dir(at("there")).unwrap();
     let run = |words: &[&str]| {
         let mut command = flyball!();
-        command.current_dir(folder.path()).args(["-M", "machine.facts"]).args(words);
+        command.current_dir(folder.path()).args(["-M", "machine.tar.zst"]).args(words);
         let ran = Ran::of(&mut command);
         assert_eq!(ran.code, 0, "{words:?}: {}", ran.text());
         ran
@@ -77,13 +77,13 @@ fn outputs_are_written_where_they_are_named() {
     run(&["verify", "profile.toml"]);
     run(&["plan", "profile.toml"]);
     run(&["record", "copy.tar.zst"]);
-    run(&["record", "--facts", "there/copy.facts"]);
-    run(&["record", "--facts", "there/copy.facts", "--force"]);
+    run(&["record", "there/copy.tar.zst"]);
+    run(&["record", "there/copy.tar.zst", "--force"]);
     let simulated = |words: &[&str]| {
         let mut command = flyball!();
         command
             .current_dir(folder.path())
-            .args(["-M", "sim:machine.facts", "--sim-state", "box"])
+            .args(["-M", "sim:machine.tar.zst", "--sim-state", "box"])
             .args(words);
         let ran = Ran::of(&mut command);
         assert_eq!(ran.code, 0, "{words:?}: {}", ran.text());

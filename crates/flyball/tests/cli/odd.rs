@@ -2,9 +2,14 @@
 //! from the future. Each is a small tree made here. What counts: a clear message with the path, the
 //! documented exit code, never a panic.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufReader, Read as _, Write as _},
+    path::Path,
+};
 
-use flyball_testing::{Ran, Tree, flyball};
+use flyball_files::{ZstdReader, ZstdWriter};
+use flyball_testing::{Ran, Tree, archive, flyball};
 use serde_json::Value;
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -340,9 +345,9 @@ fn a_recording_shows_first_what_it_holds_and_holds_no_secrets() {
         assert!(!shown.contains(secret), "{secret}");
     }
     assert!(shown.contains("nohz_full=1-3"), "what matters is kept");
-    let file = machine.tree.path().join("out.facts");
-    machine.expect(0, &["record", "--facts", file.to_str().unwrap()]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), shown);
+    let file = machine.tree.path().join("out.tar.zst");
+    machine.expect(0, &["record", file.to_str().unwrap()]);
+    assert_eq!(run(&file, &["record", "--print-what"]).out, shown);
     // And it is a machine.
     assert_eq!(run(&file, &["get", "governor", "--json"]).json(), machine.get("governor"));
 }
@@ -351,19 +356,23 @@ fn a_recording_shows_first_what_it_holds_and_holds_no_secrets() {
 #[test]
 fn dies_and_agents_of_uncore_domains_and_the_microcode_are_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let facts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/gnr0.facts");
-    let text = fs::read_to_string(facts).unwrap();
-    let with = |domain: u32, agents: &str| {
-        let line = format!("domain_id := {domain}\n");
-        (line.clone(), format!("agent_types := {agents}\n{line}"))
-    };
-    let mut changed = text.clone();
-    for (line, more) in (0..5).map(|domain| with(domain, if domain < 3 { "core cache memory" } else { "io" }))
-    {
-        changed = changed.replace(&line, &more);
-    }
-    let file = folder.path().join("gnr.facts");
-    fs::write(&file, changed).unwrap();
+    let packed = fs::File::open(archive("gnr0")).unwrap();
+    let mut tar = Vec::new();
+    ZstdReader::new(BufReader::new(packed)).read_to_end(&mut tar).unwrap();
+    // Two blocks of zeros end a tar archive; more entries go before them.
+    tar.truncate(tar.len() - 1024);
+    let agents: Vec<(String, &str)> = (0..10)
+        .map(|domain| {
+            let path = format!("{CPU}/intel_uncore_frequency/uncore{domain:02}/agent_types");
+            (path, if domain % 5 < 3 { "core cache memory\n" } else { "io\n" })
+        })
+        .collect();
+    let agents: Vec<(&str, &str)> = agents.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    tar.extend(flyball_testing::tar(&agents, 0o444));
+    let file = folder.path().join("gnr.tar.zst");
+    let mut writer = ZstdWriter::new(fs::File::create(&file).unwrap());
+    writer.write_all(&tar).unwrap();
+    writer.finish().unwrap();
     let shown = run(&file, &["show", "--all"]).out;
     for words in ["microcode 0x81000360", "die ", "1:2", "core cache memory"] {
         assert!(shown.contains(words), "no '{words}' in {shown}");

@@ -42,7 +42,7 @@ fn who_set_a_limit_and_what_it_takes() {
 
 #[test]
 fn a_recording_shows_limits() {
-    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/milan0.facts");
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/milan0.tar.zst");
     let ran = why(&["-M", recorded, "why", "3"]);
     assert_eq!(ran.code, 0, "{}", ran.text());
     assert!(ran.out.contains("MHz at most  max-freq: scaling_max_freq"), "{}", ran.text());

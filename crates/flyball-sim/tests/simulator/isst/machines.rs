@@ -1,7 +1,7 @@
 //! The machines that the recorded answers were given on, in flyball's terms.
 
-#[path = "../facts.rs"]
-pub mod facts;
+#[path = "../archives.rs"]
+pub mod archives;
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub fn folder() -> Option<PathBuf> {
 /// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the
 /// cores with these numbers, one thread each.
 fn recorded(name: &'static str, packages: u32, domains: &[&[u32]]) -> Option<MachineSpec> {
-    let mut spec = facts::described(name);
+    let mut spec = archives::described(name);
     let topology = &mut spec.topology;
     topology.packages = packages;
     topology.power_domains = domains.iter().map(|cores| cores.len() as u32).collect();

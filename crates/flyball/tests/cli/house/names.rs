@@ -61,7 +61,7 @@ fn missing(name: &str, known: &Known) -> Option<String> {
     if name.starts_with('-') || name.starts_with('$') || name.contains(' ') || !name.chars().all(word) {
         return None;
     }
-    let extension = ["rs", "md", "toml", "facts", "sh"].iter().any(|end| name.ends_with(&format!(".{end}")));
+    let extension = ["rs", "md", "toml", "sh"].iter().any(|end| name.ends_with(&format!(".{end}")));
     if extension || name.starts_with("crates/") || name.starts_with("docs/") || name.starts_with("scripts/") {
         let whole = name.contains('*') || known.has_file(name);
         return (!whole).then(|| format!("no file {name}"));

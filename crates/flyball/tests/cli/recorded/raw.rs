@@ -4,11 +4,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
-use flyball_host::facts::{Fact, Facts};
+use flyball_host::{Archive, Errno, Host};
 use serde_json::{Value, json};
 
 use super::Failed;
@@ -130,22 +129,35 @@ fn fits(pattern: &str, path: &str) -> bool {
         })
 }
 
-/// Compares both ways.
-pub fn check(_name: &str, machine: &Path) -> Result<(), Failed> {
-    const SYSTEM: &str = "/sys/devices/system/";
-    let facts = Facts::parse(&fs::read_to_string(machine)?)?;
-    let mut files: BTreeMap<&str, &str> = BTreeMap::new();
-    for (path, fact) in &facts.facts {
-        let below = path.strip_prefix(&SYSTEM[1..]).filter(|below| below.starts_with("cpu/"));
-        if let (Some(below), Fact::File { bytes, .. }) = (below, fact) {
-            files.insert(below, std::str::from_utf8(bytes)?);
+/// The files below a folder, by path; links are not followed.
+fn files(machine: &Archive, folder: &str, found: &mut BTreeMap<String, String>) -> Result<(), Failed> {
+    for name in machine.list(folder)? {
+        let path = format!("{folder}/{name}");
+        if machine.link(&path).is_ok() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        match machine.read_into(&path, &mut bytes) {
+            Ok(()) => drop(found.insert(path, String::from_utf8(bytes)?)),
+            Err(error) if error.errno == Errno::ISDIR => files(machine, &path, found)?,
+            Err(_) => {}
         }
     }
+    Ok(())
+}
+
+/// Compares both ways.
+pub fn check(name: &str, machine: &Path) -> Result<(), Failed> {
+    const SYSTEM: &str = "/sys/devices/system/";
+    let registers = flyball_testing::machine(name);
+    let mut found = BTreeMap::new();
+    files(&registers, &format!("{SYSTEM}cpu"), &mut found)?;
+    let files: BTreeMap<&str, &str> =
+        found.iter().filter_map(|(path, text)| Some((path.strip_prefix(SYSTEM)?, text.as_str()))).collect();
     let knobs: BTreeSet<&str> = RULES.iter().chain(SHARED).map(|(knob, _, _)| *knob).collect();
     let mut arguments = vec!["get", "--json"];
     arguments.extend(&knobs);
     let values: Vec<Value> = serde_json::from_str(&super::stdout(machine, &arguments)?)?;
-    let registers = facts.registers;
     // What was read, by knob and source.
     let mut read: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
     for value in &values {
@@ -184,8 +196,8 @@ pub fn check(_name: &str, machine: &Path) -> Result<(), Failed> {
     whole_registers(machine, &registers)
 }
 
-/// By register and CPU.
-type Registers = BTreeMap<(u32, u32), u64>;
+/// More CPUs than any recorded machine has.
+const MAX_CPUS: u32 = 1024;
 
 /// The register and CPU that `MSR 0x774 of CPU 3` names.
 fn named(source: &str) -> Option<(u32, u32)> {
@@ -194,9 +206,9 @@ fn named(source: &str) -> Option<(u32, u32)> {
 }
 
 /// A value that came from a register, by the bits that the processor's manual gives.
-fn register(knob: &str, source: &str, value: &Value, registers: &Registers) -> Result<(), Failed> {
+fn register(knob: &str, source: &str, value: &Value, registers: &Archive) -> Result<(), Failed> {
     let key = named(source).ok_or_else(|| format!("{knob}: a source of no kind: {source}"))?;
-    let raw = *registers.get(&key).ok_or_else(|| format!("{knob}: {source} was not recorded"))?;
+    let raw = registers.msr(key.1, key.0)?;
     let wanted = match (knob, key.0) {
         ("epb", 0x1b0) => json!(raw & 15),
         ("epp", 0x774) => json!(raw >> 24 & 255),
@@ -212,7 +224,7 @@ fn register(knob: &str, source: &str, value: &Value, registers: &Registers) -> R
 }
 
 /// Rows that show a register whole.
-fn whole_registers(machine: &Path, registers: &Registers) -> Result<(), Failed> {
+fn whole_registers(machine: &Path, registers: &Archive) -> Result<(), Failed> {
     let knobs = ["hwp-request", "hwp-capabilities", "turbo-ratios", "turbo-ratio-cores", "platform-info"];
     let mut arguments = vec!["get", "--json"];
     arguments.extend(knobs);
@@ -222,7 +234,7 @@ fn whole_registers(machine: &Path, registers: &Registers) -> Result<(), Failed> 
     for value in &values {
         let Some(source) = value["source"].as_str() else { continue };
         let key = named(source).ok_or_else(|| format!("a source of no kind: {source}"))?;
-        let raw = *registers.get(&key).ok_or_else(|| format!("{source} was not recorded"))?;
+        let raw = registers.msr(key.1, key.0)?;
         let knob = value["knob"].as_str().unwrap_or_default();
         let byte = |number: u64| json!(raw >> (8 * number) & 255);
         let fields: &[(&str, Value)] = match knob {
@@ -243,6 +255,7 @@ fn whole_registers(machine: &Path, registers: &Registers) -> Result<(), Failed> 
         seen.insert(key);
     }
     // Each recorded request of HWP must have been shown.
-    let missed = registers.keys().find(|key| key.0 == 0x774 && !seen.contains(*key));
-    missed.map_or(Ok(()), |key| Err(format!("MSR 0x774 of CPU {} was not shown", key.1).into()))
+    let missed =
+        (0..MAX_CPUS).find(|cpu| registers.msr(*cpu, 0x774).is_ok() && !seen.contains(&(0x774, *cpu)));
+    missed.map_or(Ok(()), |cpu| Err(format!("MSR 0x774 of CPU {cpu} was not shown").into()))
 }
