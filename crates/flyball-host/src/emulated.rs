@@ -3,7 +3,7 @@
 
 use crate::{Host, Kind};
 
-/// The maker that the firmware of flyball's guests names (`crates/flyball-guest/src/qemu.rs`).
+/// The maker that the firmware of flyball's guests names (`lab/crates/flyball-guest/src/qemu.rs`).
 const MAKER: &str = "flyball";
 
 /// What the machine says it is, such as `guest of ryzen-5750g, closed loop`, if its processors are

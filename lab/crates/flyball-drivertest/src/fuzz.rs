@@ -116,10 +116,10 @@ pub struct Fuzzer<'a> {
     pub seed: u64,
     /// Where the corpus is kept.
     pub corpus: Option<&'a Path>,
-    /// Is asked before each round.
-    pub goes_on: &'a dyn Fn(u32) -> bool,
-    /// Hears of each round and of each finding.
-    pub heard: &'a mut dyn FnMut(&Progress, &[Finding]) -> io::Result<()>,
+    /// Returns whether to run another round.
+    pub should_continue: &'a dyn Fn(u32) -> bool,
+    /// Called after each round, with its new findings.
+    pub on_progress: &'a mut dyn FnMut(&Progress, &[Finding]) -> io::Result<()>,
 }
 
 /// Why it ended early.
@@ -159,7 +159,7 @@ impl Fuzzer<'_> {
             findings: Vec::new(),
         };
         let mut lost_in_a_row = 0;
-        while now.round == 0 || (self.goes_on)(now.round) {
+        while now.round == 0 || (self.should_continue)(now.round) {
             now.round += 1;
             let round = round(&mut waiting, &mut mutator, &corpus.entries);
             let seen = match guests::run(self.kernel, self.mode, &round, self.seed ^ u64::from(now.round)) {
@@ -202,7 +202,7 @@ impl Fuzzer<'_> {
             now.corpus = corpus.entries.len();
             now.findings += findings.len();
             now.seconds = started.elapsed().as_secs_f64();
-            (self.heard)(&now, &findings).map_err(FuzzError::Write)?;
+            (self.on_progress)(&now, &findings).map_err(FuzzError::Write)?;
             out.progress.push(now.clone());
             out.findings.extend(findings);
         }

@@ -109,7 +109,7 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
         .map_err(|e| Failure::usage(format!("cannot create {}: {e}", findings.display())))?;
     let interrupted = interrupts()?;
     let started = Instant::now();
-    let goes_on = |rounds: u32| {
+    let should_continue = |rounds: u32| {
         let more = args.rounds.is_none_or(|most| rounds < most) && started.elapsed() < args.time;
         more && !interrupted.load(Ordering::Relaxed)
     };
@@ -119,8 +119,8 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
         mode,
         seed: args.seed,
         corpus: Some(&directory.join("corpus")),
-        goes_on: &goes_on,
-        heard: &mut |progress, found| {
+        should_continue: &should_continue,
+        on_progress: &mut |progress, found| {
             report(progress);
             found.iter().try_for_each(|finding| {
                 let file = findings.join(format!("{}.sh", finding.file_name()));

@@ -1,7 +1,7 @@
 //! `-M guest:`: runs the whole command line in a guest.
 //!
-//! The calling flyball and its libraries are copied into the guest and work there as on any machine. Files
-//! that the command leaves in its directory are copied back to the current one.
+//! The calling flyball and its libraries are copied into the guest and work there as on any
+//! machine. Files that the command leaves in its directory are copied back to the current one.
 //!
 //! If the arms of a comparison need different boots, the run directory's manifest says which kernel
 //! parameters the waiting arms need. The guest is then booted again with these, and runs

@@ -73,8 +73,8 @@ fn fuzz(kernel: &Driver, baseline: Option<&dyn Boots>, corpus: Option<&Path>) ->
         mode,
         seed: 5,
         corpus,
-        goes_on: &|rounds| rounds < 4,
-        heard: &mut |_, _| Ok(()),
+        should_continue: &|rounds| rounds < 4,
+        on_progress: &mut |_, _| Ok(()),
     };
     fuzzer.run().unwrap()
 }
