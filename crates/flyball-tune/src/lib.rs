@@ -35,7 +35,7 @@ pub trait Progress {
     /// Shows a message below the others.
     fn say(&self, message: &str);
 
-    /// Shows a message that ends with the seconds left at most.
+    /// Shows a message that ends with the estimated seconds left.
     fn say_time_left(&self, message: &str, seconds: f64);
 
     /// Draws a picture in the place of the one before; false if there is no terminal for it.

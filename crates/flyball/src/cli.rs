@@ -9,7 +9,7 @@ use crate::{
     machine::{EVERYWHERE, MachineOptions},
 };
 
-/// Set a machine's processors up for a workload, measure the effect, and restore everything.
+/// Set up a machine's processors for a workload, measure the effect, and restore everything.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true)]
 pub struct Cli {
@@ -20,8 +20,8 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
-    /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). The lock
-    /// in /run/flyball is taken too: two flyballs exclude each other whatever their directories.
+    /// Directory of the lock and the journal [default: FLYBALL_STATE, or /run/flyball]. flyball
+    /// also takes the lock in /run/flyball, so only one command changes a machine at a time.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", hide_short_help = true)]
     pub state_dir: Option<PathBuf>,
 
@@ -80,54 +80,52 @@ pub enum Command {
     /// Print the values of knobs.
     Get(commands::get::Args),
 
-    /// Explain a knob: what it does, its values, what it interacts with, its files and registers.
+    /// Explain a knob: effect, values, interactions, files and registers.
     Explain(commands::explain::Args),
 
-    /// Say why CPUs run no faster: from the highest frequency to the one that they had, what took
-    /// how much, with evidence.
+    /// Explain why CPUs run below their maximum frequency.
     Why(commands::why::Args),
 
-    /// Check whether the machine is set up well, and say what to change.
+    /// Check the machine's CPU configuration and suggest fixes.
     Doctor(commands::doctor::Args),
 
     /// Change settings until reboot or restore: governor=performance turbo=off ...
     Set(commands::set::Args),
 
-    /// Print every write that settings need, and why; write nothing.
+    /// Show every write that settings need, without writing.
     Plan(commands::plan::Args),
 
-    /// List the profiles that have a name, and what this machine can have of each.
+    /// List profiles and what each would change here.
     Profiles(commands::profiles::Args),
 
     /// Apply a profile until reboot or restore.
     Apply(commands::apply::Args),
 
-    /// Check whether settings still hold, and if not, which programs may have changed them.
+    /// Check that settings are still in effect, and find out who changed them.
     Verify(commands::verify::Args),
 
-    /// Restore what flyball changed, also after a crash.
+    /// Undo flyball's changes, even after a crash.
     Restore(commands::restore::Args),
 
-    /// Keep settings: notice what changes them, say which process did, and correct it.
+    /// Keep settings in place, and report what changes them.
     Hold(commands::hold::Args),
 
     /// Save the current settings as a profile.
     Save(commands::save::Args),
 
-    /// Run a workload under several settings and report the differences with confidence intervals.
+    /// Run a workload under several settings and report the differences.
     Compare(commands::compare::Args),
 
-    /// Search for the settings that suit a workload best, and measure them in fresh rounds.
+    /// Find the best settings for a workload, and measure them again.
     Tune(commands::tune::Args),
 
     /// Run a command under settings, then restore them.
     Run(commands::run::Args),
 
-    /// Rebuild the report of a comparison, put those of a fleet together, or analyse a kernel
-    /// selftest's CSV file.
+    /// Rebuild a comparison's report, combine those of a fleet, or check a kernel selftest's CSV.
     Report(commands::report::Args),
 
-    /// Store results of years as Parquet files, and find what shifted over months.
+    /// Collect results over years as Parquet files, and find shifts.
     Results(commands::results::Args),
 
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.
@@ -140,37 +138,34 @@ pub enum Command {
     /// Record, report and diagnose the P-state driver's decisions.
     Trace(commands::trace::Args),
 
-    /// Show what each CPU is asked for and delivers, and why not more; record and replay it.
+    /// Show the speed each CPU is asked for, the speed it delivers, and what limits it.
     Top(commands::top::Args),
 
-    /// Serve metrics of the processors to Prometheus, or write them to a file.
+    /// Serve processor metrics to Prometheus, or write them to a file.
     Exporter(commands::exporter::Args),
 
-    /// Simulated machines: list them, run any program on one, compare them with published
-    /// measurements.
+    /// List simulated machines, run programs on them, compare them with measurements.
     Sim(commands::sim::Args),
 
-    /// Boot real kernels on emulated processors, run commands in them, record their driver's
-    /// decisions.
+    /// Boot real kernels on emulated processors and run commands in them.
     Guest(commands::guest::Args),
 
     /// Record this machine in one file, for -M elsewhere.
     Record(commands::record::Args),
 
-    /// A drop-in replacement for intel-speed-select, with its arguments, output and exit codes.
+    /// Drop-in replacement for the kernel's intel-speed-select.
     // -h and -v are the tool's own.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(commands::intel_speed_select::Args),
 
-    /// A drop-in replacement for the kernel's tracer of amd-pstate: its options, and the CSV files
-    /// that it leaves.
+    /// Drop-in replacement for the kernel's amd_pstate_trace.py.
     #[command(
         name = "amd_pstate_trace.py",
         override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"
     )]
     AmdPstateTrace(commands::tracer_dropin::Args),
 
-    /// The same for the tracer of intel_pstate.
+    /// Drop-in replacement for the kernel's intel_pstate_tracer.py.
     #[command(
         name = "intel_pstate_tracer.py",
         override_usage = "flyball intel_pstate_tracer.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball intel_pstate_tracer.py -n <NAME> -i <SECONDS> [OPTIONS]"
@@ -183,7 +178,7 @@ pub enum Command {
     /// Print shell completions.
     Completions(commands::completions::Args),
 
-    /// Print the JSON Schemas of what --json prints, and of files.
+    /// Print the JSON Schemas of output and files.
     Schema(commands::schema::Args),
 
     /// What fits at the cursor: for the scripts of `completions`.

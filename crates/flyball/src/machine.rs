@@ -184,18 +184,17 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub struct MachineOptions {
-    /// The machine: live, a recorded machine (a file of `flyball record`, or a directory that holds
-    /// sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in which the command
-    /// runs).
+    /// Machine: live, sim:NAME (simulated), guest:NAME (run in a guest kernel), or a recording. A
+    /// recording is a file of `flyball record`, or a directory with sys/ and proc/.
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Kernel version that a simulated machine models (3.10 to 7.2), or kernel that a guest boots:
-    /// a version in the cache, a bzImage, a vmlinux or a Debian package.
+    /// Kernel that a simulated machine models (3.10 to 7.2) or that a guest boots: a version in the
+    /// cache, a bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,
 
-    /// Keep the state of a simulated machine in this file from one command to the next.
+    /// Keep a simulated machine's state in this file between commands.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "FILE", hide_short_help = true)]
     pub sim_state: Option<PathBuf>,
 

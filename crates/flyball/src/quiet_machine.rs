@@ -24,7 +24,7 @@ pub enum Observer {
 /// The options that say how quiet, and for which CPUs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Quiet {
-    /// How much speed may be lost: light, steady or fixed.
+    /// How much speed to give up: light, steady or fixed.
     #[arg(long, default_value = "steady", value_name = "LEVEL")]
     pub level: Level,
 

@@ -1,5 +1,5 @@
-//! The only way out to stdout and stderr, through the writer of [`flyball_process::terminal`], which
-//! shows control characters instead of sending them.
+//! The only way out to stdout and stderr, through the writer of [`flyball_process::terminal`],
+//! which shows control characters instead of sending them.
 //!
 //! `eprintln!` in this program goes through [`crate::output::complain`], and data through
 //! [`crate::output`]; `println!` is refused by a lint, and a test looks for other ways out.

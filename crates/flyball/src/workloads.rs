@@ -61,65 +61,62 @@ impl Load {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// A built-in workload instead of a command.
+    /// Built-in workload instead of a command.
     #[arg(long, value_enum, value_name = "NAME")]
     pub workload: Option<Known>,
 
-    /// On a simulated machine: a file that describes a workload model.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"])]
+    /// On a simulated machine: file with a workload model.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"], hide_short_help = true)]
     pub model: Option<PathBuf>,
 
-    /// Length of a run of a built-in workload: round trips, millions of loop steps, reads, or
-    /// seconds (tbench).
+    /// Length of a built-in workload. On this machine: round trips, millions of loop steps, reads,
+    /// or seconds (tbench). On a simulated one, spin, io-4k and call-simple take seconds.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub amount: Option<u64>,
 
-    /// Processes of tbench, jobs of make [default: as in the kernel's selftest, 128 and two per
-    /// CPU].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Processes of tbench, jobs of make [default: 128, two per CPU].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub jobs: Option<u32>,
 
-    /// The file or device that io-4k reads.
-    #[arg(long, value_name = "PATH")]
+    /// File or device that io-4k reads.
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub file: Option<PathBuf>,
 
-    /// The source tree of gitsource.
-    #[arg(long, value_name = "DIR")]
+    /// Source tree of gitsource.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub source: Option<PathBuf>,
 
-    /// The make target of gitsource.
-    #[arg(long, value_name = "TARGET", default_value = "test")]
+    /// Make target of gitsource.
+    #[arg(long, value_name = "TARGET", default_value = "test", hide_short_help = true)]
     pub target: String,
 
-    /// CPUs that the workload may use; best:N for those of the cores that firmware ranks highest
-    /// (preferred cores).
+    /// CPUs that the workload may use; best:N for the N preferred cores.
     #[arg(long, value_name = "CPUS")]
     pub pin: Option<Pin>,
 
-    /// A load that runs during every round of every arm: spin, memory, bursts, or a shell command;
-    /// on a simulated machine any model. Can be given several times.
-    #[arg(long, value_name = "LOAD")]
+    /// Background load during every round: spin, memory, bursts, or a shell command. On a simulated
+    /// machine, any model. May be repeated.
+    #[arg(long, value_name = "LOAD", hide_short_help = true)]
     pub beside: Vec<String>,
 
-    /// CPUs of the load that --beside names; the second belongs to the second, and so on.
-    #[arg(long, value_name = "CPUS")]
+    /// CPUs of the load that --beside names, in the same order.
+    #[arg(long, value_name = "CPUS", hide_short_help = true)]
     pub beside_pin: Vec<CpuList>,
 
-    /// What measures performance: 'time', a benchmark whose output flyball can parse, or a regular
-    /// expression with one group. Known benchmarks are recognised by their command line; other
-    /// commands are measured by wall time.
+    /// Performance metric: 'time', a known benchmark, or a regular expression with one group. Known
+    /// benchmarks are recognised by their command line; other commands are measured by wall time.
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
 
-    /// The unit of the regular expression's number; if it ends in /s, higher is better.
-    #[arg(long, value_name = "UNIT", requires = "metric", default_value = "")]
+    /// Unit of the regular expression's number; if it ends in /s, higher is better.
+    #[arg(long, value_name = "UNIT", requires = "metric", default_value = "", hide_short_help = true)]
     pub unit: String,
 
     /// Which direction is better [default: higher for units that end in /s].
-    #[arg(long, value_enum, value_name = "WAY", requires = "metric")]
+    #[arg(long, value_enum, value_name = "WAY", requires = "metric", hide_short_help = true)]
     pub better: Option<Direction>,
 
-    /// A shell command to run before each round; it is not measured.
+    /// Shell command to run before each round, not measured.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
 

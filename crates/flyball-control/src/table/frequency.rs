@@ -42,10 +42,11 @@ pub(super) const GOVERNOR: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor", Form::Word)],
-    about: "The rule by which the kernel asks for frequencies. With a driver in active mode only performance (ask for \
-            the most, EPP 0) and powersave (let the processor choose by EPP) exist, and powersave is not a slow mode. \
-            Otherwise schedutil follows the scheduler's utilisation, ondemand and conservative sample the load, \
-            performance and powersave pin the ends of the limits, userspace takes setspeed.",
+    about: "The rule by which the kernel requests frequencies. In active mode only performance (request \
+            the most, EPP 0) and powersave (let the processor choose by EPP) exist, and powersave is not \
+            slow. Otherwise schedutil follows the scheduler's utilisation, ondemand and conservative \
+            sample the load, performance and powersave pin the ends of the limits, and userspace takes \
+            setspeed.",
     interacts: &[
         (
             Id::Epp,
@@ -105,9 +106,9 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/min_perf_pct", Form::Percent)],
-    about: "A lower bound for all CPUs of intel_pstate, in percent of the highest turbo frequency. It adds to each \
-            policy's min-freq: the higher of the two counts. The kernel clamps silently between the hardware's lowest \
-            and max-perf-pct.",
+    about: "Lower bound for all CPUs, in percent of the highest turbo frequency, in addition to each \
+            policy's min-freq: the higher one wins. The kernel clamps it silently between the hardware's \
+            lowest and max-perf-pct.",
     interacts: &[
         (Id::MaxPerfPct, "never above it"),
         (Id::MinFreq, "the higher bound counts"),
@@ -145,8 +146,9 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/max_perf_pct", Form::Percent)],
-    about: "An upper bound for all CPUs of intel_pstate, in percent of the highest turbo frequency. It adds to each \
-            policy's max-freq: the lower of the two counts. The kernel clamps silently to at least min-perf-pct.",
+    about: "Upper bound for all CPUs, in percent of the highest turbo frequency, in addition to each \
+            policy's max-freq: the lower one wins. The kernel clamps it silently to at least \
+            min-perf-pct.",
     interacts: &[(Id::MinPerfPct, "never below it"), (Id::MaxFreq, "the lower bound counts")],
     role: Role::Knob(Control {
         accepts: "0 to 100, min or max",
@@ -184,9 +186,9 @@ pub(super) const MIN_FREQ: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_min_freq", Form::KHz)],
-    about: "The lowest frequency that the governor or the processor may choose while a CPU works. What is read back is \
-            the bound in force, clipped to the hardware's limits and to what other parts of the kernel ask for; idle \
-            and thermal limits still go below.",
+    about: "Lowest frequency that the governor or the processor may choose while a CPU works. The value \
+            read back is the bound in effect, clipped to the hardware's limits and to other requests in \
+            the kernel. Idle and thermal limits still go below.",
     interacts: &[
         (
             Id::MaxFreq,
@@ -235,9 +237,9 @@ pub(super) const MAX_FREQ: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq", Form::KHz)],
-    about: "The highest frequency that the governor or the processor may choose. What is read back is the bound in \
-            force, clipped to the hardware's limits. Above the base or nominal frequency it is a permission, not a \
-            promise: turbo depends on active cores, power and heat.",
+    about: "Highest frequency that the governor or the processor may choose. The value read back is the \
+            bound in effect, clipped to the hardware's limits. Above the base or nominal frequency it is \
+            a permission, not a promise: turbo depends on active cores, power and heat.",
     interacts: &[
         (Id::MinFreq, "raise max-freq before min-freq, lower min-freq before max-freq"),
         (Id::Turbo, "off caps the frequency at base or nominal whatever the limit says"),
@@ -282,9 +284,9 @@ pub(super) const SETSPEED: Knob = Knob {
     vendor: None,
     shown: Shown::with(Section::Cpus, Id::Governor, "userspace"),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_setspeed", Form::KHz)],
-    about: "The frequency that the userspace governor asks the driver for. Under any other governor the kernel answers \
-            <unsupported> to a read and EINVAL to a write. A frequency outside the limits is kept and applied when the \
-            limits allow it.",
+    about: "Frequency that the userspace governor requests. Under any other governor a read gives \
+            <unsupported> and a write fails with EINVAL. A frequency outside the limits takes effect \
+            when the limits allow it.",
     interacts: &[
         (Id::Governor, "must be userspace, which drivers in active mode do not have"),
         (Id::MinFreq, "bounds it"),
@@ -323,9 +325,9 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
     vendor: Some(Vendor::Amd),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/amd_pstate_floor_freq", Form::KHz)],
-    about: "On AMD processors with CPPC performance priority, the frequency below which the firmware does not push the \
-            core while it shares a power limit out; cores with lower floors give way first. Must lie between the \
-            hardware's lowest frequency and max-freq, or the kernel answers EINVAL.",
+    about: "With CPPC performance priority, the firmware does not push the core below this frequency \
+            when it shares out a power limit; cores with lower floors give way first. Must be between \
+            the hardware's lowest frequency and max-freq, or the write fails with EINVAL.",
     interacts: &[
         (Id::MaxFreq, "the floor cannot be above it"),
         (Id::HwMinFreq, "the floor cannot be below it"),

@@ -21,10 +21,10 @@ pub(super) const IDLE_STATE: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Idle),
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable", Form::InvertedSwitch)],
-    about: "Deeper idle states save more power and let other cores turbo higher, and take longer to wake from. Name one \
-            state as idle-state:C6=off, or set the deepest that is allowed with idle-state=C1. State 0 on Intel is \
-            POLL, which burns power to wake at once. A disabled state is skipped; the deeper ones stay allowed unless \
-            they are disabled too.",
+    about: "Deeper idle states save more power and let other cores turbo higher, but take longer to wake \
+            from. Set one state with idle-state:C6=off, or the deepest allowed one with idle-state=C1. \
+            State 0 on Intel is POLL, which burns power to wake at once. Disabling a state does not \
+            disable deeper ones.",
     interacts: &[
         (Id::LatencyLimit, "forbids states with a longer exit latency, whatever this knob says"),
         (Id::IdleGovernor, "chooses among the allowed states"),
@@ -68,9 +68,9 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
         // (drivers/cpuidle/sysfs.c).
         ro("/sys/devices/system/cpu/cpuidle/current_governor_ro", Form::Word),
     ],
-    about: "How the kernel predicts how long a CPU will be idle, and so which state to enter. menu weighs the next timer \
-            and recent history, teo looks at timer events first and often does better for bursts of short sleeps, \
-            haltpoll is made for guests.",
+    about: "Predicts how long a CPU will be idle, and so which state to enter. menu weighs the next \
+            timer and recent history, teo looks at timers first and is often better for bursts of short \
+            sleeps, haltpoll is for guests.",
     interacts: &[
         (Id::IdleState, "what it may choose from"),
         (Id::AvailableIdleGovernors, "lists the governors"),
@@ -96,9 +96,9 @@ pub(super) const C1_DEMOTION: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/cpuidle/intel_c1_demotion", Form::Switch)],
-    about: "Whether an Intel processor may enter C1 when the kernel asked for C6, where it expects to be woken soon. \
-            Lowers latency for steady interrupt loads and costs idle power. The switch is presented by intel_idle \
-            since kernel 6.16 on processors where it is known to work.",
+    about: "Lets an Intel processor enter C1 when the kernel requested C6 but an early wakeup is likely. \
+            Lowers latency for steady interrupt loads and costs idle power. Since kernel 6.16, on some \
+            processors.",
     interacts: &[(Id::IdleState, "the processor's own judgement overrides the kernel's choice")],
     role: Role::Knob(Control {
         accepts: "on or off",
@@ -123,9 +123,9 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
     // The per-CPU file, not /dev/cpu_dma_latency: that request ends with the process that holds the
     // file open.
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us", Form::LatencyLimit)],
-    about: "A promise that the CPU wakes within this time: idle states with a longer exit latency are not entered. It \
-            is better than forbidding deep states one by one, since it names the need and not the state. The kernel's file says 0 \
-            for no limit and n/a for none tolerated, so flyball writes n/a for 0us.",
+    about: "Keeps the CPU out of idle states whose exit latency is longer than this. Prefer it to \
+            forbidding states one by one. The kernel's file has 0 for no limit and n/a for no latency at \
+            all; flyball writes n/a for 0us.",
     interacts: &[(Id::IdleState, "states above the limit are skipped even when they are on")],
     role: Role::Knob(Control {
         accepts: "a time with its unit (20us), no-limit, or n/a to allow no latency at all",

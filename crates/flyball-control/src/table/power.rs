@@ -88,9 +88,10 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("min_freq_khz"), Form::KHz)],
-    about: "The uncore is what the cores share: mesh, last-level cache, memory and I/O controllers. Its lowest frequency \
-            sets the memory latency of a machine that is not busy, and a good part of its idle power. On processors \
-            with TPMI, each fabric cluster (uncoreNN) has its own, and package_NN_die_00 sets all of the package.",
+    about: "The uncore is what the cores share: mesh, last-level cache, memory and I/O controllers. Its \
+            lowest frequency sets the memory latency of a lightly loaded machine, and much of its idle \
+            power. With TPMI, each fabric cluster (uncoreNN) has its own, and package_NN_die_00 sets the \
+            whole package.",
     interacts: &[
         (Id::UncoreMaxFreq, "the driver does not check their order: keep min at or below max"),
         (Id::ElcFloorFreq, "goes below it at low load where the processor can"),
@@ -106,9 +107,9 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("max_freq_khz"), Form::KHz)],
-    about: "The highest frequency of the part that the cores share: mesh, last-level cache, memory and I/O controllers. \
-            Lowering it leaves power to the cores and costs memory bandwidth. On processors with TPMI, a fabric cluster \
-            cannot go above what its package's root entry (package_NN_die_00) allows.",
+    about: "Highest frequency of what the cores share: mesh, last-level cache, memory and I/O \
+            controllers. Lowering it leaves power to the cores but costs memory bandwidth. With TPMI, a \
+            fabric cluster cannot exceed its package's root entry (package_NN_die_00).",
     interacts: &[
         (Id::UncoreMinFreq, "keep it at or above the minimum"),
         (Id::PowerLimit, "cores and uncore share the package's power"),
@@ -124,8 +125,8 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_floor_freq_khz"), Form::KHz)],
-    about: "Efficiency latency control of processors with TPMI: while the load is below elc-low-threshold, the uncore \
-            may fall to this frequency. A high floor keeps wake-up memory latency low, a low floor saves idle power.",
+    about: "Efficiency latency control (TPMI): below elc-low-threshold, the uncore may fall to this \
+            frequency. A high floor keeps memory latency low after idle, a low floor saves idle power.",
     interacts: &[
         (Id::ElcLowThreshold, "below which the floor applies"),
         (Id::UncoreMinFreq, "applies above it"),
@@ -151,8 +152,8 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_low_threshold_percent"), Form::Percent)],
-    about: "Efficiency latency control: below this load in percent, the uncore runs at elc-floor-freq; above, at \
-            uncore-min-freq or higher. The processor keeps 7 bits of it, so it may read back one percent lower.",
+    about: "Efficiency latency control: below this load, the uncore runs at elc-floor-freq; above it, at \
+            uncore-min-freq or higher. It may read back one percent lower.",
     interacts: &[(Id::ElcFloorFreq, "what applies below it")],
     role: ELC_THRESHOLD,
 };
@@ -165,9 +166,8 @@ pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_percent"), Form::Percent)],
-    about: "Efficiency latency control: above this load in percent, the uncore frequency rises step by step for as long \
-            as the power budget allows. Counts only while elc-high-enable is on. The processor keeps 7 bits of it, so it \
-            may read back one percent lower.",
+    about: "Efficiency latency control: above this load, the uncore frequency rises step by step while \
+            the power budget allows, if elc-high-enable is on. It may read back one percent lower.",
     interacts: &[(Id::ElcHighEnable, "turns it on")],
     role: ELC_THRESHOLD,
 };
@@ -180,8 +180,8 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_enable"), Form::Switch)],
-    about: "Efficiency latency control: whether a load above elc-high-threshold raises the uncore frequency. Presented \
-            for each fabric cluster of processors with TPMI.",
+    about: "Efficiency latency control: lets a load above elc-high-threshold raise the uncore frequency. \
+            Exists for each fabric cluster of processors with TPMI.",
     interacts: &[(Id::ElcHighThreshold, "the load that it is about")],
     role: Role::Knob(Control {
         accepts: "on or off",
@@ -204,9 +204,9 @@ pub(super) const POWER_LIMIT: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_power_limit_uw"), Form::MicroWatts)],
-    about: "The power that the processor may draw on average over the constraint's time window: long_term is PL1, \
-            short_term PL2, peak_power PL4. Name one as power-limit:long_term=65W. Firmware may have locked the \
-            limits, which the kernel answers with ENODATA. AMD processors present energy but no limits here.",
+    about: "Average power over the constraint's time window: long_term is PL1, short_term PL2, \
+            peak_power PL4. Name one as power-limit:long_term=65W. If the firmware has locked the \
+            limits, a write fails with ENODATA. AMD processors have no limits here.",
     interacts: &[
         (Id::PowerWindow, "the time over which it is averaged"),
         (Id::PowerMax, "the highest that the processor reports"),
@@ -239,9 +239,9 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_time_window_us"), Form::Micros)],
-    about: "The time over which a power limit is averaged. A long window lets short bursts run above the limit. The \
-            processor knows few values; the kernel rounds down to the next. A few windows below 4 ms, 2440us among them, \
-            can be read and not written: flyball does not change these, because it could not restore them.",
+    about: "Time over which a power limit is averaged. A long window lets short bursts run above the \
+            limit. The kernel rounds down to a supported value. A few windows below 4 ms can be read but \
+            not written; flyball does not change these, because it could not restore them.",
     interacts: &[(Id::PowerLimit, "the limit that it belongs to")],
     role: Role::Knob(Control {
         accepts: "a time with its unit (28s, 976us)",

@@ -32,10 +32,10 @@ pub(super) const EPP: Knob = Knob {
         intel_on(On::Flag("hwp_epp"), MSR_HWP_REQUEST, (31, 24), Form::Epp),
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
-    about: "The hint by which the processor trades speed for energy when it chooses its own frequency: 0 asks for \
-            performance, 255 for power saving. The words stand for 0, 128, 192 (AMD 191) and 255, on some models for \
-            other numbers: balance_performance is 32 on Sapphire, Emerald and Granite Rapids. Numbers are refused by \
-            amd-pstate before kernel 7.",
+    about: "Tells the processor how to trade speed for energy when it chooses its own frequency: 0 is \
+            performance, 255 is power saving. The words stand for 0, 128, 192 (AMD 191) and 255, or \
+            other numbers on some models: balance_performance is 32 on Sapphire, Emerald and Granite \
+            Rapids. amd-pstate before kernel 7 rejects numbers.",
     interacts: &[
         (
             Id::Governor,
@@ -117,9 +117,9 @@ pub(super) const EPB: Knob = Knob {
             write: true,
         },
     ],
-    about: "Intel's older hint between performance (0) and power saving (15). It still steers turbo, uncore and \
-            package power decisions on many models even where EPP steers the core's frequency, so set both to match. The \
-            kernel changes a 0 left by the firmware to normal at boot.",
+    about: "Intel's older hint between performance (0) and power saving (15). On many models it still \
+            affects turbo, uncore and package power even if EPP steers the core's frequency, so set both \
+            to match. At boot, the kernel changes a 0 left by the firmware to normal.",
     interacts: &[(Id::Epp, "steers the core's frequency where the processor has it")],
     role: Role::Knob(Control {
         accepts: "0 to 15, performance (0), balance-performance (4), normal (6), balance-power (8) or power (15)",
@@ -164,9 +164,8 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
         // Xeons have both reserved.
         intel_on(On::Models(&[0x9e]), MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
-    about: "Whether the processor may lower the frequency on its own when it estimates no benefit, mostly \
-            while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \
-            there at boot; where that file is missing, it is read from bit 19 of POWER_CTL on the same models.",
+    about: "Lets the processor lower the frequency when it expects no benefit, mostly while memory is \
+            the bottleneck. Only on Kaby and Coffee Lake, where intel_pstate turns it off at boot.",
     interacts: &[(Id::Epp, "steers the same trade on newer processors")],
     role: Role::Knob(Control {
         accepts: "on or off",
@@ -189,9 +188,8 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost", Form::Switch)],
-    about: "With HWP in active mode, raises a CPU's minimum performance for a few milliseconds when a task wakes from \
-            waiting for I/O, in steps up to turbo. Helps short I/O-bound tasks, which are over before the processor \
-            notices them. On by default where the firmware says that the machine is a server.",
+    about: "With HWP in active mode, raises a CPU's minimum performance for a few milliseconds when a \
+            task wakes from waiting for I/O. This helps short I/O-bound tasks. On by default on servers.",
     interacts: &[
         (Id::DriverMode, "exists in active mode with HWP only"),
         (Id::MinFreq, "is raised for the moment"),

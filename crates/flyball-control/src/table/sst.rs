@@ -125,10 +125,10 @@ pub(super) const LEVEL: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Level, Form::Count)],
-    about: "A performance level trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
-            higher frequency, and may have other power and temperature limits. CPUs that are not of the level have to \
-            be offline for the guarantee to hold; 'flyball sst perf-profile info' lists them, and \
-            'set-config-level -o' takes them offline in the same step. Firmware may lock the level.",
+    about: "Trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
+            higher frequency, and may have other power and temperature limits. CPUs outside the level \
+            must be offline for the guarantee to hold: 'flyball sst perf-profile set-config-level -o' \
+            takes them offline in the same step. Firmware may lock the level.",
     interacts: &[
         (Id::SstBf, "a change of level switches it off"),
         (Id::SstTf, "a change of level switches it off"),
@@ -171,9 +171,9 @@ pub(super) const BF: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::BaseFreq, Form::Switch)],
-    about: "Gives some cores, which the processor chooses, a higher base frequency and all others a lower one. Worth it \
-            where a few threads need guaranteed speed and can be pinned to those cores. It works on classes of service \
-            (sst-cp), and not every performance level has it.",
+    about: "Gives some cores, chosen by the processor, a higher base frequency and all others a lower \
+            one. Use it if a few threads need guaranteed speed and can be pinned to those cores. It \
+            needs classes of service (sst-cp), and not every performance level has it.",
     interacts: &[
         (Id::SstCp, "has to be on"),
         (Id::SstLevel, "not every level has it, and changing the level switches it off"),
@@ -190,9 +190,9 @@ pub(super) const TF: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::TurboFreq, Form::Switch)],
-    about: "Lets cores of the classes 0 and 1 turbo higher than the ordinary turbo limits while every core is busy, and \
-            holds those of the classes 2 and 3 below a clip frequency. Which cores those are is chosen with clos. It \
-            works on classes of service (sst-cp), needs turbo, and not every performance level has it.",
+    about: "Lets cores of classes 0 and 1 exceed the ordinary turbo limits while every core is busy, and \
+            holds cores of classes 2 and 3 below a clip frequency. Choose the cores with clos. It needs \
+            classes of service (sst-cp) and turbo, and not every performance level has it.",
     interacts: &[
         (Id::SstCp, "has to be on, and cannot go off before it"),
         (Id::Turbo, "has to be on"),
@@ -210,9 +210,9 @@ pub(super) const CP: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::CorePower, Form::Switch)],
-    about: "Makes classes of service count: when power runs short, the cores of a class get at least its minimum and at \
-            most its maximum, and what is left goes by the classes' weights or in their order. sst-bf and sst-tf \
-            are built on it.",
+    about: "Switches classes of service on: when power runs short, the cores of a class get at least its \
+            minimum and at most its maximum, and the remainder goes by weight or in order. sst-bf and \
+            sst-tf need it.",
     interacts: &[
         (Id::SstTf, "cannot go off while turbo-freq is on"),
         (Id::MinFreq, "limits of cpufreq and of classes should not fight: the narrower one counts"),
@@ -244,8 +244,9 @@ pub(super) const PRIORITY: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Priority, Form::Word)],
-    about: "Ordered: class 0 gets what it asks for first, then class 1, and so on. Proportional: every class gets a share \
-            by its weight. base-freq and turbo-freq need ordered. Skylake and Cascade Lake servers have only ordered.",
+    about: "Ordered: class 0 gets what it requests first, then class 1, and so on. Proportional: every \
+            class gets a share by its weight. base-freq and turbo-freq need ordered. Skylake and Cascade \
+            Lake servers have only ordered.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::ClosWeight, "counts with proportional")],
     role: Role::Knob(Control {
         accepts: "ordered or proportional",
@@ -274,8 +275,8 @@ pub(super) const CLOS_MIN: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMin, Form::MHz)],
-    about: "The frequency that cores of the class get before power goes to lower-priority classes. clos-min:0 is that \
-            of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; values are rounded down.",
+    about: "The frequency that cores of the class get before lower-priority classes get power. \
+            clos-min:0 is class 0; clos-0-min is another spelling. Values are rounded down to 100 MHz.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
     role: of_class(
         "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
@@ -294,8 +295,8 @@ pub(super) const CLOS_MAX: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMax, Form::MHz)],
-    about: "The frequency that cores of the class never exceed while core-power is on. max (25.5 GHz in the register) \
-            means no limit. clos-max:3 is that of class 3; clos-3-max is another spelling.",
+    about: "The frequency that cores of the class never exceed while core-power is on. max means no \
+            limit. clos-max:3 is class 3; clos-3-max is another spelling.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
     role: of_class(
         "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
@@ -314,8 +315,8 @@ pub(super) const CLOS_WEIGHT: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosWeight, Form::Count)],
-    about: "How little a class gets when power is shared in proportion: 0 is favoured most, 15 least. Skylake and \
-            Cascade Lake servers, which know ordered priority only, ignore it.",
+    about: "Sets how little a class gets when power is shared in proportion: 0 gets most, 15 least. \
+            Skylake and Cascade Lake servers have only ordered priority and ignore it.",
     interacts: &[(Id::SstCpPriority, "counts with proportional")],
     role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
@@ -342,8 +343,8 @@ pub(super) const CLOS: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::Class, Form::Count)],
-    about: "Which of the four classes of service a core belongs to. All threads of a core go together. With turbo-freq, \
-            classes 0 and 1 are the high-priority ones.",
+    about: "Assigns a core to one of four classes of service, with all of its threads. With turbo-freq, \
+            classes 0 and 1 have high priority.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
     role: of_class("a class from 0 to 3", Ends::None, Check::UpTo(3), JUDGING, Bound::None),
 };
@@ -356,8 +357,8 @@ pub(super) const TRL: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::TurboLimits, Form::Word)],
-    about: "The highest turbo frequency by the number of active cores, in eight buckets (MSR 0x1AD). turbo-freq raises the \
-            limit temporarily; when it is switched off, the level's limits must be restored here.",
+    about: "Highest turbo frequency by number of active cores, in eight buckets (MSR 0x1AD). turbo-freq \
+            raises the limit temporarily.",
     interacts: &[(Id::SstTf, "its own limits replace these for high-priority cores")],
     role: Role::Knob(Control {
         accepts: "eight ratios of 100 MHz in hexadecimal, bucket 0 last: 0x1f1f1f1f1f1f1f20",
@@ -380,10 +381,10 @@ pub(super) const PARTITION: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Partition, Form::Word)],
-    about: "Keeps CPUs that are not of the performance level from work without taking them offline: an isolated cpuset \
-            partition takes them out of the scheduler's reach. They keep their frequency policies and interrupts, and \
-            CPU 0, which kernels do not take offline, can be among them. 'flyball sst perf-profile set-config-level \
-            --cgroup' sets the list that fits the level.",
+    about: "Keeps CPUs outside the performance level idle without taking them offline, in an isolated \
+            cpuset partition. They keep their frequency policies and interrupts, and CPU 0, which cannot \
+            go offline, can be among them. 'flyball sst perf-profile set-config-level --cgroup' sets the \
+            list that fits the level.",
     interacts: &[
         (Id::SstLevel, "says which CPUs those are"),
         (Id::Online, "taking them offline is the other way"),

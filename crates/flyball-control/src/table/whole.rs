@@ -29,12 +29,12 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         rw("/sys/devices/system/cpu/amd_pstate/status", Form::Word),
         rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
     ],
-    about: "Who picks the frequency. In active mode the processor does, between the limits and guided by EPP, and only \
-            the governors performance and powersave exist. In passive mode a kernel governor asks for each frequency. \
-            In guided mode (amd-pstate) the governor sets the lower bound and the processor chooses above it. A \
-            change unregisters the driver: the kernel recreates every policy, and governor, EPP and frequency limits \
-            return to defaults. intel_pstate refuses `off` (EBUSY) while HWP is on; nothing takes over from a driver \
-            that is off until the next boot.",
+    about: "Decides who picks the frequency. In active mode the processor does, within the limits and \
+            guided by EPP, and only the governors performance and powersave exist. In passive mode a \
+            kernel governor requests each frequency. In guided mode (amd-pstate) the governor sets the \
+            lower bound and the processor chooses above it. A change re-registers the driver, so \
+            governor, EPP and frequency limits return to their defaults. intel_pstate rejects `off` \
+            (EBUSY) while HWP is on; after `off` there is no driver until the next boot.",
     interacts: &[
         (Id::Governor, "a change re-creates the policies: the governor returns to its default"),
         (Id::Epp, "exists in active mode of amd-pstate, and with HWP; a mode change resets it"),
@@ -85,9 +85,9 @@ pub(super) const ONLINE: Knob = Knob {
         rw("/sys/devices/system/cpu/cpu{cpu}/online", Form::Switch),
         Mechanism::Member { path: "/sys/devices/system/cpu/online" },
     ],
-    about: "Takes a CPU away from the scheduler or gives it back. An offline CPU sits in the deepest idle state that \
-            the kernel finds; its frequency policy, when no other CPU is in it, refuses every access with EBUSY. Limits \
-            and the governor return when the CPU does. CPU 0 has no switch on current x86 kernels and always runs.",
+    about: "Takes a CPU away from the scheduler or gives it back. An offline CPU sits in the deepest \
+            idle state; if it is the last of its frequency policy, the policy answers EBUSY. Limits and \
+            governor return with the CPU. CPU 0 always runs on current x86 kernels.",
     interacts: &[
         (Id::Smt, "with SMT off, second threads are offline and cannot be brought online (EPERM)"),
         (Id::Governor, "a policy whose CPUs are all offline answers EBUSY"),
@@ -141,10 +141,10 @@ pub(super) const SMT: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/smt/control", Form::Word)],
-    about: "Whether the second thread of each core runs. Off gives each task a whole core, which steadies benchmarks \
-            and helps code that fills a core by itself, at the price of throughput where threads share well. `off` takes \
-            the second threads offline. `forceoff` cannot be undone before the next boot; notsupported and \
-            notimplemented are what the kernel shows where there is nothing to switch.",
+    about: "Decides whether the second thread of each core runs. Off gives each task a whole core, which \
+            steadies benchmarks and helps code that fills a core, but costs throughput if threads share \
+            well. `forceoff` cannot be undone before the next boot. notsupported and notimplemented mean \
+            that there is nothing to switch.",
     interacts: &[(
         Id::Online,
         "on brings second threads online, including CPUs that were taken offline individually",
@@ -189,9 +189,10 @@ pub(super) const TURBO: Knob = Knob {
         rw("/sys/devices/system/cpu/intel_pstate/no_turbo", Form::InvertedSwitch),
         rw("/sys/devices/system/cpu/cpufreq/boost", Form::Switch),
     ],
-    about: "Whether cores may run above the base (Intel) or nominal (AMD) frequency while power and heat allow. Off is \
-            the first step to repeatable measurements. Intel's file is no_turbo, the other way round; flyball always \
-            says on for turbo allowed. Where the firmware has turned turbo off, turning it on is refused with EPERM.",
+    about: "Lets cores run above the base (Intel) or nominal (AMD) frequency while power and heat allow. \
+            Switch it off for repeatable measurements. Intel's file no_turbo is inverted; flyball always \
+            says on if turbo is allowed. If the firmware has turned turbo off, turning it on fails with \
+            EPERM.",
     interacts: &[
         (
             Id::MaxFreq,
@@ -258,8 +259,8 @@ pub(super) const BOOST: Knob = Knob {
         // acpi-cpufreq's own switch on AMD (store_cpb in acpi-cpufreq.c).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/cpb", Form::Switch),
     ],
-    about: "Turbo for the CPUs of one policy, where driver and kernel present it (amd-pstate, acpi-cpufreq). \
-            Refused with EINVAL while the machine-wide turbo is off. Older kernels have cpb on AMD with acpi-cpufreq.",
+    about: "Turbo for the CPUs of one policy (amd-pstate, acpi-cpufreq). Fails with EINVAL while the \
+            machine-wide turbo is off. Older kernels call it cpb on AMD with acpi-cpufreq.",
     interacts: &[
         (Id::Turbo, "must be on; a write of it sets all policies"),
         (Id::MaxFreq, "with boost off the hardware limit is the nominal frequency"),

@@ -1,5 +1,5 @@
 //! docs/knobs.md is the table, printed. This test keeps it current;
-//! `FLYBALL_BLESS=1 cargo test -p flyball-control --test knobs_md` writes it anew.
+//! `FLYBALL_BLESS=1 cargo test -p flyball-control --test control knobs_md` writes it again.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use flyball_control::{Access, Knob, TABLE, knob::order::Step};
 
 fn markdown() -> String {
     let mut out = String::from(
-        "# Knobs and facts\n\nMade from the table in `crates/flyball-control/src/table`; `flyball explain KNOB` prints the \
-         same. Knobs stand in the order in which `apply` writes them.\n",
+        "# Knobs and facts\n\nKnobs can be set, facts only read. `flyball explain NAME` prints this and more, and says what a \
+         machine has. Knobs are in the order in which flyball writes them.\n",
     );
     for step in Step::ALL {
         let rows: Vec<&Knob> = TABLE.iter().filter(|knob| knob.step() == Some(step)).collect();
@@ -19,37 +19,45 @@ fn markdown() -> String {
             row(knob, &mut out);
         }
     }
-    out.push_str("\n## Facts\n");
+    out.push_str("\n## Facts\n\n| fact | meaning | one per |\n|---|---|---|\n");
     for knob in TABLE.iter().filter(|knob| knob.access() == Access::ReadOnly) {
-        row(knob, &mut out);
+        let (title, unit) = (capital(knob.title), unit(knob));
+        let _ = writeln!(out, "| `{}` | {title}{unit}{} | {} |", knob.name, vendor(knob), knob.scope);
     }
     out
 }
 
-fn row(knob: &Knob, out: &mut String) {
-    let unit = match knob.unit().symbol() {
+fn unit(knob: &Knob) -> String {
+    match knob.unit().symbol() {
         "" => String::new(),
         symbol => format!(", {symbol} in JSON"),
-    };
-    let vendor = knob.vendor.map(|vendor| format!(", {vendor} only")).unwrap_or_default();
+    }
+}
+
+fn vendor(knob: &Knob) -> String {
+    knob.vendor.map(|vendor| format!(", {vendor} only")).unwrap_or_default()
+}
+
+fn row(knob: &Knob, out: &mut String) {
     let _ = write!(
         out,
-        "\n### {}\n\n{}; one per {}{unit}{vendor}.\n\n",
+        "\n### {}\n\n{}; one per {}{}{}.\n\n",
         knob.name,
         capital(knob.title),
-        knob.scope
+        knob.scope,
+        unit(knob),
+        vendor(knob)
     );
     // What stands between angle brackets would be taken for HTML and not be shown.
     let _ = writeln!(out, "{}\n", knob.about.replace('<', "\\<"));
-    if knob.access() == Access::ReadWrite {
-        let _ = writeln!(out, "- takes: {}", knob.accepts());
-    }
-    for mechanism in knob.mechanisms {
-        let access = if mechanism.writes() { "rw" } else { "ro" };
-        let _ = writeln!(out, "- lives in: `{mechanism}` ({access})");
-    }
+    let _ = writeln!(out, "- values: {}", knob.accepts());
+    let files = knob.mechanisms.iter().map(|mechanism| {
+        let access = if mechanism.writes() { "" } else { " (read-only)" };
+        format!("`{mechanism}`{access}")
+    });
+    let _ = writeln!(out, "- in {}", files.collect::<Vec<_>>().join(", "));
     for (other, how) in knob.interacts {
-        let _ = writeln!(out, "- with [{other}](#{other}): {how}");
+        let _ = writeln!(out, "- `{other}`: {how}");
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Make a unit that applies the profile at each boot, instead of applying it now.
+    /// Enable a unit that applies the profile at each boot, instead of applying it now.
     #[arg(long, conflicts_with = "cpus")]
     at_boot: bool,
 }

@@ -41,7 +41,7 @@ Exit codes: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the processor
 container). Unknown checks do not affect the exit code.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {
-    /// Show evidence and reason for all checks, not only for those with findings.
+    /// Show evidence and reason for all checks.
     #[arg(short, long)]
     verbose: bool,
 

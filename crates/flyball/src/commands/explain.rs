@@ -107,7 +107,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
                 // What other tools call by the word comes with what mentions it.
                 let nearest = error.nearest.and_then(|name| Knob::named(name).ok());
                 let fitting: Vec<&Knob> = mention.into_iter().chain(nearest).collect();
-                eprintln!("flyball: no knob '{word}'; these have to do with it");
+                eprintln!("flyball: unknown knob '{word}'. Related:");
                 for knob in fitting {
                     if !found.iter().any(|known| known.id == knob.id) {
                         found.push(knob);

@@ -30,8 +30,8 @@ Examples:
 Exit codes: 0 ended by a signal, or --stdout is done, 1 it cannot listen or write, 2 an address or the configuration is not accepted, \
 4 the machine has no CPUs to list.")]
 pub struct Args {
-    /// Write the metrics to this file again and again, for node_exporter's textfile collector,
-    /// instead of serving them.
+    /// Write the metrics to this file periodically, for node_exporter's textfile collector, instead
+    /// of serving them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdout", "node"])]
     textfile: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     stdout: bool,
 
-    /// With --stdout: in the format OpenMetrics.
+    /// With --stdout: use the OpenMetrics format.
     #[arg(long, requires = "stdout")]
     openmetrics: bool,
 
@@ -51,16 +51,16 @@ pub struct Args {
     #[arg(long)]
     per_cpu: bool,
 
-    /// Add the names of node_exporter's collectors cpu, cpufreq and rapl; most of them are of each
-    /// CPU, with --per-cpu.
+    /// Add the metrics of node_exporter's collectors cpu, cpufreq and rapl; most of them need
+    /// --per-cpu.
     #[arg(long)]
     node: bool,
 
-    /// Values of a setting that are counted by name; CPUs with rarer ones are counted as 'other'.
+    /// Number of values of a setting to count by name; rarer ones are counted as 'other'.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_values: u16,
 
-    /// Leave the doctor's checks out, which run every ten minutes.
+    /// Do not run the doctor's checks every ten minutes.
     #[arg(long)]
     no_doctor: bool,
 
@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
     systemd_socket: bool,
 
-    /// A file with users and TLS, as of Prometheus' exporter-toolkit.
+    /// File with users and TLS, in the format of Prometheus' exporter-toolkit.
     #[arg(long = "web.config.file", value_name = "FILE")]
     config: Option<PathBuf>,
 }

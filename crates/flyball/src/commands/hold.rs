@@ -52,7 +52,7 @@ Examples:
   flyball hold release --all        everything is as it was before the first hold
 
 Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
-this knob, 5 status: a setting does not hold, 6 another flyball holds the machine, 7 the kernel clamped a value."
+this knob, 5 status: a setting does not hold, 6 another flyball command is changing the machine, 7 the kernel clamped a value."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -63,11 +63,11 @@ pub struct Args {
 enum Command {
     /// Add a hold, or replace the one of that name.
     Add(add::Args),
-    /// Release holds; what no other hold sets is restored.
+    /// Release holds, and restore what no other hold sets.
     Release(ReleaseArgs),
     /// List the holds.
     List,
-    /// Show what is held, what is there, and what changed it last.
+    /// Show each held setting, its current value, and what changed it last.
     Status(show::StatusArgs),
     /// Run the service in the foreground.
     Run(run::Args),

@@ -58,7 +58,7 @@ pub struct Forms {
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
-    /// Also print every round on a scale, a line for each arm.
+    /// Also draw every round on a scale, a line per arm.
     #[arg(long)]
     plot: bool,
 }

@@ -30,17 +30,17 @@ Examples:
   flyball restore --forget   also drop settings that cannot be restored because their device is gone
   flyball restore -n         print what is saved and what would be written
 
-Exit codes: 0 everything is restored, 3 something could not be restored, 6 another flyball holds the machine.")]
+Exit codes: 0 everything is restored, 3 something could not be restored, 6 another flyball command is changing the machine.")]
 pub struct Args {
-    /// Undo only the last command's changes.
+    /// Undo only the last command.
     #[arg(long)]
     last: bool,
 
-    /// Drop what cannot be restored, because its device or driver is gone, from the journal.
+    /// Forget settings that cannot be restored because their device or driver is gone.
     #[arg(long, conflicts_with = "dry_run")]
     forget: bool,
 
-    /// Print what is saved and what differs now; write nothing.
+    /// Show the saved values and what differs now, without writing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

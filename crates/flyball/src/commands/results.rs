@@ -62,11 +62,11 @@ struct Add {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// The host of inputs that do not name theirs [default: the folder that an input is found in].
+    /// Host of inputs that do not name one [default: the folder that an input is found in].
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 
-    /// When inputs were measured that do not say it, such as 2026-01-31T12:00:00Z [default: when
+    /// Time of inputs that have none, such as 2026-01-31T12:00:00Z [default: when
     /// the file was written].
     #[arg(long, value_name = "TIME")]
     time: Option<String>,

@@ -40,7 +40,7 @@ Examples:
   flyball run governor=performance -- make -j8
   flyball run --profile benchmark --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
-  flyball run --why -- ./bench               how fast its CPUs ran, and why not faster
+  flyball run --why -- ./bench               how fast its CPUs ran, and what limited them
   flyball run --hold latency -- make -j8     other settings and holds can change meanwhile
   flyball run --quiet=fixed --pin 3 latency-limit=2us -- ./bench    a quiet machine with another setting on top
 
@@ -48,7 +48,7 @@ Under sudo the command runs as the user who called sudo, with that user's groups
 names another user.
 
 Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
-was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
+was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball command is changing the machine. \
 3 if the settings could not be restored.")]
 pub struct Args {
     /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs. They override those of the profile.
@@ -72,13 +72,13 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     quiet: Option<Level>,
 
-    /// Hold this profile while the command runs, over other holds: the settings stay with 'flyball
-    /// hold', which other commands can use meanwhile.
+    /// Hold this profile while the command runs, over other holds. Other flyball commands can run
+    /// meanwhile.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet", "why"])]
     hold: Option<String>,
 
-    /// Say afterwards how fast the CPUs ran and why not faster, as flyball why does, and the
-    /// packages' energy. CPUs that run are interrupted once per second for that.
+    /// Afterwards, explain the CPUs' speed (see flyball why), with the packages' energy. flyball
+    /// interrupts running CPUs once per second for this.
     #[arg(long)]
     why: bool,
 

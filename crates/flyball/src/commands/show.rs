@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 
-    /// Show every row, also those that rarely matter.
+    /// Show every row, even those that rarely matter.
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with_all = ["knobs", "cpus", "all"])]
     pub nfd: Option<PathBuf>,
 
-    /// With --nfd: how long the labels count, if the file is not written again.
+    /// With --nfd: expire the labels after this time.
     #[arg(long, value_name = "TIME", requires = "nfd", value_parser = flyball_text::span::parse)]
     pub expires: Option<Duration>,
 }

@@ -36,7 +36,7 @@ Examples:
   flyball sst -c 10 core-power assoc --clos 3
   flyball restore                                      undo everything
 
-Exit codes: 0 done, 1 failed, settings restored, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine, \
+Exit codes: 0 done, 1 failed, settings restored, 2 not accepted, 4 no Speed Select here, 6 another flyball command is changing the machine, \
 7 the firmware changed the value.")]
 pub struct Args {
     /// CPUs: 0-3,7, package:0, core:3 and so on [default: the whole machine].

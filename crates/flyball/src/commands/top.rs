@@ -36,26 +36,26 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Only these columns of --csv, in this order. What none of them shows is not read.
+    /// Print only these columns of --csv, in this order, and read only what they need.
     #[arg(long, value_name = "NAMES", requires = "csv", value_delimiter = ',', hide_possible_values = true,
         value_parser = clap::builder::PossibleValuesParser::new(print::COLUMNS.map(|column| column.0)))]
     columns: Vec<String>,
 
-    /// Record to this file too; without a terminal, only record. A day (UTC) that ends gets a file
+    /// Also record to this file; without a terminal, only record. Each earlier day (UTC) has a file
     /// of its own, FILE.DATE.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
 
-    /// Remove a recording's files of earlier days after this time: 7d, 12h.
+    /// Remove files of earlier days after this time: 7d, 12h.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = span::parse)]
     keep: Option<Duration>,
 
-    /// Bytes of all files of a recording: 500MB, 2GB. The oldest day goes first; if the day's own
-    /// file has as many, the recording ends.
+    /// Maximum size of a recording: 500MB, 2GB. The oldest day goes first. If the current file
+    /// reaches the size, the recording ends.
     #[arg(long, value_name = "SIZE", requires = "record", value_parser = size)]
     size: Option<u64>,
 
-    /// Show a recording, of any machine.
+    /// Show a recording.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
@@ -67,13 +67,12 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
     at: Option<flyball_top::state::Jump>,
 
-    /// Report when this holds: 'throttled for 2s', 'package > 340 W', 'temperature > 90 C', 'busy >
-    /// 95 %', 'speed < 2 GHz', 'got < 80 % for 10s'. May be repeated.
+    /// Report when a condition is true: 'throttled for 2s', 'package > 340 W', 'temperature > 90
+    /// C', 'busy > 95 %', 'speed < 2 GHz', 'got < 80 % for 10s'. May be repeated.
     #[arg(long, value_name = "ALERT")]
     alert: Vec<Alert>,
 
-    /// Run this shell command when an alert begins or is over, with the alert as JSON on its stdin;
-    /// one at a time, never waited for.
+    /// Run this shell command when an alert begins or ends, with the alert as JSON on its stdin.
     #[arg(long, value_name = "COMMAND", requires = "alert")]
     on_alert: Option<String>,
 
@@ -82,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "WHICH", default_value = "ran")]
     touch: TouchArg,
 
-    /// A simulated machine's time passes this many times faster.
+    /// Speed up a simulated machine's time by this factor.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, hide_short_help = true)]
     speed: f64,
 
@@ -91,8 +90,7 @@ pub struct Args {
     #[arg(skip)]
     found: OnceLock<Vec<PathBuf>>,
 
-    /// Show this while a command runs (on a simulated machine: the model of a workload). Its output
-    /// is not shown.
+    /// Watch while a command runs (on a simulated machine: a workload model). Its output is hidden.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -129,7 +127,7 @@ Examples:
 
 Keys:
 {}
-Sleeping CPUs are not woken: they have no speed, and the screen says asleep. docs/top.md explains the columns, the recording \
+By default top wakes no CPU: a sleeping CPU has no speed and is shown as asleep. docs/top.md explains the columns, the recording \
 and the alerts.
 
 Exit codes: 0 done, 2 a time, alert or recording cannot be used, or a recording reached its --size, 10 stdout or the \

@@ -44,7 +44,7 @@ Examples:
   flyball why -M sim:sst-guide --workload spin --pin 0-13
   flyball why --replay top.fbt --at 14:05               what 'flyball top --record' saw in the 5 s before
 
-Exit codes: 0 explained, 1 no CPU that was asked for can be explained, 2 wrong arguments or a recording that cannot be used.")]
+Exit codes: 0 explained, 1 none of the CPUs can be explained, 2 invalid arguments or recording.")]
 pub struct Args {
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
     /// commas [default: all].
@@ -55,8 +55,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = flyball_text::span::parse)]
     time: Duration,
 
-    /// On a simulated machine: the model of a workload that runs meanwhile (a name of
-    /// `flyball sim list`, or a file).
+    /// On a simulated machine: workload model to run meanwhile (see `flyball sim list`, or a file).
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
 
@@ -64,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "CPUS", requires = "workload")]
     pin: Option<CpuList>,
 
-    /// Explain a moment of a recording of 'flyball top --record' instead of this machine.
+    /// Explain a moment of a recording of 'flyball top --record'.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     replay: Option<PathBuf>,
 
@@ -154,7 +153,7 @@ fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure
         samples.extend(recording.sample(number).map_err(|error| usage(&error))?);
     }
     if samples.len() < 2 {
-        return Err(usage(&"it has one sample; two make a moment"));
+        return Err(usage(&"the recording has only one sample; at least two are needed"));
     }
     let Some(facts) = recording.facts(last) else {
         return Err(usage(&"it was recorded by an older flyball, without the limits that reasons need"));

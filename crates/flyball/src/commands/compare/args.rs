@@ -42,21 +42,19 @@ pub(super) const OPTIONS: [&str; 29] = [
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-Arms run in turn: every block has one round of each arm, in random order. Only rounds of the same block are compared with \
-each other, so slow drift cancels out. The first arm is the baseline. Settings are restored at the end, also after Ctrl-C \
-(completed rounds are kept) or a crash.
+Each block runs every arm once, in random order. flyball compares only rounds of the same block, so slow drift cancels \
+out. The first arm is the baseline. Settings are restored at the end, even after Ctrl-C (completed rounds are kept) or a \
+crash.
 
-An arm is 'NAME: KNOB=VALUE KNOB=VALUE'. KNOB@CPUS=VALUE applies to some CPUs only; 'now' is the machine as it is. \
-driver=NAME, boot=WORD and boot:PARAMETER=VALUE need another boot; such arms wait for --resume.
+An arm is 'NAME: KNOB=VALUE KNOB=VALUE'. KNOB@CPUS=VALUE sets some CPUs only, and 'now' is the machine as it is. Arms \
+with driver=NAME, boot=WORD or boot:PARAMETER=VALUE need another boot and wait for --resume.
 
-With --quiet the machine is made quiet first, for the CPUs of --pin, and restored last; the settings of an arm are applied \
-on top. Load of other tasks, stolen time, interrupts and memory pressure are monitored in every round. A round under bad \
-conditions is shown but does not count, whatever its value. A condition that is bad in most rounds of an arm and may be \
-caused by the arm itself (changing frequency, heat) is accepted.
+--quiet makes the machine quiet for the CPUs of --pin, applies each arm on top, and watches other load, stolen time, \
+interrupts and memory pressure. Rounds under bad conditions are shown but do not count, unless the arm itself seems to \
+cause the condition (changing frequency, heat).
 
-Under sudo the command, --prepare and servers run as the user who called sudo, and the run directory belongs to that user; \
---as-root keeps them root, --user names another user. --resume prints the command that the directory names, and asks \
-before it runs that of another user's directory.
+Under sudo, the command, --prepare and servers run as the user who called sudo, and the run directory belongs to that \
+user. --as-root keeps root, and --user picks another user.
 
 Examples:
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
@@ -68,24 +66,23 @@ Examples:
   flyball compare --arm now --arm off:turbo=off --pin 0 --beside spin --beside-pin 2 -- ./bench
   flyball compare --selftest tbench -M sim:ryzen-5750g
   flyball compare --experiment turbo.toml -o results/node1
-  flyball compare --resume DIR             after the boot that the second arm needs: run the missing rounds
+  flyball compare --resume DIR             after another boot: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
-Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 restoring failed too, 4 the machine \
-does not have this knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
+Exit codes: 0 done, 1 failed (settings are restored), 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
+a knob, 6 another flyball command is changing the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
 pub struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
     pub(super) arm: Vec<String>,
 
-    /// A knob with several values; all combinations of several --matrix become arms.
+    /// Arms from all combinations of values; may be repeated.
     #[arg(long, value_name = "KNOB=V1,V2")]
     pub(super) matrix: Vec<String>,
 
-    /// The kernel's amd-pstate selftest: arms of both drivers and both of its governors, its
-    /// workload and its three rounds, traced; report.csv has its layout. Its -t is --amount here,
-    /// -p --jobs, -l --rounds, -o --output.
-    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command", "observer"])]
+    /// Run the kernel's amd-pstate selftest: both drivers and governors, three traced rounds.
+    /// report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
     /// Number of blocks, each with one round of every arm [default: 15; with --selftest 3].
@@ -93,15 +90,15 @@ pub struct Args {
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
-    /// Instead of a number of blocks: continue until half the width of every arm's confidence
-    /// interval is below this, or, with 'decided', until each arm is known to differ or to be
-    /// within 0.5 %. The intervals stay true however often one looks.
+    /// Continue until each difference is known to this precision, or until each arm is 'decided'.
+    /// The precision is half the width of the confidence interval. An arm is decided when it is
+    /// known to differ, or to be within 0.5 %. Intervals remain valid under repeated looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
-    /// Maximum number of blocks with --until.
+    /// With --until: maximum number of blocks.
     // A bound for --until: noise may keep an interval wide however many rounds there are.
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
     pub(super) max_rounds: u32,
 
     #[command(flatten)]
@@ -111,23 +108,23 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
-    /// A file with the whole comparison, the same for every machine of a fleet; the seed is each
-    /// machine's own.
-    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "selftest", "command", "resume"]))]
+    /// Read the whole comparison from a file, for the machines of a fleet. Each machine has a seed
+    /// of its own.
+    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "selftest", "command", "resume"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 
-    /// Continue a comparison that was stopped, or whose other arms needed another boot.
+    /// Continue a comparison, after an interruption or another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those
     // that are there.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
-    /// Print the arms' writes, the order and the duration; run nothing.
+    /// Show the writes, the order and the duration, without running anything.
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
 
-    /// With --resume: run the command of a directory that belongs to another user without asking.
-    #[arg(long, requires = "resume")]
+    /// With --resume: do not ask before running a command from another user's directory.
+    #[arg(long, requires = "resume", hide_short_help = true)]
     pub(super) yes: bool,
 
     #[command(flatten)]

@@ -39,14 +39,14 @@ impl Progress {
         match event {
             // Later rounds begin right where the one before ended, and that line is still true.
             Event::Begin { arm, done: 0, of } => {
-                eprintln!("flyball: {of} rounds: {}; the first shows how long they take", self.plan);
+                eprintln!("flyball: {of} rounds: {}", self.plan);
                 terminal::redraw(&line(0, *of, &arm.name));
             }
             Event::Begin { .. } => {}
             Event::Over { round, done, of, ends_block, .. } => {
                 let spent = self.began.elapsed();
                 let first = *self.first.get_or_insert(spent);
-                let left = format!("{} left at most", span::words(left(first, spent, *done, *of)));
+                let left = format!("about {} left", span::words(left(first, spent, *done, *of)));
                 if terminal::redraw(&line(*done, *of, &left)) {
                     return;
                 }
@@ -54,7 +54,7 @@ impl Progress {
                 // takes.
                 if *done == 1 {
                     // Pipes and logs keep every line, so each block has one.
-                    eprintln!("flyball: the first round took {}: {left}", span::words(spent.as_secs_f64()));
+                    eprintln!("flyball: {left}");
                 } else if *ends_block && !self.is_search {
                     let block = if round.warm_up {
                         "warm-up".to_owned()

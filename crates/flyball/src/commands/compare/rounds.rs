@@ -11,17 +11,16 @@ use crate::quiet_machine::Observer;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RoundArgs {
-    /// Warm-up rounds per arm, which do not count.
+    /// Warm-up rounds per arm, not counted.
     #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warm_up: u32,
 
-    /// Pause before each round, so that the processor can cool down.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_seconds)]
+    /// Pause before each round to let the processor cool down.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_seconds, hide_short_help = true)]
     pub cool_down: f64,
 
-    /// Interval between meter readings in a round; at most a minute, because energy counters wrap
-    /// around.
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_interval)]
+    /// Time between meter readings, at most a minute. Energy counters wrap around after that.
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_interval, hide_short_help = true)]
     pub interval: f64,
 
     /// Confidence level of intervals and verdicts.
@@ -29,41 +28,38 @@ pub struct RoundArgs {
     pub confidence: f64,
 
     /// Random seed of the order [default: random, and recorded].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     pub seed: Option<u64>,
 
-    /// Read no meter during a round, only before and after it: readings of registers wake the CPUs
-    /// that they are about, and a tickless CPU notices. Energy of rounds of more than a minute can
-    /// be wrong then, because counters wrap around.
-    #[arg(long, value_enum, value_name = "WHICH")]
+    /// Read meters only before and after a round. Reads wake CPUs, which disturbs tickless ones.
+    /// The energy of rounds of more than a minute can then be wrong, because counters wrap around.
+    #[arg(long, value_enum, value_name = "WHICH", hide_short_help = true)]
     pub observer: Option<Observer>,
 
     /// Skip rounds in which the workload fails, instead of stopping.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub ignore_failure: bool,
 
-    /// Power of the whole machine from a command that prints watts: ipmitool, Redfish with curl, a
-    /// power strip. Run in a shell every second, on CPUs that --pin leaves free, and with flyball's
-    /// rights (under sudo as root). A round needs two readings.
+    /// Command that prints the power of the whole machine in watts. It runs in a shell every
+    /// second, on CPUs that --pin leaves free, with flyball's rights (under sudo as root):
+    /// ipmitool, curl for Redfish, a power strip. A round needs two readings.
     // After --resume it must be given again: it may hold a password, and directories belong to
     // other users too.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"])]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["observer", "dry_run"], hide_short_help = true)]
     pub power_command: Option<String>,
 
-    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions
-    /// per second, frequency while running and lag become columns of the report;
-    /// `flyball trace report` shows a round in full.
+    /// Record the driver's decisions in each round. The report gets decisions per second, frequency
+    /// while running and lag; `flyball trace report` shows a round's trace-*.dat in full.
     #[arg(long, conflicts_with = "observer")]
     pub trace: bool,
 
-    /// A TOML file with knobs of your own: commands that read, write and restore a value, which
-    /// then is set like any knob. As root, the file must be root's or yours, and only its owner may
-    /// write to it.
-    #[arg(long, value_name = "FILE")]
+    /// TOML file with knobs of your own: commands that read, write and restore a value. For root,
+    /// the file must be root's or yours, and only its owner may write to it.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub knob: Vec<PathBuf>,
 
-    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in
-    /// addition to the arms' own settings, and do not count rounds under bad conditions.
+    /// Make the machine quiet first: light, steady or fixed (see flyball quiet). Rounds under bad
+    /// conditions do not count.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub quiet: Option<Level>,
 }

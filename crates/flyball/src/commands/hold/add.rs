@@ -38,8 +38,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
-    /// Of two holds of one place the one with the higher number counts; those of hold.toml have 10
-    /// to 73.
+    /// On conflict, the hold with the higher number wins; those of hold.toml have 10 to 73.
     #[arg(long, value_name = "N", default_value_t = Hold::PRIORITY, value_parser = clap::value_parser!(u32).range(..=i64::from(Hold::HIGHEST)))]
     priority: u32,
 
@@ -51,14 +50,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "PID")]
     while_pid: Option<u32>,
 
-    /// Let it count only while this is so: power=ac|battery, time=22:00-06:00, program=/path,
-    /// unit=NAME.service, cgroup=PATH, user=NAME, pressure='cpu some 15% over 10s',
-    /// temperature=90C, limit=thermal|power; for=30s: all of it for so long. May be repeated.
+    /// Activate it only while a condition is true: power=ac|battery, time=22:00-06:00,
+    /// program=/path, unit=NAME.service, cgroup=PATH, user=NAME, pressure='cpu some 15% over 10s',
+    /// temperature=90C, limit=thermal|power; for=30s. May be repeated.
     #[arg(long = "when", value_name = "KEY=VALUE")]
     when: Vec<String>,
 
-    /// If something else changes a setting: correct (set it again), report (leave it), or yield
-    /// (leave it, also at release).
+    /// What to do if something else changes a setting: correct it, report it, or yield (keep the
+    /// new value, even after release).
     #[arg(long, value_name = "POLICY", default_value = "correct")]
     on_drift: DriftPolicy,
 

@@ -287,7 +287,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
         // Twice what the noisiest of quiet machines show: something varies that the watch does not
         // see.
         if deviation > 0.05 * median && count(Grade::Bad) == 0 {
-            out += "  the runs scatter by more than 5 %, and nothing that is watched explains it\n";
+            out += "  the runs scatter by more than 5 %, and no monitored condition explains it\n";
         }
         for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
             let why: Vec<&str> =

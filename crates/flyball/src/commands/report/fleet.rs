@@ -30,15 +30,15 @@ const MAX_HOSTS: u64 = 16 << 20;
 /// Arguments that belong to `--fleet`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FleetArgs {
-    /// Put the run directories of many machines together; a DIR may also hold such directories.
+    /// Combine run directories of many machines; a DIR may contain such directories.
     #[arg(long, conflicts_with_all = ["export_markdown", "plot", "time_limit"])]
     pub fleet: bool,
 
-    /// The machines that are expected, one name per line: those without results are named.
+    /// File with the expected machines, one per line; flyball names those without results.
     #[arg(long, value_name = "FILE", requires = "fleet")]
     pub hosts: Option<PathBuf>,
 
-    /// Also say how many machines and rounds show a change of this size, such as 1%.
+    /// Also say how many machines and rounds would detect a change of this size, such as 1%.
     #[arg(long, value_name = "CHANGE", requires = "fleet", value_parser = percentage)]
     pub design: Option<f64>,
 }

@@ -161,7 +161,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
             replay.note(path);
             if replay.recording.len() < 2 {
                 return Err(Failure::usage(format!(
-                    "{}: it has one sample; two make a moment",
+                    "{}: the recording has only one sample; at least two are needed",
                     path.display()
                 )));
             }

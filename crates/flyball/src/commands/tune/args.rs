@@ -13,18 +13,17 @@ use crate::{
 
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-The search runs blocks of at most six settings, the machine as it is ('now') among them, and fits a small model to what it \
-has measured. The model chooses the next block, and ends the search when the best setting is known with 99 % certainty. \
-The best of many noisy rounds looks better than it is. So the announced numbers come from fresh rounds alone: 'now', the \
-chosen setting and the runner-up are compared again, as 'flyball compare' does it.
+The search runs blocks of at most six settings, including the machine as it is ('now'). A model chooses the next block, \
+and ends the search when the best setting is known with 99 % certainty. The winner of a noisy search looks better than it \
+really is, so flyball runs 'now', the winner and the runner-up again, like 'flyball compare', and reports only these rounds.
 
 QUANTITY is time, energy, power, perf-per-watt, performance (the workload's own metric, also by its name), dram-energy, \
 platform-energy, latency, temperature, user-time or system-time.
 
-VALUES are values with commas between them (epp=performance,power), a range (max-freq=1.2GHz..3GHz:4, four values), or \
-'all' for knobs whose values the machine lists. --knob FILE adds knobs of your own programs: TOML tables such as \
-[pool] with values = [4, 8, 16], read = 'myctl get pool' and write = 'myctl set pool {value}'; they are journaled and \
-restored as the others. Settings that this machine refuses are left out and listed.
+VALUES are separated by commas (epp=performance,power), a range (max-freq=1.2GHz..3GHz:4, four values), or 'all' if the \
+machine lists the knob's values. --knob FILE adds knobs of your own programs: TOML tables such as [pool] with \
+values = [4, 8, 16], read = 'myctl get pool' and write = 'myctl set pool {value}'. Combinations that the machine rejects \
+are skipped and listed.
 
 Examples:
   flyball tune --over max-freq=1.6GHz..4.6GHz:6 --over epp=all --minimize energy --subject-to 'time <= +5%' -- ./bench
@@ -38,100 +37,99 @@ Examples:
   flyball tune --knob knobs.toml --over pool=4,8,16 --minimize p99 --metric 'p99: ([0-9.]+) us' -- ./load
   flyball tune --resume DIR                                        continue after Ctrl-C
 
-Exit codes: 0 done, also if nothing is better than 'now'; 1 failed (settings are restored), 2 cannot be used as typed, \
-3 restoring failed too, 4 no meter for the quantity, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a \
-signal (settings are restored).")]
+Exit codes: 0 done, even if nothing is better than 'now'; 1 failed (settings are restored), 2 invalid arguments, \
+3 restoring failed too, 4 no meter for the quantity, 6 another flyball command is changing the machine, 130 stopped by \
+Ctrl-C or a signal (settings are restored).")]
 pub struct Args {
-    /// A knob and its values; all combinations of several --over are searched.
+    /// A knob and the values to try; may be repeated.
     #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,
 
-    /// Settings and goal for a purpose, of what this machine has; printed before use. efficiency:
-    /// least energy, time <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
+    /// Knobs and goal for a purpose: efficiency, latency or power-cap=WATTS. efficiency: least
+    /// energy, time <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
     #[arg(long, value_name = "PURPOSE", conflicts_with_all = ["over", "minimize", "maximize", "subject_to"])]
     pub(super) preset: Option<Preset>,
 
-    /// Leave out combinations with all of these settings: 'governor=performance epp=power'.
+    /// Skip combinations with all of these settings: 'governor=performance epp=power'.
     #[arg(long, value_name = "SETTINGS")]
     pub(super) without: Vec<String>,
 
-    /// Search for the least of this quantity.
+    /// Quantity to minimize.
     #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "front", "resume", "preset"])]
     pub(super) minimize: Option<String>,
 
-    /// Search for the most of this quantity.
+    /// Quantity to maximize.
     #[arg(long, value_name = "QUANTITY")]
     pub(super) maximize: Option<String>,
 
-    /// Search for all settings that no other one beats in these two quantities (time,energy),
-    /// instead of for one setting.
+    /// Find all settings that no other one beats in two quantities (time,energy).
     #[arg(long, value_name = "QUANTITY,QUANTITY", conflicts_with_all = ["minimize", "maximize", "subject_to", "preset", "prefer", "strict", "start_from"])]
     pub(super) front: Option<String>,
 
-    /// A limit that the chosen setting must keep, against 'now' ('time <= +5%', 'performance >=
-    /// -2%') or absolute ('power <= 60', in the report's unit).
+    /// Limit on the choice: 'time <= +5%' or 'performance >= -2%' (against 'now'), or 'power <=
+    /// 60'.
     #[arg(long, value_name = "LIMIT")]
     pub(super) subject_to: Option<String>,
 
-    /// Differences up to this do not matter.
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    /// Ignore differences up to this.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, hide_short_help = true)]
     pub(super) within: f64,
 
-    /// Maximum number of rounds of the search; the confirmation comes on top [default: 200; 400 for
-    /// more than 100 settings].
+    /// Maximum number of rounds, without the confirmation [default: 200; 400 for more than 100
+    /// settings].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub(super) max_runs: Option<u32>,
 
-    /// End the search after this time; the confirmation comes on top.
+    /// Maximum time, without the confirmation.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_time: Option<u32>,
 
-    /// End a round after so many times the median time of 'now' [default: 3, where time is
-    /// minimized or limited by a percentage]. It has no value then, and its setting is over the
-    /// limit; after its second such round it is left out.
-    #[arg(long, value_name = "TIMES", value_parser = parse_times)]
+    /// Stop a round that takes longer than TIMES x the baseline median [default: 3 if time is
+    /// minimized or limited by a percentage]. Its setting counts as over the limit. A setting that
+    /// is stopped twice is dropped.
+    #[arg(long, value_name = "TIMES", value_parser = parse_times, hide_short_help = true)]
     pub(super) cap: Option<f64>,
 
-    /// End a round after so many times the median time of 'now', whatever is searched for. It
-    /// counts as failed; a setting is left out after its second failure.
-    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times)]
+    /// Stop a round, for any goal, that takes longer than TIMES x the baseline median. It counts as
+    /// failed. A setting that fails twice is dropped.
+    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times, hide_short_help = true)]
     pub(super) timeout: f64,
 
-    /// Of settings that are equal within --within, choose the one with the least of this quantity.
-    #[arg(long, value_name = "QUANTITY", default_value = "time")]
+    /// Quantity that decides between settings that are equal within --within.
+    #[arg(long, value_name = "QUANTITY", default_value = "time", hide_short_help = true)]
     pub(super) prefer: String,
 
-    /// End only when intervals that need no model show that no setting is better. This takes
-    /// several times as many rounds, and often cannot be had.
-    #[arg(long)]
+    /// Use intervals that need no model to end the search. This takes several times as many rounds,
+    /// and often reaches --max-runs.
+    #[arg(long, hide_short_help = true)]
     pub(super) strict: bool,
 
-    /// Begin with what an earlier search has found, on this machine or on a simulated copy of it.
-    /// Its rounds help to choose what runs, and are overruled by new ones.
-    #[arg(long, value_name = "DIR")]
+    /// Start from an earlier search, of this machine or a simulated copy. New rounds overrule its
+    /// results.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(super) start_from: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
-    /// Write the chosen settings to this file, as a profile for 'flyball apply'. With --front, one
-    /// profile for each setting on the front: PROFILE-1.toml and so on.
+    /// Write the chosen settings as a profile. With --front, one profile for each setting on the
+    /// front: PROFILE-1.toml and so on.
     #[arg(short, long, value_name = "PROFILE")]
     pub(super) output: Option<PathBuf>,
 
     /// The run directory [default: flyball-tune-DATE-TIME].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(super) directory: Option<PathBuf>,
 
-    /// Continue a search that was stopped.
+    /// Continue an interrupted search.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
-    /// With --resume: run the command of a directory that belongs to another user without asking.
-    #[arg(long, requires = "resume")]
+    /// With --resume: do not ask before running a command from another user's directory.
+    #[arg(long, requires = "resume", hide_short_help = true)]
     pub(super) yes: bool,
 
-    /// Print the settings that would be searched and what is left out; run nothing.
+    /// Show the search space, without running anything.
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
 

@@ -18,7 +18,7 @@ impl flyball_tune::Progress for Screen {
     }
 
     fn say_time_left(&self, message: &str, seconds: f64) {
-        self.say(&format!("{message}; {} left at most", flyball_text::span::words(seconds)));
+        self.say(&format!("{message}; about {} left", flyball_text::span::words(seconds)));
     }
 
     fn draw(&self, picture: &str) -> bool {

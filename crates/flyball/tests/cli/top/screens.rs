@@ -76,7 +76,7 @@ fn a_terminal_that_goes_away_ends_it_and_closes_the_recording() {
     let words = ["-i", "50ms", "--record", file.to_str().unwrap(), "--", "tbench"];
     let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
     terminal.wait("the first screen", is_full);
-    // The first screen has one sample, and two make a moment.
+    // The first screen has one sample, and a speed takes two.
     std::thread::sleep(Duration::from_secs(1));
     terminal.hang_up();
     let ran = super::run(flyball!().args(["top", "--replay", file.to_str().unwrap(), "--csv"]));
