@@ -3,15 +3,19 @@
 //! [`arms`] applies the settings of arms and restores them: [`HeldArms`] on a real machine inside one
 //! transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with the
 //! user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and [`SpeedWatch`]
-//! explains how fast the CPUs ran. [`RunSeeds`] are the random numbers of machines in software.
+//! explains how fast the CPUs ran. [`workloads`] are
+//! what runs. [`RunSeeds`] are the random numbers of machines in software.
 
 pub mod arms;
+mod pin;
 mod seeds;
 mod speed;
 mod tracer;
 pub mod user_knobs;
+pub mod workloads;
 
 pub use arms::{BootedArms, HeldArms};
+pub use pin::{Pin, PinError};
 pub use seeds::{RunSeeds, digest};
 pub use speed::SpeedWatch;
 pub use tracer::{NotTraceable, RoundTraces};

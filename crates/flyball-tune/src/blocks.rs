@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use flyball_measure::{Blocks, Manifest, Round, stats};
+use flyball_measure::{Blocks, Manifest, Round, RunDirectory, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
 use crate::{
-    Progress,
-    goal::{Aim, certainty},
+    Progress, earlier,
+    goal::{Aim, CERTAINTY, certainty},
     intake::{Block, Intake},
-    record::{CERTAINTY, Record},
+    record::{CONFIRM, Record, RecordFileError},
     space::SpaceError,
 };
 
@@ -81,9 +81,24 @@ impl<'a> SearchBlocks<'a> {
         })
     }
 
+    /// The search as it chooses blocks, with the fresh rounds that contradicted it, if any did.
+    ///
+    /// # Errors
+    /// The space is damaged, or the fresh rounds cannot be read.
+    pub fn of_directory(
+        record: &'a Record,
+        directory: &RunDirectory,
+        progress: Option<&'a dyn Progress>,
+    ) -> Result<SearchBlocks<'a>, RecordFileError> {
+        let blocks = SearchBlocks::new(record, directory.manifest.schedule.seed, progress)?;
+        let Some(after) = record.contradicted_after else { return Ok(blocks) };
+        let fresh = RunDirectory::open(&directory.path().join(CONFIRM[0]))?;
+        Ok(blocks.contradicted(after, earlier::of_confirmation(&fresh, record)))
+    }
+
     /// Goes on after a confirmation that contradicted it, with its rounds.
     #[must_use]
-    pub fn contradicted(mut self, after: usize, blocks: Vec<Vec<Searched>>) -> SearchBlocks<'a> {
+    fn contradicted(mut self, after: usize, blocks: Vec<Vec<Searched>>) -> SearchBlocks<'a> {
         self.contradiction = Some((after, blocks));
         self
     }

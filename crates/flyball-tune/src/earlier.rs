@@ -8,26 +8,9 @@ use flyball_search::Round;
 use crate::{
     goal::Goal,
     intake::searched as as_searched,
-    record::{Record, RecordFileError},
+    record::{EarlierRound, Record, RecordFileError},
     space::Searched,
 };
-
-/// A round of an earlier search. Kept in this search's record, so that it can be computed without
-/// the other directory.
-#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
-pub struct EarlierRound {
-    arm: usize,
-    objective: Option<f64>,
-    bounded: Option<f64>,
-    seconds: f64,
-}
-
-impl EarlierRound {
-    pub(crate) fn round(self) -> Round {
-        let EarlierRound { arm, objective, bounded, seconds } = self;
-        Round { arm, objective, bounded, preferred: None, seconds }
-    }
-}
 
 /// Why a search cannot start from another one.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +30,7 @@ pub enum EarlierError {
 ///
 /// # Errors
 /// A directory that is not a search's; one of another goal; one with none of these settings.
-pub(crate) fn read(
+pub fn earlier_rounds(
     path: &Path,
     goal: &Goal,
     searched: &Searched,

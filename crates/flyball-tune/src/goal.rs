@@ -5,6 +5,9 @@ use std::fmt;
 use flyball_measure::{Better, Manifest, Metric, Quantity, Round};
 use flyball_search::Bound;
 
+/// The probability at which a search ends.
+pub(crate) const CERTAINTY: f64 = 0.99;
+
 /// What a search is asked for on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct SearchRequest {
@@ -185,7 +188,7 @@ impl Goal {
         flyball_search::Goal {
             within: self.within,
             bound: self.limit.map(Limit::bound),
-            certainty: crate::record::CERTAINTY,
+            certainty: CERTAINTY,
         }
     }
 

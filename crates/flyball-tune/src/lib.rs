@@ -19,14 +19,14 @@ mod space;
 mod verdict;
 
 pub use blocks::{Outcome, SearchBlocks};
-pub use earlier::{EarlierError, EarlierRound};
+pub use earlier::{EarlierError, earlier_rounds};
 pub use front::{FrontBlocks, FrontClaim, FrontFound, FrontPlace};
 pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest};
 pub use intake::in_order;
 pub use pictures::Pictures;
 pub use preset::{Preset, PresetError};
 pub use profile::{NoProfile, profile};
-pub use record::{CERTAINTY, CONFIRM, FILE, Record, RecordFileError};
+pub use record::{CONFIRM, EarlierRound, Record, RecordFileError};
 pub use space::{Candidates, LeftOut, Row, Searched, SpaceError, ValuesOf};
 pub use verdict::{Confirmed, Verdict};
 

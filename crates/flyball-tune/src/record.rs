@@ -7,11 +7,9 @@ use std::{
 };
 
 use flyball_measure::{RecordError, RunDirectory};
+use flyball_search::Round;
 
 use crate::{
-    Progress,
-    blocks::SearchBlocks,
-    earlier::{self, EarlierError, EarlierRound},
     goal::Goal,
     space::{Searched, SpaceError},
 };
@@ -20,7 +18,7 @@ const FORMAT: &str = "flyball-search";
 const VERSION: u32 = 1;
 
 /// The file's name.
-pub const FILE: &str = "search.json";
+const FILE: &str = "search.json";
 
 /// Bytes of the file: two thousand settings of a few hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -29,8 +27,22 @@ const MAX_BYTES: u64 = 16 << 20;
 /// the second.
 pub const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
-/// The probability at which a search ends.
-pub const CERTAINTY: f64 = 0.99;
+/// A round of an earlier search. Kept in this search's record, so that it can be computed without
+/// the other directory.
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub struct EarlierRound {
+    pub(crate) arm: usize,
+    pub(crate) objective: Option<f64>,
+    pub(crate) bounded: Option<f64>,
+    pub(crate) seconds: f64,
+}
+
+impl EarlierRound {
+    pub(crate) fn round(self) -> Round {
+        let EarlierRound { arm, objective, bounded, seconds } = self;
+        Round { arm, objective, bounded, preferred: None, seconds }
+    }
+}
 
 /// What `search.json` holds.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -86,16 +98,6 @@ impl Record {
         }
     }
 
-    /// Begins with the rounds of the search in another directory, as far as they are of the same
-    /// settings.
-    ///
-    /// # Errors
-    /// See [`EarlierError`].
-    pub fn start_from(&mut self, path: &Path) -> Result<(), EarlierError> {
-        self.earlier = earlier::read(path, &self.goal, &self.searched)?;
-        Ok(())
-    }
-
     /// Whether a run directory is that of a search.
     pub fn is_in(path: &Path) -> bool {
         path.join(FILE).is_file()
@@ -132,20 +134,5 @@ impl Record {
     pub fn write(&self, directory: &RunDirectory) -> Result<(), RecordFileError> {
         let failed = |cause| RecordFileError::Content { path: directory.path().join(FILE), cause };
         Ok(directory.write(FILE, &serde_json::to_vec_pretty(self).map_err(failed)?)?)
-    }
-
-    /// The search as it chooses blocks, with the fresh rounds that contradicted it, if any did.
-    ///
-    /// # Errors
-    /// The space is damaged, or the fresh rounds cannot be read.
-    pub fn blocks<'a>(
-        &'a self,
-        directory: &RunDirectory,
-        progress: Option<&'a dyn Progress>,
-    ) -> Result<SearchBlocks<'a>, RecordFileError> {
-        let blocks = SearchBlocks::new(self, directory.manifest.schedule.seed, progress)?;
-        let Some(after) = self.contradicted_after else { return Ok(blocks) };
-        let fresh = RunDirectory::open(&directory.path().join(CONFIRM[0]))?;
-        Ok(blocks.contradicted(after, earlier::of_confirmation(&fresh, self)))
     }
 }

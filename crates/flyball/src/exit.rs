@@ -3,7 +3,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
-use flyball_compare::{NotTraceable, UserKnobsError, arms::ArmsError};
+use flyball_compare::{NotTraceable, PinError, UserKnobsError, arms::ArmsError, workloads::PrepareError};
 use flyball_control::ReadError;
 use flyball_host::HostError;
 use flyball_measure::{RecordError, RefusedArm, SettingsError};
@@ -254,7 +254,19 @@ failures_of!(Usage: UserKnobsError, GoalError);
 failures_of!(NotHere: NotTraceable);
 failures_of!(Failed: NoProfile);
 
-failures!(PresetError, SpaceError);
+failures!(PresetError, SpaceError, PrepareError);
+
+impl From<&PrepareError> for Exit {
+    fn from(error: &PrepareError) -> Exit {
+        match error {
+            PrepareError::Recording { .. } | PrepareError::OwnProgram(_) | PrepareError::OwnPath => {
+                Exit::Failed
+            }
+            PrepareError::Pin(PinError::NoRanking) => Exit::NotHere,
+            _ => Exit::Usage,
+        }
+    }
+}
 
 impl From<&PresetError> for Exit {
     fn from(error: &PresetError) -> Exit {

@@ -26,7 +26,6 @@ mod knob_arguments;
 mod machine;
 mod output;
 mod paint;
-mod pin;
 mod process;
 mod profiles;
 mod quiet_machine;
@@ -36,7 +35,6 @@ mod service_manager;
 mod terminal;
 mod time;
 mod tips;
-mod workloads;
 
 use std::{ffi::OsString, process::ExitCode};
 

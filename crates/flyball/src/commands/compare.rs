@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_compare::{RoundTraces, RunSeeds, SpeedWatch, user_knobs};
+use flyball_compare::{RoundTraces, RunSeeds, SpeedWatch, user_knobs, workloads};
 use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
@@ -44,7 +44,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineArg,
     output::Reporter,
-    time, workloads,
+    time,
 };
 
 /// Runs the comparison, or describes it.
@@ -72,7 +72,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;
     let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
     let args = &args.expanded();
-    let workload = workloads::make(&*host, &args.workload)?;
+    let workload = workloads::prepare(&*host, &args.workload)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let arms = Arm::all(&args.arm, &args.matrix, &knobs).map_err(Failure::usage)?;

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use flyball_compare::workloads::Load;
 use flyball_measure::task::{load, pipe_peer, random_reads, sched_pipe, spin};
 
 use crate::{
     exit::{Exit, Failure},
     output::line,
     process::own_program,
-    workloads::Load,
 };
 
 /// Arguments of `task`.

@@ -7,6 +7,7 @@
 
 mod args;
 mod front;
+mod pictures;
 mod replay;
 mod screen;
 
@@ -15,14 +16,14 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use flyball_compare::{RoundTraces, RunSeeds, user_knobs};
+use flyball_compare::{RoundTraces, RunSeeds, user_knobs, workloads};
 use flyball_control::{Knob, quiet::QuietOptions};
 use flyball_host::Host;
 use flyball_measure::{Arm, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
 use flyball_process::User;
 use flyball_tune::{
-    CONFIRM, Candidates, Confirmed, FrontBlocks, FrontFound, Goal, Outcome, Pictures, Record, SearchRequest,
-    Searched, Verdict,
+    CONFIRM, Candidates, Confirmed, FrontBlocks, FrontFound, Goal, Outcome, Pictures, Record, SearchBlocks,
+    SearchRequest, Searched, Verdict,
 };
 
 pub use self::args::Args;
@@ -36,7 +37,7 @@ use crate::{
     commands::complete,
     context::Context,
     exit::{Exit, Failure},
-    schema, time, workloads,
+    schema, time,
 };
 
 /// After how many times the base's median a round is ended where time counts.
@@ -66,7 +67,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let second = record.contradicted_after.is_some();
     let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
     let pictures = Pictures::of_search(&directory, &record, &outcome);
-    replay::write_pictures(&directory, &pictures, directory.path())?;
+    pictures::write(&directory, &pictures, directory.path())?;
     context.output.about(&*host).object(
         schema::TUNE,
         || &verdict,
@@ -85,7 +86,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// A new search; `None` if it was only to be described.
 fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
-    let workload = workloads::make(host, &args.with_direction())?;
+    let workload = workloads::prepare(host, &args.with_direction())?;
     let asked = asked(context, host, args)?;
     let metric = flyball_measure::Workload::metric(&workload.command);
     let goal = match &args.front {
@@ -127,7 +128,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     record.most_seconds = args.max_time.map(|minutes| 60.0 * f64::from(minutes));
     record.strict = args.strict;
     if let Some(path) = &args.start_from {
-        record.start_from(path)?;
+        record.earlier = flyball_tune::earlier_rounds(path, &record.goal, &record.searched)?;
     }
     if args.dry_run {
         describe(context, host, &manifest, &record)?;
@@ -305,7 +306,7 @@ impl Tuning<'_> {
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
         let screen = Screen::default();
-        let mut blocks = record.blocks(&self.directory, Some(&screen))?;
+        let mut blocks = SearchBlocks::of_directory(&record, &self.directory, Some(&screen))?;
         if self.search_rounds(&mut blocks)?.is_none() {
             return Ok(None);
         }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use flyball_compare::workloads;
+
 use super::rounds::RoundArgs;
-use crate::{commands::report::Forms, run_as::RunAs, workloads};
+use crate::{commands::report::Forms, run_as::RunAs};
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
@@ -144,12 +146,12 @@ pub(super) enum Until {
     Decided,
 }
 
-fn parse_until(text: &str) -> Result<Until, String> {
+fn parse_until(text: &str) -> Result<Until, &'static str> {
     match text {
         "decided" => Ok(Until::Decided),
         _ => super::rounds::parse_percent(text)
             .map(Until::HalfWidth)
-            .map_err(|why| format!("{why}, or 'decided'")),
+            .map_err(|_| "write a percentage above 0, as 1% or 0.5%, or 'decided'"),
     }
 }
 

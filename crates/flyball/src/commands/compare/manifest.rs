@@ -1,5 +1,6 @@
 //! The manifest of a comparison: written before it starts, read when it is resumed.
 
+use flyball_compare::workloads;
 use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
@@ -11,7 +12,7 @@ use super::{
     args::{Args, Until},
     rounds::RoundArgs,
 };
-use crate::{exit::Failure, quiet_machine::Observer, time, workloads};
+use crate::{exit::Failure, quiet_machine::Observer, time};
 
 /// What `--until decided` takes for no difference: half a percent to either side.
 const SMALL: f64 = 0.005;

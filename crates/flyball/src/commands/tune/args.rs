@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use flyball_compare::workloads::{Direction, WorkloadArgs};
 use flyball_measure::preset::Reader;
 use flyball_tune::Preset;
 
 use crate::{
     commands::compare::rounds::{RoundArgs, parse_percent},
     run_as::RunAs,
-    workloads::{Direction, WorkloadArgs},
 };
 
 #[derive(Debug, Clone, clap::Args)]
@@ -140,9 +140,9 @@ pub struct Args {
     pub(super) workload: WorkloadArgs,
 }
 
-fn parse_times(text: &str) -> Result<f64, String> {
+fn parse_times(text: &str) -> Result<f64, &'static str> {
     let times = text.trim().parse().ok().filter(|times| (1.5..=1000.0).contains(times));
-    times.ok_or_else(|| "write a number from 1.5 to 1000, as 3".to_owned())
+    times.ok_or("write a number from 1.5 to 1000, as 3")
 }
 
 impl Args {

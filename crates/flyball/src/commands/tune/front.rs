@@ -5,11 +5,7 @@ use std::path::Path;
 use flyball_measure::{Blocks as _, RunDirectory};
 use flyball_tune::{FrontBlocks, FrontClaim, FrontFound, Record, in_order};
 
-use super::{
-    Tuning,
-    replay::{not_over, write_pictures},
-    write_profile,
-};
+use super::{Tuning, pictures, screen::not_over, write_profile};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
@@ -20,7 +16,7 @@ use crate::{
 pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Failure> {
     let directory = &tuning.directory;
     let metric = &directory.manifest.workload.metric;
-    write_pictures(directory, &found.pictures(metric), directory.path())?;
+    pictures::write(directory, &found.pictures(metric), directory.path())?;
     let output = tuning.context.output.about(tuning.host);
     output.object(schema::TUNE_FRONT, || found, || found.text(metric))?;
     if let Some(path) = &tuning.args.output {
@@ -53,7 +49,7 @@ pub(super) fn report(
         return Ok(not_over(directory, done.len()));
     };
     let metric = &directory.manifest.workload.metric;
-    write_pictures(directory, &found.pictures(metric), place)?;
+    pictures::write(directory, &found.pictures(metric), place)?;
     output.object(schema::TUNE_FRONT, || &found, || found.text(metric))?;
     Ok(Exit::Done)
 }

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use crate::terminal;
+use flyball_measure::RunDirectory;
+
+use crate::{exit::Exit, terminal};
 
 /// The user's terminal, or the log in its place.
 #[derive(Default)]
@@ -30,4 +32,13 @@ impl flyball_tune::Progress for Screen {
         }
         is_drawn
     }
+}
+
+/// Says that a search can go on.
+pub(super) fn not_over(directory: &RunDirectory, rounds: usize) -> Exit {
+    eprintln!(
+        "note: this search is not over ({rounds} rounds); to continue: flyball tune --resume {}",
+        directory.path().display()
+    );
+    Exit::Done
 }

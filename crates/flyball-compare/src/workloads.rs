@@ -1,18 +1,73 @@
 //! What `compare` runs: a command after `--`, or a built-in workload.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use clap::ValueEnum as _;
 use flyball_host::{CpuList, Host, Kind, Software};
 use flyball_measure::{
     BackgroundNote, Better, Command, Metric,
-    preset::{Preset, Reader},
+    preset::{ExpressionError, Preset, Reader},
     task,
 };
 
 use flyball_simhost::PROGRAM;
 
-use crate::{exit::Failure, pin::Pin};
+use crate::pin::{Pin, PinError};
+
+/// Why a workload cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error(
+        "{machine} is a recording: nothing can run on it; 'flyball report DIR' shows a finished comparison"
+    )]
+    Recording { machine: String },
+    #[error("give --workload or a command after --, not both")]
+    Both,
+    #[error(
+        "nothing to run: give a command after --, as in 'flyball compare --arm now --arm x:turbo=off -- make', or \
+         --workload sched-pipe"
+    )]
+    Nothing,
+    #[error("nothing to run: give --workload NAME or --model FILE")]
+    NoModel,
+    #[error("there are more --beside-pin than --beside")]
+    BesidePins,
+    #[error(
+        "a command does not run on {machine}: its work would take the time of the real processors. Give --workload or \
+         --model; 'flyball sim run' lets a program see the machine's files"
+    )]
+    CommandOnModel { machine: String },
+    #[error(transparent)]
+    Model(io::Error),
+    #[error("--beside: {0}")]
+    Beside(io::Error),
+    #[error(
+        "unknown metric '{name}' (expected time, user-time, {}, or a regular expression with one group around the \
+         number, as in --metric 'score: ([0-9.]+)' --unit points --better higher)",
+        Preset::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    )]
+    Metric { name: String },
+    #[error("give the better direction: --better higher or --better lower")]
+    NoDirection,
+    #[error("--metric: {0}")]
+    Expression(#[from] ExpressionError),
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    #[error("cannot find flyball's own program: {0}")]
+    OwnProgram(io::Error),
+    #[error("flyball's own path is not UTF-8")]
+    OwnPath,
+    #[error("io-4k needs --file with a large file or a device")]
+    NoFile,
+    #[error("--file: the path is not UTF-8")]
+    FilePath,
+    #[error("this workload is a model and runs only on a simulated machine: -M sim:NAME")]
+    OnlyModel,
+    #[error("gitsource needs --source with a source tree")]
+    NoSource,
+    #[error("no Makefile in {}; configure the source tree first", tree.display())]
+    NoMakefile { tree: PathBuf },
+}
 
 /// Built-in workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -127,8 +182,8 @@ pub struct WorkloadArgs {
 
 impl WorkloadArgs {
     /// The CPUs that the workload may use, if not all.
-    pub fn cpus(&self, host: &dyn Host) -> Result<Option<CpuList>, Failure> {
-        self.pin.as_ref().map(|pin| pin.cpus(host)).transpose()
+    pub fn cpus(&self, host: &dyn Host) -> Result<Option<CpuList>, PrepareError> {
+        Ok(self.pin.as_ref().map(|pin| pin.cpus(host)).transpose()?)
     }
 }
 
@@ -157,24 +212,16 @@ impl PreparedWorkload {
 }
 
 /// The workload that the arguments describe, for this machine.
-pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
+pub fn prepare(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, PrepareError> {
     if host.kind() == Kind::Recorded {
-        return Err(Failure::failed(format!(
-            "{} is a recording: nothing can run on it; 'flyball report DIR' shows a finished comparison",
-            host.name()
-        )));
+        return Err(PrepareError::Recording { machine: host.name() });
     }
     if let Some(software) = host.software() {
         return model(host, software, args);
     }
     let mut made = match (args.workload, args.command.is_empty()) {
-        (Some(_), false) => return Err(Failure::usage("give --workload or a command after --, not both")),
-        (None, true) => {
-            return Err(Failure::usage(
-                "nothing to run: give a command after --, as in 'flyball compare --arm now --arm x:turbo=off -- make', \
-                 or --workload sched-pipe",
-            ));
-        }
+        (Some(_), false) => return Err(PrepareError::Both),
+        (None, true) => return Err(PrepareError::Nothing),
         (None, false) => {
             let mut command = Command::new(args.command.clone());
             // Before --metric, which overrides it.
@@ -198,10 +245,10 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Fa
 /// The loads that run during each round, with the command line of each.
 fn background(
     args: &WorkloadArgs,
-    argv: impl Fn(&str) -> Result<Vec<String>, Failure>,
-) -> Result<Vec<BackgroundNote>, Failure> {
+    argv: impl Fn(&str) -> Result<Vec<String>, PrepareError>,
+) -> Result<Vec<BackgroundNote>, PrepareError> {
     if args.beside_pin.len() > args.beside.len() {
-        return Err(Failure::usage("there are more --beside-pin than --beside"));
+        return Err(PrepareError::BesidePins);
     }
     let loads = args.beside.iter().enumerate().map(|(place, name)| {
         let cpus = args.beside_pin.get(place).map(ToString::to_string);
@@ -211,25 +258,25 @@ fn background(
 }
 
 /// The model of a workload, for a machine in software.
-fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
+fn model(
+    host: &dyn Host,
+    software: &dyn Software,
+    args: &WorkloadArgs,
+) -> Result<PreparedWorkload, PrepareError> {
     if !args.command.is_empty() {
-        return Err(Failure::usage(format!(
-            "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
-             --model; 'flyball sim run' lets a program see the machine's files",
-            host.name()
-        )));
+        return Err(PrepareError::CommandOnModel { machine: host.name() });
     }
     let name = match (&args.model, args.workload) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(known)) => {
             known.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
         }
-        (None, None) => return Err(Failure::usage("nothing to run: give --workload NAME or --model FILE")),
+        (None, None) => return Err(PrepareError::NoModel),
     };
     // The first word marks the record of a comparison as one of a model.
     let mut argv = vec![PROGRAM.to_owned(), name];
     argv.extend(args.amount.map(|amount| amount.to_string()));
-    let model = software.model(&argv).map_err(|error| Failure::usage(error.to_string()))?;
+    let model = software.model(&argv).map_err(PrepareError::Model)?;
     let amount = args.amount.map_or_else(String::new, |amount| format!(" {amount}"));
     let mut command = Command::new(argv);
     command.title = Some(format!("{}{amount} (model)", model.name));
@@ -241,13 +288,13 @@ fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Resul
     command.cpus = args.cpus(host)?;
     let background = background(args, |load| {
         let argv = [PROGRAM, load, "--endless"].map(str::to_owned).to_vec();
-        software.model(&argv).map_err(|error| Failure::usage(format!("--beside: {error}")))?;
+        software.model(&argv).map_err(PrepareError::Beside)?;
         Ok(argv)
     })?;
     Ok(PreparedWorkload { background, ..PreparedWorkload::of(command) })
 }
 
-fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
+fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
     let Some(text) = &args.metric else { return Ok(None) };
     // Names come before expressions: none of them has a group.
     if matches!(text.as_str(), "time" | "wall") {
@@ -261,12 +308,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     }
     // A word without a group cannot be an expression that reads a number: it is a misspelled name.
     if !text.contains('(') {
-        let names: Vec<&str> = Preset::ALL.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::usage(format!(
-            "unknown metric '{text}' (expected time, user-time, {}, or a regular expression with one group around the \
-             number, as in --metric 'score: ([0-9.]+)' --unit points --better higher)",
-            names.join(", ")
-        )));
+        return Err(PrepareError::Metric { name: text.clone() });
     }
     let better = match args.better {
         Some(Direction::Higher) => Better::Higher,
@@ -274,26 +316,23 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
         // Rates only: of any other unit (points, ms) either direction is possible, and a wrong
         // guess would reverse the verdict.
         None if args.unit.ends_with("/s") => Better::Higher,
-        None => return Err(Failure::usage("give the better direction: --better higher or --better lower")),
+        None => return Err(PrepareError::NoDirection),
     };
-    Reader::expression(text, &args.unit, better)
-        .map(Some)
-        .map_err(|error| Failure::usage(format!("--metric: {error}")))
+    Ok(Some(Reader::expression(text, &args.unit, better)?))
 }
 
 /// The command line of one of flyball's own tasks.
-fn own_task(words: &[&str]) -> Result<Vec<String>, Failure> {
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
+fn own_task(words: &[&str]) -> Result<Vec<String>, PrepareError> {
+    let own = std::env::current_exe().map_err(PrepareError::OwnProgram)?;
     // The words of a workload are kept in the manifest, which is JSON.
-    let own = own.to_str().ok_or_else(|| Failure::failed("flyball's own path is not UTF-8"))?.to_owned();
+    let own = own.to_str().ok_or(PrepareError::OwnPath)?.to_owned();
     let mut argv = vec![own, "task".to_owned()];
     argv.extend(words.iter().map(|word| (*word).to_owned()));
     Ok(argv)
 }
 
 impl Known {
-    fn make(self, host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
+    fn make(self, host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, PrepareError> {
         let amount = |default: u64| args.amount.unwrap_or(default).to_string();
         let preset = |preset| Reader::Preset { preset };
         let (argv, reader, title, server) = match self {
@@ -309,11 +348,8 @@ impl Known {
                 (own_task(&["spin", &amount])?, preset(Preset::Spin), title, None)
             }
             Known::Io4k => {
-                let file = args
-                    .file
-                    .as_ref()
-                    .ok_or_else(|| Failure::usage("io-4k needs --file with a large file or a device"))?;
-                let name = file.to_str().ok_or_else(|| Failure::usage("--file: the path is not UTF-8"))?;
+                let file = args.file.as_ref().ok_or(PrepareError::NoFile)?;
+                let name = file.to_str().ok_or(PrepareError::FilePath)?;
                 let amount = amount(20_000);
                 let title = format!("io-4k, {amount} reads of {name}");
                 (own_task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
@@ -327,9 +363,7 @@ impl Known {
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
             }
             Known::Speedometer | Known::CallSimple | Known::Idle => {
-                return Err(Failure::usage(
-                    "this workload is a model and runs only on a simulated machine: -M sim:NAME",
-                ));
+                return Err(PrepareError::OnlyModel);
             }
             Known::Gitsource => {
                 let online: CpuList = host
@@ -350,15 +384,9 @@ impl Known {
         if self == Known::Gitsource {
             // Checked here, because make without a Makefile fails in the first round only, on a
             // machine that was set up for it.
-            let tree = args
-                .source
-                .as_ref()
-                .ok_or_else(|| Failure::usage("gitsource needs --source with a source tree"))?;
+            let tree = args.source.as_ref().ok_or(PrepareError::NoSource)?;
             if !tree.join("Makefile").exists() {
-                return Err(Failure::usage(format!(
-                    "no Makefile in {}; configure the source tree first",
-                    tree.display()
-                )));
+                return Err(PrepareError::NoMakefile { tree: tree.clone() });
             }
             command.directory = Some(tree.clone());
         }

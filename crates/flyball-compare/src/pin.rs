@@ -2,9 +2,7 @@
 
 use std::str::FromStr;
 
-use flyball_host::{CpuList, Host, topology::CPUS};
-
-use crate::exit::Failure;
+use flyball_host::{CpuList, CpuListError, Host, topology::CPUS};
 
 /// What `--pin` takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,25 +12,36 @@ pub enum Pin {
     Best(usize),
 }
 
-impl FromStr for Pin {
-    type Err = String;
+/// Why a text names no CPUs, or none of this machine's.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    #[error("write best:N, as in best:2")]
+    Count,
+    #[error(transparent)]
+    List(#[from] CpuListError),
+    #[error("--pin best: firmware ranks no core above another on this machine")]
+    NoRanking,
+    #[error("--pin best:{count}: there are {cores} cores")]
+    FewCores { count: usize, cores: usize },
+}
 
-    fn from_str(text: &str) -> Result<Pin, String> {
+impl FromStr for Pin {
+    type Err = PinError;
+
+    fn from_str(text: &str) -> Result<Pin, PinError> {
         match text.strip_prefix("best:") {
             Some(count) => {
                 let count = count.parse().ok().filter(|count| *count > 0);
-                count.map(Pin::Best).ok_or_else(|| "write best:N, as in best:2".to_owned())
+                count.map(Pin::Best).ok_or(PinError::Count)
             }
-            None => {
-                text.parse().map(Pin::List).map_err(|error: flyball_host::CpuListError| error.to_string())
-            }
+            None => Ok(Pin::List(text.parse()?)),
         }
     }
 }
 
 impl Pin {
     /// The CPUs on this machine.
-    pub fn cpus(&self, host: &dyn Host) -> Result<CpuList, Failure> {
+    pub fn cpus(&self, host: &dyn Host) -> Result<CpuList, PinError> {
         match self {
             Pin::List(cpus) => Ok(cpus.clone()),
             Pin::Best(count) => best(host, *count),
@@ -41,7 +50,7 @@ impl Pin {
 }
 
 /// The first CPUs of the cores with the highest ranking.
-fn best(host: &dyn Host, count: usize) -> Result<CpuList, Failure> {
+fn best(host: &dyn Host, count: usize) -> Result<CpuList, PinError> {
     let online = host.read(&format!("{CPUS}/online")).ok().and_then(|text| text.parse::<CpuList>().ok());
     let number = |path: String| host.read(&path).ok()?.trim().parse::<u64>().ok();
     let mut ranked: Vec<(u64, u32)> = Vec::new();
@@ -61,10 +70,10 @@ fn best(host: &dyn Host, count: usize) -> Result<CpuList, Failure> {
     ranked.sort_by_key(|(ranking, cpu)| (std::cmp::Reverse(*ranking), *cpu));
     let differ = ranked.first().map(|one| one.0) != ranked.last().map(|one| one.0);
     if !differ {
-        return Err(Failure::not_here("--pin best: firmware ranks no core above another on this machine"));
+        return Err(PinError::NoRanking);
     }
     if ranked.len() < count {
-        return Err(Failure::usage(format!("--pin best:{count}: there are {} cores", ranked.len())));
+        return Err(PinError::FewCores { count, cores: ranked.len() });
     }
     Ok(ranked[..count].iter().map(|(_, cpu)| *cpu).collect())
 }
