@@ -10,7 +10,7 @@ mod report;
 use std::collections::BTreeMap;
 
 pub use self::{
-    member::{Experiment, Fact, Member},
+    member::{Experiment, Fact, Member, MemberError},
     report::{
         Effect, FactEffect, FleetReport, GroupEffect, Lasting, MachineEffect, MachineReport, Odd, Pilot,
         Skipped,

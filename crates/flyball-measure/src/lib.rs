@@ -34,12 +34,13 @@ pub use analyse::{
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};
 pub use meter::{
-    Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, Readings, Recording, Series,
+    Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, PowerCommandError, PowerFault,
+    Readings, Recording, Series,
 };
 pub use metric::{Better, Metric};
 pub use run_directory::{
-    BackgroundNote, Boot, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round,
-    RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
+    BackgroundNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
+    RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};

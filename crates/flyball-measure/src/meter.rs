@@ -13,7 +13,7 @@ mod heat;
 mod tests;
 
 pub use clock::Effective;
-pub use command::PowerCommand;
+pub use command::{PowerCommand, PowerCommandError, PowerFault};
 pub use energy::{Domain, EnergySource};
 
 use std::time::{Duration, Instant};

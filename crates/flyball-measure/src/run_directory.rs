@@ -316,9 +316,29 @@ pub enum RecordError {
         path: PathBuf,
         /// The line, from 1.
         line: Option<usize>,
-        /// What is wrong.
-        cause: String,
+        cause: ContentFault,
     },
+}
+
+/// What is wrong with the content of a run directory's file.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentFault {
+    #[error("not a manifest: {0}")]
+    NotAManifest(serde_json::Error),
+    #[error("the format is '{found}', not '{FORMAT}'")]
+    Format { found: String },
+    #[error("written by a newer flyball (version {version}; this one reads up to {VERSION})")]
+    Newer { version: u32 },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("{what} is {value}, outside of {low} to {high}")]
+    Outside { what: &'static str, value: f64, low: f64, high: f64 },
+    #[error("it has no arms")]
+    NoArms,
+    #[error("a boot ran arm {arm}, and there are {arms}")]
+    BootsArm { arm: usize, arms: usize },
+    #[error("an arm or boot that the manifest does not have")]
+    Round,
 }
 
 #[derive(Debug)]
@@ -471,7 +491,7 @@ impl RunDirectory {
         let mut line = serde_json::to_string(&round).map_err(|error| RecordError::Content {
             path: path.clone(),
             line: None,
-            cause: error.to_string(),
+            cause: error.into(),
         })?;
         line.push('\n');
         if let Some(log) = &mut self.log {
@@ -511,24 +531,21 @@ impl RunDirectory {
 }
 
 /// Reads a manifest. Refuses other content, and a newer version.
-fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
+fn parse_manifest(bytes: &[u8]) -> Result<Manifest, ContentFault> {
     #[derive(serde::Deserialize)]
     struct Head {
         format: String,
         version: u32,
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("not a manifest: {error}"))?;
+    let head: Head = serde_json::from_slice(bytes).map_err(ContentFault::NotAManifest)?;
     if head.format != FORMAT {
-        return Err(format!("the format is '{}', not '{FORMAT}'", head.format));
+        return Err(ContentFault::Format { found: head.format });
     }
     // Checked before the rest is parsed: a newer format may have other fields.
     if head.version > VERSION {
-        return Err(format!(
-            "written by a newer flyball (version {}; this one reads up to {VERSION})",
-            head.version
-        ));
+        return Err(ContentFault::Newer { version: head.version });
     }
-    let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let manifest: Manifest = serde_json::from_slice(bytes)?;
     manifest.check()?;
     Ok(manifest)
 }
@@ -536,14 +553,14 @@ fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
 impl Manifest {
     /// Refuses numbers that no command line of flyball's gives, before something is computed with
     /// them.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), ContentFault> {
         let Schedule { length, warm_up, cool_down, interval, confidence, .. } = self.schedule;
-        let within = |what: &str, value: f64, low: f64, high: f64| {
+        let within = |what: &'static str, value: f64, low: f64, high: f64| {
             // Not the other way round: a number that is none is outside of every range.
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                Err(format!("{what} is {value}, outside of {low} to {high}"))
+                Err(ContentFault::Outside { what, value, low, high })
             }
         };
         within("the confidence", confidence, 0.5, 0.9999)?;
@@ -564,11 +581,11 @@ impl Manifest {
         }
         // The report compares with the first arm.
         if self.arms.is_empty() {
-            return Err("it has no arms".to_owned());
+            return Err(ContentFault::NoArms);
         }
         for boot in &self.boots {
             if let Some(arm) = boot.arms.iter().find(|arm| **arm >= self.arms.len()) {
-                return Err(format!("a boot ran arm {arm}, and there are {}", self.arms.len()));
+                return Err(ContentFault::BootsArm { arm: *arm, arms: self.arms.len() });
             }
             for source in &boot.meters.energy {
                 within("the unit of an energy meter", source.unit, 0.0, 1e9)?;
@@ -578,7 +595,7 @@ impl Manifest {
     }
 }
 
-type Parsed = Result<(Vec<Round>, Vec<String>), (usize, String)>;
+type Parsed = Result<(Vec<Round>, Vec<String>), (usize, ContentFault)>;
 
 /// Reads the rounds.
 fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
@@ -594,7 +611,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
         match serde_json::from_slice::<Round>(line) {
             // Refused here, so that the analysis may index arms and boots without checking.
             Ok(round) if round.arm >= manifest.arms.len() || round.boot >= manifest.boots.len() => {
-                return Err((index + 1, "an arm or boot that the manifest does not have".to_owned()));
+                return Err((index + 1, ContentFault::Round));
             }
             Ok(round) if whole => rounds.push(round),
             // Without its end the last line is not known to be whole.
@@ -603,7 +620,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
             }
             // Not reached: a line is whole or not. The compiler does not see that.
             Ok(_) => {}
-            Err(error) => return Err((index + 1, error.to_string())),
+            Err(error) => return Err((index + 1, error.into())),
         }
     }
     Ok((rounds, warnings))
@@ -756,7 +773,7 @@ pub(crate) mod tests {
             (r#"{"format":"flyball-comparison","version":99}"#, "newer flyball"),
         ] {
             let error = parse_manifest(text.as_bytes()).expect_err("not a manifest");
-            assert!(error.contains(want), "{error}");
+            assert!(error.to_string().contains(want), "{error}");
         }
         let lines = b"{\"boot\":0}\n";
         assert_eq!(parse_rounds(lines, &manifest(&["a"])).expect_err("no round").0, 1);

@@ -62,6 +62,6 @@ pub use fault::Fault;
 pub use feedback::Feedback;
 pub use firmware::{Interface, SharedCppc};
 pub use silicon::{Activity, License, Silicon};
-pub use spec::{MachineSpec, SpecError};
+pub use spec::{MachineSpec, SpecError, SpecFault};
 pub use topology::{CorePlace, CpuPlace, Topology};
 pub use units::{Celsius, KiloHertz, Watts};

@@ -1,6 +1,6 @@
 //! The machines that come with the crate.
 
-use crate::spec::{MachineSpec, SpecError};
+use crate::spec::{MachineSpec, SpecError, SpecFault};
 
 const FILES: &[(&str, &str)] = &[
     ("sst-guide", include_str!("../machines/sst-guide.toml")),
@@ -33,11 +33,7 @@ impl MachineSpec {
     /// There is none of that name; the message lists the names.
     pub fn builtin(name: &str) -> Result<MachineSpec, SpecError> {
         let Some(text) = MachineSpec::builtin_text(name) else {
-            let names: Vec<_> = MachineSpec::names().collect();
-            return Err(SpecError {
-                machine: name.into(),
-                what: format!("not known; there are {}", names.join(", ")),
-            });
+            return Err(SpecError { machine: name.into(), fault: SpecFault::UnknownMachine });
         };
         MachineSpec::from_toml(text)
     }

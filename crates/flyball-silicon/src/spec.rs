@@ -578,20 +578,107 @@ fn transition_us() -> u32 {
 }
 
 /// What is wrong with a machine file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SpecError {
     /// The machine, or empty where not even its name could be read.
     pub machine: String,
-    /// What is wrong, with the key.
-    pub what: String,
+    pub fault: SpecFault,
+}
+
+/// A value of a machine file that no machine has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SpecFault {
+    /// No machine of the crate has this name.
+    UnknownMachine,
+    /// The file has more bytes than [`MAX_TEXT`].
+    TooLong,
+    Toml(toml::de::Error),
+    /// A number that TOML cannot hold.
+    NotWritable(toml::ser::Error),
+    /// More CPUs than [`MAX_CPUS`].
+    TooManyCpus,
+    /// A count, or the largest of a list, above its bound.
+    Above {
+        key: String,
+        value: u64,
+        most: u64,
+    },
+    Outside {
+        key: String,
+        low: f64,
+        high: f64,
+    },
+    /// What keys of the whole machine must be.
+    Rule(&'static str),
+    /// What a key of a core type must be.
+    CoreRule {
+        index: usize,
+        key: &'static str,
+        rule: &'static str,
+    },
+    /// What a Speed Select level must be.
+    LevelRule {
+        level: u32,
+        rule: &'static str,
+    },
+    CoreIds {
+        ids: usize,
+        cores: u64,
+    },
+    UnitCores {
+        room: u32,
+    },
+    LevelCores {
+        level: u32,
+        cores: u64,
+    },
+}
+
+impl SpecFault {
+    /// The same fault of a part of the file, whose key is `part`.
+    fn in_part(self, part: &str) -> SpecFault {
+        match self {
+            SpecFault::Above { key, value, most } => {
+                SpecFault::Above { key: format!("{part}{key}"), value, most }
+            }
+            SpecFault::Outside { key, low, high } => {
+                SpecFault::Outside { key: format!("{part}{key}"), low, high }
+            }
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for SpecFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpecFault::UnknownMachine => {
+                write!(f, "not known; there are {}", MachineSpec::names().collect::<Vec<_>>().join(", "))
+            }
+            SpecFault::TooLong => write!(f, "longer than {MAX_TEXT} bytes"),
+            SpecFault::Toml(error) => f.write_str(error.to_string().trim_end()),
+            SpecFault::NotWritable(error) => error.fmt(f),
+            SpecFault::TooManyCpus => write!(f, "topology: more than {MAX_CPUS} CPUs"),
+            SpecFault::Above { key, value, most } => write!(f, "{key}: {value} is more than {most}"),
+            SpecFault::Outside { key, low, high } => write!(f, "{key}: must be {low} to {high}"),
+            SpecFault::Rule(rule) => f.write_str(rule),
+            SpecFault::CoreRule { index, key, rule } => write!(f, "core[{index}].{key}: {rule}"),
+            SpecFault::LevelRule { level, rule } => write!(f, "sst.level {level}: {rule}"),
+            SpecFault::CoreIds { ids, cores } => write!(f, "topology.core_ids: {ids} ids for {cores} cores"),
+            SpecFault::UnitCores { room } => write!(f, "topology.unit_cores: numbers below {room}"),
+            SpecFault::LevelCores { level, cores } => {
+                write!(f, "sst.level {level}: a core number is not below {cores}")
+            }
+        }
+    }
 }
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.machine.is_empty() {
-            write!(f, "machine file: {}", self.what)
+            write!(f, "machine file: {}", self.fault)
         } else {
-            write!(f, "machine {}: {}", self.machine, self.what)
+            write!(f, "machine {}: {}", self.machine, self.fault)
         }
     }
 }
@@ -605,11 +692,10 @@ impl MachineSpec {
     /// Not TOML, unknown or missing keys, or values that no machine has; the message names the key.
     pub fn from_toml(text: &str) -> Result<MachineSpec, SpecError> {
         if text.len() > MAX_TEXT {
-            let what = format!("longer than {MAX_TEXT} bytes");
-            return Err(SpecError { machine: String::new(), what });
+            return Err(SpecError { machine: String::new(), fault: SpecFault::TooLong });
         }
         let spec: MachineSpec = toml::from_str(text)
-            .map_err(|e| SpecError { machine: String::new(), what: e.to_string().trim_end().to_string() })?;
+            .map_err(|error| SpecError { machine: String::new(), fault: SpecFault::Toml(error) })?;
         spec.check()?;
         Ok(spec)
     }
@@ -619,7 +705,8 @@ impl MachineSpec {
     /// # Errors
     /// A number that TOML cannot hold (above 2^63).
     pub fn to_toml(&self) -> Result<String, SpecError> {
-        toml::to_string(self).map_err(|e| SpecError { machine: self.name.clone(), what: e.to_string() })
+        toml::to_string(self)
+            .map_err(|error| SpecError { machine: self.name.clone(), fault: SpecFault::NotWritable(error) })
     }
 
     /// CPUs of the machine.

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 pub use self::{
     host::{PROGRAM, SimHost},
-    setup::{FaultRule, SimSetup, read_file, workload_model},
-    state::{STATE_HELD, try_state_file},
+    setup::{FaultRule, SetupError, SimSetup, read_file, workload_model},
+    state::{STATE_HELD, StateFault, try_state_file},
 };
 
 /// Why a simulated machine cannot be opened.
@@ -24,8 +24,8 @@ pub enum SimError {
     #[error("{0}")]
     Setup(String),
     /// The state file is not one of this machine, or is damaged. It was left as it is.
-    #[error("state file {}: {what}", path.display())]
-    NotItsState { path: PathBuf, what: String },
+    #[error("state file {}: {fault}", path.display())]
+    NotItsState { path: PathBuf, fault: StateFault },
     /// The state file cannot be read or written.
     #[error("state file {}: {error}", path.display())]
     State { path: PathBuf, error: std::io::Error },

@@ -58,18 +58,35 @@ pub struct FaultRule {
     fault: Fault,
 }
 
-impl FromStr for FaultRule {
-    type Err = String;
+/// Why a text does not describe a simulated machine.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SetupError {
+    #[error("fault '{text}': a rule must not contain ';'")]
+    Semicolon { text: String },
+    #[error(transparent)]
+    Fault(#[from] RuleError),
+    #[error(transparent)]
+    Kernel(#[from] UnknownKernel),
+    #[error("seed '{text}' is not a whole number")]
+    Seed { text: String },
+    #[error("interface '{text}' is not one of {}", INTERFACES.iter().map(|(word, ..)| *word).collect::<Vec<_>>().join(", "))]
+    Interface { text: String },
+    #[error(
+        "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, boot=amd_pstate=passive, \
+         interface=p-states, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
+    )]
+    Option { part: String, text: String },
+}
 
-    fn from_str(text: &str) -> Result<FaultRule, String> {
+impl FromStr for FaultRule {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<FaultRule, SetupError> {
         // In the text of a machine ';' stands for the ',' of a rule.
         if text.contains(';') {
-            return Err(format!("fault '{text}': a rule must not contain ';'"));
+            return Err(SetupError::Semicolon { text: text.to_owned() });
         }
-        Ok(FaultRule {
-            text: text.to_owned(),
-            fault: text.parse().map_err(|error: RuleError| error.to_string())?,
-        })
+        Ok(FaultRule { text: text.to_owned(), fault: text.parse()? })
     }
 }
 
@@ -137,7 +154,7 @@ impl SimSetup {
     ///
     /// # Errors
     /// An option that does not exist, or a value that it does not take.
-    pub fn parse(text: &str) -> Result<SimSetup, String> {
+    pub fn parse(text: &str) -> Result<SimSetup, SetupError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
         let mut choice = SimSetup {
@@ -152,21 +169,17 @@ impl SimSetup {
         for part in parts {
             match part.split_once('=') {
                 Some(("kernel", value)) => {
-                    choice.kernel = value.parse().map_err(|error: UnknownKernel| error.to_string())?;
+                    choice.kernel = value.parse()?;
                 }
                 Some(("boot", value)) => choice.boot.extend(value.split_whitespace().map(str::to_owned)),
                 Some(("seed", value)) => {
-                    choice.seed =
-                        value.parse().map_err(|_| format!("seed '{value}' is not a whole number"))?;
+                    choice.seed = value.parse().map_err(|_| SetupError::Seed { text: value.to_owned() })?;
                 }
                 Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
                 Some(("interface", value)) => {
-                    let words: Vec<&str> = INTERFACES.iter().map(|(word, ..)| *word).collect();
-                    let known = words.iter().find(|word| **word == value).copied();
+                    let known = INTERFACES.iter().map(|(word, ..)| *word).find(|word| *word == value);
                     choice.interface =
-                        Some(known.ok_or_else(|| {
-                            format!("interface '{value}' is not one of {}", words.join(", "))
-                        })?);
+                        Some(known.ok_or_else(|| SetupError::Interface { text: value.to_owned() })?);
                 }
                 Some(("fault", value)) => choice.faults.push(value.replace(';', ",").parse()?),
                 // A list on the kernel's command line: boot=nohz_full=3,7.
@@ -178,10 +191,7 @@ impl SimSetup {
                     choice.boot.extend(words.map(str::to_owned));
                 }
                 _ => {
-                    return Err(format!(
-                        "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
-                         boot=amd_pstate=passive, interface=p-states, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
-                    ));
+                    return Err(SetupError::Option { part: part.to_owned(), text: text.to_owned() });
                 }
             }
         }

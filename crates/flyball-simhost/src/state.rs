@@ -30,11 +30,34 @@ const MAX_LINES: usize = 1_000_000;
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 const MAX_REPLAY: Duration = Duration::from_secs(300);
 
+/// Why a state file is not one of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateFault {
+    #[error("not a regular file")]
+    NotAFile,
+    #[error("longer than {} MiB; give another file", MAX_BYTES >> 20)]
+    TooLong,
+    #[error("not a simulated-machine state file; refusing to overwrite it")]
+    Other,
+    #[error("another version of flyball wrote it ('{first}'); give another file or remove it")]
+    Version { first: String },
+    #[error("it is of another machine ('{first}', not '{wanted}'); give another file or remove it")]
+    Machine { first: String, wanted: String },
+    #[error("more than {MAX_LINES} lines; give another file")]
+    TooManyLines,
+    #[error("line {line} ('{text}') cannot be read; remove the file")]
+    Line { line: usize, text: String },
+    #[error("line {line} is later than {} h after boot; give another file", MAX_TIME.as_secs() / 3600)]
+    Late { line: usize },
+    #[error("replaying it takes more than {} s; give another file", limit.as_secs())]
+    Slow { limit: Duration },
+}
+
 /// Reads a state file and replays it on the machine; opens it for what follows. A file that is not
 /// this machine's is left as it is.
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
-    let not_its = |what: String| SimError::NotItsState { path: path.to_owned(), what };
+    let not_its = |fault| SimError::NotItsState { path: path.to_owned(), fault };
     // The directory may be /tmp.
     flyball_files::refuse_foreign_link(path).map_err(fail)?;
     // Not blocking: opening a FIFO would wait for its writer.
@@ -46,14 +69,14 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
         .open(path)
         .map_err(fail)?;
     if !file.metadata().map_err(fail)?.is_file() {
-        return Err(not_its("not a regular file".to_owned()));
+        return Err(not_its(StateFault::NotAFile));
     }
     // Before reading: what is read must be what the machine continues from.
     hold(&file, path)?;
     let mut bytes = Vec::new();
     (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(not_its(format!("longer than {} MiB; give another file", MAX_BYTES >> 20)));
+        return Err(not_its(StateFault::TooLong));
     }
     let heading = format!("{}\n", setup.heading());
     if bytes.is_empty() || heading.as_bytes().starts_with(&bytes) && heading.len() > bytes.len() {
@@ -75,22 +98,17 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
 /// The calls that a state file's bytes hold, and how many of the bytes are whole lines. Every line
 /// is read before the first is replayed: a damaged file is refused at once, not after hours of
 /// simulated time.
-fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usize), String> {
+fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usize), StateFault> {
     if !bytes.starts_with(FORMAT.as_bytes()) {
-        return Err("not a simulated-machine state file; refusing to overwrite it".to_owned());
+        return Err(StateFault::Other);
     }
     let first: String =
         bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default().into();
     if !first.starts_with(VERSION) {
-        return Err(format!(
-            "another version of flyball wrote it ('{first}'); give another file or remove it"
-        ));
+        return Err(StateFault::Version { first });
     }
     if !bytes.starts_with(heading.as_bytes()) {
-        return Err(format!(
-            "it is of another machine ('{first}', not '{}'); give another file or remove it",
-            heading.trim_end()
-        ));
+        return Err(StateFault::Machine { first, wanted: heading.trim_end().to_owned() });
     }
     // A crash may have cut the last line short; the truncated record is ignored.
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -100,15 +118,14 @@ fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usiz
             continue;
         }
         if number >= MAX_LINES {
-            return Err(format!("more than {MAX_LINES} lines; give another file"));
+            return Err(StateFault::TooManyLines);
         }
         let Some(call) = std::str::from_utf8(line).ok().and_then(Call::parse) else {
-            let line = String::from_utf8_lossy(&line[..line.len().min(80)]);
-            return Err(format!("line {} ('{line}') cannot be read; remove the file", number + 2));
+            let text = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            return Err(StateFault::Line { line: number + 2, text });
         };
         if Duration::from_nanos(call.at) > MAX_TIME {
-            let hours = MAX_TIME.as_secs() / 3600;
-            return Err(format!("line {} is later than {hours} h after boot; give another file", number + 2));
+            return Err(StateFault::Late { line: number + 2 });
         }
         calls.push(call);
     }
@@ -116,7 +133,7 @@ fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usiz
 }
 
 /// Makes the calls again, each at its time.
-fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Result<(), String> {
+fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Result<(), StateFault> {
     const SLICE: Duration = Duration::from_secs(1);
     let began = Instant::now();
     for call in calls {
@@ -124,7 +141,7 @@ fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Resu
         // In slices of the machine's time, so that the limit is seen in the middle of a long one.
         while let Some(gap) = until.checked_sub(machine.now()).filter(|gap| !gap.is_zero()) {
             if began.elapsed() > limit {
-                return Err(format!("replaying it takes more than {} s; give another file", limit.as_secs()));
+                return Err(StateFault::Slow { limit });
             }
             machine.advance(gap.min(SLICE));
         }
@@ -135,7 +152,7 @@ fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Resu
 
 /// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may
 /// make it panic, or take much longer.
-pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), String> {
+pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), StateFault> {
     let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
     let heading = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let (calls, _) = read_calls(&heading, bytes)?;
@@ -310,14 +327,15 @@ mod tests {
         let late = format!("{heading}until 80000000000000\nwrite 80000000000001 /x zz\n");
         let began = Instant::now();
         let error = try_state_file(&mut machine, late.as_bytes(), MAX_REPLAY).unwrap_err();
-        assert!(error.contains("line 3"), "{error}");
+        assert!(matches!(error, StateFault::Line { line: 3, .. }), "{error}");
         let later = format!("{heading}until 99000000000000\n");
-        assert!(try_state_file(&mut machine, later.as_bytes(), MAX_REPLAY).unwrap_err().contains("24 h"));
+        let error = try_state_file(&mut machine, later.as_bytes(), MAX_REPLAY).unwrap_err();
+        assert!(matches!(error, StateFault::Late { .. }), "{error}");
         assert!(machine.now() < Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
         // A file that is in order but takes too long.
         let long = format!("{heading}until 80000000000000\n");
         let error = try_state_file(&mut machine, long.as_bytes(), Duration::from_millis(100)).unwrap_err();
-        assert!(error.contains("takes more than"), "{error}");
+        assert!(matches!(error, StateFault::Slow { .. }), "{error}");
     }
 
     #[test]

@@ -33,7 +33,9 @@ impl FromStr for MachineArg {
             return Ok(MachineArg::Live);
         }
         Ok(match text.split_once(':') {
-            Some(("sim", rest)) => MachineArg::Simulated(SimSetup::parse(rest)?),
+            Some(("sim", rest)) => {
+                MachineArg::Simulated(SimSetup::parse(rest).map_err(|error| error.to_string())?)
+            }
             Some(("tree", root)) => MachineArg::Tree(root.into()),
             Some(("guest", rest)) => MachineArg::Guest(rest.to_owned()),
             // Everything else is a path; whether it exists is judged when it is opened, where the

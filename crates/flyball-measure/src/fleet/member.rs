@@ -85,13 +85,28 @@ pub struct Member {
     effects: BTreeMap<(usize, Quantity), Estimate>,
 }
 
+/// Why a run directory cannot take part in a fleet's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MemberError {
+    #[error("it has one arm")]
+    OneArm,
+    #[error("it has no rounds")]
+    NoRounds,
+    #[error("no block has both arms")]
+    NoPairs,
+    #[error("one block with both arms; {LEAST_PAIRS} are needed")]
+    OnePair,
+    #[error("{pairs} blocks with both arms; {LEAST_PAIRS} are needed")]
+    FewPairs { pairs: usize },
+}
+
 impl Member {
     /// Reduces a run directory. A machine without a host's name in its manifest is named after the
     /// directory it lies in.
     ///
     /// # Errors
     /// Why it cannot take part.
-    pub fn of(directory: &RunDirectory) -> Result<Member, String> {
+    pub fn of(directory: &RunDirectory) -> Result<Member, MemberError> {
         let manifest = &directory.manifest;
         let mut effects = BTreeMap::new();
         let mut pairs = 0;
@@ -107,11 +122,11 @@ impl Member {
         }
         if effects.is_empty() {
             return Err(match pairs {
-                _ if manifest.arms.len() < 2 => "it has one arm".to_owned(),
-                1 => format!("one block with both arms; {LEAST_PAIRS} are needed"),
-                2.. => format!("{pairs} blocks with both arms; {LEAST_PAIRS} are needed"),
-                0 if directory.rounds.is_empty() => "it has no rounds".to_owned(),
-                0 => "no block has both arms".to_owned(),
+                _ if manifest.arms.len() < 2 => MemberError::OneArm,
+                0 if directory.rounds.is_empty() => MemberError::NoRounds,
+                0 => MemberError::NoPairs,
+                1 => MemberError::OnePair,
+                2.. => MemberError::FewPairs { pairs },
             });
         }
         Ok(Member {

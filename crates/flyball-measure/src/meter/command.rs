@@ -39,7 +39,7 @@ struct Seen {
     runs: u64,
     failed: u64,
     /// Why the last one failed that did.
-    failure: Option<String>,
+    failure: Option<PowerFault>,
 }
 
 /// A command that prints watts, run in the background.
@@ -57,18 +57,40 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why a run of a power command yields no watts.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PowerFault {
+    #[error("ended with {failure} and printed: {output}")]
+    Failed { failure: String, output: String },
+    #[error("took more than {} s", LONGEST_GAP.as_secs())]
+    TooSlow,
+    #[error("{0}")]
+    NotStarted(Arc<WorkloadError>),
+    #[error("printed no number")]
+    NoNumber,
+    #[error("printed several numbers, none of them followed by W or Watts")]
+    Numbers,
+    #[error("printed {0} W")]
+    Watts(f64),
+}
+
+/// A power command whose first run failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the power command {0}")]
+pub struct PowerCommandError(pub PowerFault);
+
 impl PowerCommand {
     /// Runs `line` in a shell, once now and then every second, on `cpus` if there are any.
     ///
     /// # Errors
     /// The first run failed, or did not print watts.
-    pub fn start(line: &str, cpus: Option<CpuList>) -> Result<PowerCommand, String> {
+    pub fn start(line: &str, cpus: Option<CpuList>) -> Result<PowerCommand, PowerCommandError> {
         let mut command = Command::new(["/bin/sh", "-c", line].map(str::to_owned).to_vec());
         // Any reader but that of wall time keeps the output.
         command.reader = Reader::UserTime;
         command.cpus = cpus;
         let end = Arc::new(AtomicBool::new(false));
-        let first = watts_of(&mut command, &end).map_err(|why| format!("the power command {why}"))?;
+        let first = watts_of(&mut command, &end).map_err(PowerCommandError)?;
         let seen =
             Arc::new(Mutex::new(Seen { readings: [(Instant::now(), first)].into(), ..Seen::default() }));
         let thread = {
@@ -122,8 +144,9 @@ impl PowerCommand {
         let seen = lock(&self.seen);
         let mut words = Vec::new();
         if seen.failed > 0 {
-            let why = seen.failure.as_deref().unwrap_or_default();
-            words.push(format!("{} of {} runs failed (the last one {why})", seen.failed, seen.runs));
+            let last =
+                seen.failure.as_ref().map(|fault| format!(" (the last one {fault})")).unwrap_or_default();
+            words.push(format!("{} of {} runs failed{last}", seen.failed, seen.runs));
         }
         match self.uncovered.load(Ordering::Relaxed) {
             0 => {}
@@ -148,7 +171,7 @@ impl Drop for PowerCommand {
 }
 
 impl Seen {
-    fn take(&mut self, read: Result<u64, String>) {
+    fn take(&mut self, read: Result<u64, PowerFault>) {
         self.runs += 1;
         match read {
             Ok(microwatts) => {
@@ -189,7 +212,7 @@ fn covered(readings: &VecDeque<(Instant, u64)>, began: Instant, ended: Instant) 
 }
 
 /// Runs the command; the microwatts that it printed, or what it did instead.
-fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, String> {
+fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, PowerFault> {
     let began = Instant::now();
     let stop = Stop::default();
     let mut tick = || {
@@ -201,17 +224,17 @@ fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, String> {
     match outcome {
         Ok(Outcome { failure: Some(failure), output, .. }) => {
             let said = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
-            Err(format!("ended with {failure} and printed: {said}"))
+            Err(PowerFault::Failed { failure, output: said.to_owned() })
         }
         Ok(outcome) => watts(&outcome.output),
-        Err(WorkloadError::Stopped) => Err(format!("took more than {} s", LONGEST_GAP.as_secs())),
-        Err(error) => Err(error.to_string()),
+        Err(WorkloadError::Stopped) => Err(PowerFault::TooSlow),
+        Err(error) => Err(PowerFault::NotStarted(Arc::new(error))),
     }
 }
 
 /// The first number before `W`, `watt` or `watts`, as `ipmitool dcmi power reading` and
 /// `ipmitool sdr` print it; without such a one the only number. In microwatts.
-fn watts(text: &str) -> Result<u64, String> {
+fn watts(text: &str) -> Result<u64, PowerFault> {
     let words: Vec<&str> =
         text.split([' ', '\t', '\n', '\r', '|', ':', ',']).filter(|word| !word.is_empty()).collect();
     let number = |word: &str| word.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -225,11 +248,11 @@ fn watts(text: &str) -> Result<u64, String> {
     let watts = match (with_unit, numbers.as_slice()) {
         (Some(watts), _) => watts,
         (None, [only]) => *only,
-        (None, []) => return Err("printed no number".to_owned()),
-        (None, _) => return Err("printed several numbers, none of them followed by W or Watts".to_owned()),
+        (None, []) => return Err(PowerFault::NoNumber),
+        (None, _) => return Err(PowerFault::Numbers),
     };
     // A controller that cannot measure answers 0, and no machine takes a megawatt.
-    if watts > 0.0 && watts < 1e6 { Ok((watts * 1e6) as u64) } else { Err(format!("printed {watts} W")) }
+    if watts > 0.0 && watts < 1e6 { Ok((watts * 1e6) as u64) } else { Err(PowerFault::Watts(watts)) }
 }
 
 #[cfg(test)]
@@ -248,7 +271,7 @@ mod tests {
             ("98.5W\n", 98.5),
             ("power: 120 W, 3 A", 120.0),
         ] {
-            assert_eq!(watts(text), Ok((expected * 1e6) as u64), "{text}");
+            assert_eq!(watts(text).ok(), Some((expected * 1e6) as u64), "{text}");
         }
         for text in ["", "no reading", "3 4", "0", "-5", "nan", "1e9", "inf W"] {
             assert!(watts(text).is_err(), "{text}: {:?}", watts(text));
@@ -288,7 +311,8 @@ mod tests {
         for (line, words) in
             [("exit 3", "exit 3"), ("echo none", "no number"), ("echo oops >&2; false", "oops")]
         {
-            let error = PowerCommand::start(line, None).err().unwrap_or_default();
+            let error =
+                PowerCommand::start(line, None).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(words), "{line}: {error}");
         }
     }
@@ -297,7 +321,7 @@ mod tests {
     fn failures_are_counted() {
         let mut seen = Seen::default();
         seen.take(Ok(1));
-        seen.take(Err("ended with exit 1".to_owned()));
+        seen.take(Err(PowerFault::Failed { failure: "exit 1".to_owned(), output: "no".to_owned() }));
         let command = PowerCommand {
             program: "x".to_owned(),
             seen: Arc::new(Mutex::new(seen)),

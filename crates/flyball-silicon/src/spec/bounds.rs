@@ -2,7 +2,7 @@
 //! whatever passes here takes little memory and cannot overflow the arithmetic that follows.
 //! `check.rs` then looks for contradictions.
 
-use super::{CoreSpec, MachineSpec, SstLevelSpec, SstSpec};
+use super::{CoreSpec, MachineSpec, SpecFault, SstLevelSpec, SstSpec};
 
 /// Bytes of a machine file.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -18,9 +18,11 @@ const MAX_CORES: usize = 256;
 /// A value with its key and the most that it may be.
 type Bound<'a> = (&'a str, u64, u64);
 
-fn check(bounds: &[Bound<'_>]) -> Result<(), String> {
+fn check(bounds: &[Bound<'_>]) -> Result<(), SpecFault> {
     match bounds.iter().find(|(_, value, most)| value > most) {
-        Some((key, value, most)) => Err(format!("{key}: {value} is more than {most}")),
+        Some((key, value, most)) => {
+            Err(SpecFault::Above { key: (*key).to_owned(), value: *value, most: *most })
+        }
         None => Ok(()),
     }
 }
@@ -30,14 +32,18 @@ fn largest(values: &[u32]) -> u64 {
     values.iter().copied().max().unwrap_or(0).into()
 }
 
-fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), String> {
+fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), SpecFault> {
     // Also false for what is not a number.
-    if (low..=high).contains(&value) { Ok(()) } else { Err(format!("{key}: must be {low} to {high}")) }
+    if (low..=high).contains(&value) {
+        Ok(())
+    } else {
+        Err(SpecFault::Outside { key: key.to_owned(), low, high })
+    }
 }
 
 impl MachineSpec {
     /// The first count, list or number that is out of bounds.
-    pub(super) fn check_bounds(&self) -> Result<(), String> {
+    pub(super) fn check_bounds(&self) -> Result<(), SpecFault> {
         let (topology, identity, firmware) = (&self.topology, &self.identity, &self.firmware);
         check(&[
             ("name", self.name.len() as u64, 128),
@@ -99,7 +105,7 @@ impl MachineSpec {
     }
 }
 
-fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
+fn check_core(i: usize, core: &CoreSpec) -> Result<(), SpecFault> {
     let volts = core.volts.iter().map(|point| point.0).max().unwrap_or(0);
     let bounds = [
         ("count", core.count.into(), 1024),
@@ -110,7 +116,7 @@ fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
         ("ranking", core.ranking.len() as u64, MAX_CPUS as u64),
         ("idle", core.idle.len() as u64, 15),
     ];
-    check(&bounds).map_err(|what| format!("core[{i}].{what}"))?;
+    check(&bounds).map_err(|fault| fault.in_part(&format!("core[{i}].")))?;
     for state in &core.idle {
         let bounds = [
             ("name", state.name.len() as u64, 64),
@@ -119,12 +125,12 @@ fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
             ("residency_us", state.residency_us.into(), 10_000_000),
             ("ramp_mhz", state.ramp_mhz.into(), MAX_MHZ.into()),
         ];
-        check(&bounds).map_err(|what| format!("core[{i}].idle.{what}"))?;
+        check(&bounds).map_err(|fault| fault.in_part(&format!("core[{i}].idle.")))?;
     }
     Ok(())
 }
 
-fn check_sst(sst: &SstSpec) -> Result<(), String> {
+fn check_sst(sst: &SstSpec) -> Result<(), SpecFault> {
     check(&[
         ("sst.version", sst.version.into(), 0xff),
         ("sst.io_domains", sst.io_domains.into(), 16),
@@ -138,7 +144,7 @@ fn check_sst(sst: &SstSpec) -> Result<(), String> {
     sst.level.iter().chain(own).try_for_each(check_level)
 }
 
-fn check_level(level: &SstLevelSpec) -> Result<(), String> {
+fn check_level(level: &SstLevelSpec) -> Result<(), SpecFault> {
     let frequencies = [
         [level.base_mhz, level.base_avx2_mhz, level.base_avx512_mhz, level.base_amx_mhz],
         level.core_mhz,
@@ -172,5 +178,5 @@ fn check_level(level: &SstLevelSpec) -> Result<(), String> {
             ("tf.clip_mhz", largest(&tf.clip_mhz), MAX_MHZ.into()),
         ]);
     }
-    check(&bounds).map_err(|what| format!("sst.level {}: {what}", level.number))
+    check(&bounds).map_err(|fault| fault.in_part(&format!("sst.level {}: ", level.number)))
 }

@@ -1,6 +1,6 @@
 //! Whether a specification is that of a machine that can be.
 
-use crate::spec::{CoreSpec, MAX_CPUS, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
+use crate::spec::{CoreSpec, MAX_CPUS, MachineSpec, SpecError, SpecFault, SstClass, SstLevelSpec, SstSpec};
 
 impl MachineSpec {
     /// Check that it is a machine that can be.
@@ -9,7 +9,7 @@ impl MachineSpec {
     /// The first thing found that is wrong.
     pub fn check(&self) -> Result<(), SpecError> {
         // Bounds first: the arithmetic of what follows relies on them.
-        let what = self
+        let checked = self
             .check_bounds()
             .and_then(|()| self.check_topology())
             .and_then(|()| self.core.iter().enumerate().try_for_each(|(i, c)| check_core(i, c)))
@@ -18,55 +18,53 @@ impl MachineSpec {
             .and_then(|()| self.check_heat())
             .and_then(|()| self.check_firmware())
             .and_then(|()| self.sst.as_ref().map_or(Ok(()), |s| self.check_sst(s)));
-        what.map_err(|what| SpecError { machine: self.name.clone(), what })
+        checked.map_err(|fault| SpecError { machine: self.name.clone(), fault })
     }
 
-    fn check_topology(&self) -> Result<(), String> {
+    fn check_topology(&self) -> Result<(), SpecFault> {
         let t = &self.topology;
         if t.packages == 0 || t.dies == 0 || t.packages > 64 || t.dies > 16 {
-            return Err("topology: packages must be 1 to 64, dies 1 to 16".into());
+            return Err(SpecFault::Rule("topology: packages must be 1 to 64, dies 1 to 16"));
         }
         let domains = &t.power_domains;
         let cores: u64 = domains.iter().map(|&n| u64::from(n)).sum();
         // Domains take the place of dies: both would give each core two places.
         if !domains.is_empty() && (t.dies != 1 || domains.len() > 16 || cores != self.cores_per_package()) {
-            return Err("topology.power_domains: at most 16, with all cores of a package of one die".into());
+            return Err(SpecFault::Rule(
+                "topology.power_domains: at most 16, with all cores of a package of one die",
+            ));
         }
         if self.core.is_empty() {
-            return Err("core: at least one core type is needed".into());
+            return Err(SpecFault::Rule("core: at least one core type is needed"));
         }
         if self.cpus() > MAX_CPUS {
-            return Err(format!("topology: more than {MAX_CPUS} CPUs"));
+            return Err(SpecFault::TooManyCpus);
         }
         if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
-            return Err(format!(
-                "topology.core_ids: {} ids for {} cores",
-                t.core_ids.len(),
-                self.cores_per_package()
-            ));
+            return Err(SpecFault::CoreIds { ids: t.core_ids.len(), cores: self.cores_per_package() });
         }
         // Ratios are computed by dividing by bus_khz.
         if self.clock.tsc_khz < 100_000 || !(25_000..=400_000).contains(&self.clock.bus_khz) {
-            return Err("clock: tsc_khz must be 100000 or more, bus_khz 25000 to 400000".into());
+            return Err(SpecFault::Rule("clock: tsc_khz must be 100000 or more, bus_khz 25000 to 400000"));
         }
         Ok(())
     }
 
-    fn check_turbo(&self) -> Result<(), String> {
+    fn check_turbo(&self) -> Result<(), SpecFault> {
         let u = &self.turbo;
         if u.cores.len() > 16 || u.cores.windows(2).any(|w| w[0] >= w[1]) || u.sse_mhz.len() != u.cores.len()
         {
-            return Err("turbo: at most 16 buckets, cores rising, one sse_mhz each".into());
+            return Err(SpecFault::Rule("turbo: at most 16 buckets, cores rising, one sse_mhz each"));
         }
         for list in [&u.avx2_mhz, &u.avx512_mhz] {
             if !list.is_empty() && list.len() != u.cores.len() {
-                return Err("turbo: one frequency a bucket".into());
+                return Err(SpecFault::Rule("turbo: one frequency a bucket"));
             }
         }
         Ok(())
     }
 
-    fn check_power(&self) -> Result<(), String> {
+    fn check_power(&self) -> Result<(), SpecFault> {
         let p = &self.power;
         let watts = [
             p.tdp_w,
@@ -80,75 +78,77 @@ impl MachineSpec {
             p.platform_w,
         ];
         if watts.iter().any(|w| !w.is_finite() || !(0.0..=10_000.0).contains(w)) {
-            return Err("power: watts must be 0 to 10000".into());
+            return Err(SpecFault::Rule("power: watts must be 0 to 10000"));
         }
         // Widths of the fields of MSR 0x606.
         if p.energy_unit > 31 || p.power_unit > 15 || p.time_unit > 15 {
-            return Err("power: units are out of range".into());
+            return Err(SpecFault::Rule("power: units are out of range"));
         }
         if !(p.pl1_s > 0.0 && p.pl1_s <= 1000.0 && p.pl2_s > 0.0 && p.pl2_s <= 1000.0) {
-            return Err("power: windows must be above 0 and at most 1000 s".into());
+            return Err(SpecFault::Rule("power: windows must be above 0 and at most 1000 s"));
         }
         Ok(())
     }
 
-    fn check_heat(&self) -> Result<(), String> {
+    fn check_heat(&self) -> Result<(), SpecFault> {
         let h = &self.thermal;
         let v = &self.variation;
         if !(0.0..=20.0).contains(&v.ambient_c) || !(0.0..=1.0).contains(&v.preheat) {
-            return Err("variation: ambient_c must be 0 to 20, preheat 0 to 1".into());
+            return Err(SpecFault::Rule("variation: ambient_c must be 0 to 20, preheat 0 to 1"));
         }
         for x in [h.sink_k_per_w, h.sink_j_per_k, h.die_k_per_w, h.die_j_per_k] {
             if !(x.is_finite() && x > 0.0) {
-                return Err("thermal: resistances and capacities must be above 0".into());
+                return Err(SpecFault::Rule("thermal: resistances and capacities must be above 0"));
             }
         }
         // Thermal::step() cuts its steps to a quarter of this: a smaller constant would make every
         // simulated millisecond many steps.
         if h.die_k_per_w * h.die_j_per_k < 0.002 {
-            return Err("thermal: the die's time constant is below 2 ms".into());
+            return Err(SpecFault::Rule("thermal: the die's time constant is below 2 ms"));
         }
         if h.throttle_c > h.tjmax_c || (h.throttle_c != 0 && h.throttle_c < 50) {
-            return Err("thermal.throttle_c: 0, or 50 to tjmax_c".into());
+            return Err(SpecFault::Rule("thermal.throttle_c: 0, or 50 to tjmax_c"));
         }
         // The sensors' readouts have seven bits of degrees below it.
         if !(50..=127).contains(&h.tjmax_c)
             || !(-40.0..=60.0).contains(&h.ambient_c)
             || !(0.0..=20.0).contains(&h.core_k_per_w)
         {
-            return Err(
-                "thermal: tjmax_c must be 50 to 127, ambient_c -40 to 60, core_k_per_w 0 to 20".into()
-            );
+            return Err(SpecFault::Rule(
+                "thermal: tjmax_c must be 50 to 127, ambient_c -40 to 60, core_k_per_w 0 to 20",
+            ));
         }
         Ok(())
     }
 
-    fn check_firmware(&self) -> Result<(), String> {
+    fn check_firmware(&self) -> Result<(), SpecFault> {
         let f = &self.firmware;
         if !(100..=100_000).contains(&f.period_us) || !(1000..=400_000).contains(&f.step_khz) {
-            return Err("firmware: period_us must be 100 to 100000, step_khz 1000 to 400000".into());
+            return Err(SpecFault::Rule(
+                "firmware: period_us must be 100 to 100000, step_khz 1000 to 400000",
+            ));
         }
         if !(0.0..=0.2).contains(&f.pstate_loss) || !(0.0..=0.2).contains(&f.pstate_power) {
-            return Err("firmware: pstate_loss and pstate_power must be 0 to 0.2".into());
+            return Err(SpecFault::Rule("firmware: pstate_loss and pstate_power must be 0 to 0.2"));
         }
         if f.pstates_mhz.windows(2).any(|w| w[0] <= w[1]) || f.pstates_mhz.len() > 16 {
-            return Err("firmware.pstates_mhz: at most 16, falling".into());
+            return Err(SpecFault::Rule("firmware.pstates_mhz: at most 16, falling"));
         }
         Ok(())
     }
 
-    fn check_sst(&self, s: &SstSpec) -> Result<(), String> {
+    fn check_sst(&self, s: &SstSpec) -> Result<(), SpecFault> {
         self.check_levels(s, &s.level)?;
         s.domain.iter().try_for_each(|d| self.check_levels(s, &d.level))
     }
 
-    fn check_levels(&self, s: &SstSpec, levels: &[SstLevelSpec]) -> Result<(), String> {
+    fn check_levels(&self, s: &SstSpec, levels: &[SstLevelSpec]) -> Result<(), SpecFault> {
         // The TPMI block has places for five levels.
         if levels.is_empty()
             || levels.windows(2).any(|w| w[0].number >= w[1].number)
             || levels.iter().any(|l| l.number > 4)
         {
-            return Err("sst.level: numbers 0 to 4, rising".into());
+            return Err(SpecFault::Rule("sst.level: numbers 0 to 4, rising"));
         }
         let largest = self.topology.power_domains.iter().max().map(|&n| u64::from(n));
         let cores = if s.class == SstClass::Tpmi && largest.is_some() {
@@ -162,33 +162,33 @@ impl MachineSpec {
         // A TPMI mask is one register of 64 bits; the mailbox has 256 core numbers.
         let room = if s.class == SstClass::Tpmi { 64 } else { 256 };
         if self.topology.unit_cores.iter().any(|&number| number >= room) {
-            return Err(format!("topology.unit_cores: numbers below {room}"));
+            return Err(SpecFault::UnitCores { room });
         }
         let cores = if self.topology.unit_cores.is_empty() { cores } else { u64::from(room) };
         if s.cores_per_module == 0 || s.cores_per_module > 4 {
-            return Err("sst.cores_per_module: 1 to 4".into());
+            return Err(SpecFault::Rule("sst.cores_per_module: 1 to 4"));
         }
         for l in levels {
             let lists = [Some(&l.cores), l.bf.as_ref().map(|b| &b.cores)];
             if lists.into_iter().flatten().flatten().any(|&c| u64::from(c) >= cores) {
-                return Err(format!("sst.level {}: a core number is not below {cores}", l.number));
+                return Err(SpecFault::LevelCores { level: l.number, cores });
             }
             // Six registers of eight bytes each.
             if l.trl_mhz.len() > 6
                 || l.bucket_cores.len() > 8
                 || l.trl_mhz.iter().any(|t| t.len() != l.bucket_cores.len())
             {
-                return Err(format!(
-                    "sst.level {}: at most 6 turbo lists of one frequency a bucket, 8 buckets",
-                    l.number
-                ));
+                return Err(SpecFault::LevelRule {
+                    level: l.number,
+                    rule: "at most 6 turbo lists of one frequency a bucket, 8 buckets",
+                });
             }
             if let Some(t) = &l.tf
                 && (t.bucket_cores.len() > 8
                     || t.high_mhz.len() > 6
                     || t.high_mhz.iter().any(|h| h.len() != t.bucket_cores.len()))
             {
-                return Err(format!("sst.level {}: tf: one frequency a bucket", l.number));
+                return Err(SpecFault::LevelRule { level: l.number, rule: "tf: one frequency a bucket" });
             }
         }
         Ok(())
@@ -196,8 +196,8 @@ impl MachineSpec {
 }
 
 /// Core type number `i`.
-fn check_core(i: usize, c: &CoreSpec) -> Result<(), String> {
-    let at = |key: &str, why: &str| Err(format!("core[{i}].{key}: {why}"));
+fn check_core(i: usize, c: &CoreSpec) -> Result<(), SpecFault> {
+    let at = |key, rule| Err(SpecFault::CoreRule { index: i, key, rule });
     if c.count == 0 || c.count > 1024 {
         return at("count", "must be 1 to 1024");
     }

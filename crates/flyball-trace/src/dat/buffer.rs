@@ -175,7 +175,10 @@ impl CpuPages {
             return Err(self.damaged(format!("a compressed stretch says that it holds {size} bytes")));
         }
         let bytes = cursor.bytes(u64::from(packed), "a compressed stretch")?;
-        let unpacked = self.compression.unpack(&bytes, size as usize).map_err(|what| self.damaged(what))?;
+        let unpacked = self
+            .compression
+            .unpack(&bytes, size as usize)
+            .map_err(|error| self.damaged(error.to_string()))?;
         self.at = cursor.at();
         self.stretch.extend_from_slice(&unpacked);
         self.chunks = Some(left - 1);

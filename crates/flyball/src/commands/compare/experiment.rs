@@ -35,7 +35,7 @@ struct Typed {
 pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, ExperimentNote), Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = user_knobs::open(path).map_err(|error| wrong(error.to_string()))?;
-    let (name, words) = words(&text).map_err(wrong)?;
+    let (name, words) = words(&text).map_err(|fault| wrong(fault.to_string()))?;
     let typed = Typed::command()
         .try_get_matches_from(["flyball compare"].into_iter().chain(words.iter().map(String::as_str)));
     let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
@@ -66,14 +66,36 @@ fn machine(host: &dyn Host) -> String {
     format!("{}\0{}", text("/etc/machine-id").trim(), text("/proc/sys/kernel/hostname").trim())
 }
 
+/// What is wrong in the file.
+#[derive(Debug, thiserror::Error)]
+enum ExperimentFault {
+    #[error("{}", .0.to_string().trim_end())]
+    Toml(#[from] toml::de::Error),
+    #[error("it has no name")]
+    NoName,
+    #[error("name: letters, digits, '-', '_' and '.', at most {MAX_NAME}")]
+    Name,
+    #[error(
+        "'{key}' is not a key; there are name, command, [[arm]] and options of compare that describe the comparison"
+    )]
+    Key { key: String },
+    #[error("{key}: {kind} is not a word or a number")]
+    Value { key: String, kind: &'static str },
+    #[error("an arm is a table: [[arm]]")]
+    ArmKind,
+    #[error("each [[arm]] has a name, without a colon and an equals sign")]
+    ArmName,
+    #[error("arm '{arm}': the value of {knob} is not one word")]
+    ArmValue { arm: String, knob: String },
+}
+
 /// The experiment's name, and the file as words of a command line.
-fn words(text: &str) -> Result<(String, Vec<String>), String> {
-    let mut table: BTreeMap<String, Value> =
-        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+fn words(text: &str) -> Result<(String, Vec<String>), ExperimentFault> {
+    let mut table: BTreeMap<String, Value> = toml::from_str(text)?;
     let name = match table.remove("name") {
         Some(Value::String(name)) if is_name(&name) => name,
-        Some(_) => return Err(format!("name: letters, digits, '-', '_' and '.', at most {MAX_NAME}")),
-        None => return Err("it has no name".to_owned()),
+        Some(_) => return Err(ExperimentFault::Name),
+        None => return Err(ExperimentFault::NoName),
     };
     let command = table.remove("command");
     let mut words = Vec::new();
@@ -82,9 +104,7 @@ fn words(text: &str) -> Result<(String, Vec<String>), String> {
     }
     for (key, value) in table {
         if !OPTIONS.contains(&key.replace('-', "_").as_str()) || key.contains('_') {
-            return Err(format!(
-                "'{key}' is not a key; there are name, command, [[arm]] and options of compare that describe the comparison"
-            ));
+            return Err(ExperimentFault::Key { key });
         }
         for value in list(Some(value)) {
             match value {
@@ -116,28 +136,28 @@ fn list(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-fn word(key: &str, value: Value) -> Result<String, String> {
+fn word(key: &str, value: Value) -> Result<String, ExperimentFault> {
     match value {
         Value::String(text) => Ok(text),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Float(number) => Ok(number.to_string()),
         Value::Boolean(on) => Ok(if on { "on" } else { "off" }.to_owned()),
-        other => Err(format!("{key}: {} is not a word or a number", other.type_str())),
+        other => Err(ExperimentFault::Value { key: key.to_owned(), kind: other.type_str() }),
     }
 }
 
 /// An arm as `--arm` takes it.
-fn arm(value: Value) -> Result<String, String> {
-    let Value::Table(mut table) = value else { return Err("an arm is a table: [[arm]]".to_owned()) };
+fn arm(value: Value) -> Result<String, ExperimentFault> {
+    let Value::Table(mut table) = value else { return Err(ExperimentFault::ArmKind) };
     let name = match table.remove("name") {
         Some(Value::String(name)) if !name.trim().is_empty() && !name.contains([':', '=']) => name,
-        _ => return Err("each [[arm]] has a name, without a colon and an equals sign".to_owned()),
+        _ => return Err(ExperimentFault::ArmName),
     };
     let mut text = format!("{name}:");
     for (knob, value) in table {
         let value = word(&knob, value)?;
         if value.is_empty() || value.contains(char::is_whitespace) {
-            return Err(format!("arm '{name}': the value of {knob} is not one word"));
+            return Err(ExperimentFault::ArmValue { arm: name, knob });
         }
         text += &format!(" {knob}={value}");
     }

@@ -64,20 +64,19 @@ pub struct RoundArgs {
     pub quiet: Option<Level>,
 }
 
-fn parse_number(text: &str, what: &str) -> Result<f64, String> {
-    text.trim().parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| format!("write {what}"))
+fn parse_number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|value| value.is_finite())
 }
 
-pub fn parse_percent(text: &str) -> Result<f64, String> {
-    let what = "a percentage above 0, as 1% or 0.5%";
-    let value = parse_number(text.trim().trim_end_matches('%'), what)? / 100.0;
-    if value > 0.0 && value < 1.0 { Ok(value) } else { Err(format!("write {what}")) }
+pub fn parse_percent(text: &str) -> Result<f64, &'static str> {
+    let value = parse_number(text.trim().trim_end_matches('%')).map(|percent| percent / 100.0);
+    value.filter(|value| *value > 0.0 && *value < 1.0).ok_or("write a percentage above 0, as 1% or 0.5%")
 }
 
-fn parse_confidence(text: &str) -> Result<f64, String> {
+fn parse_confidence(text: &str) -> Result<f64, &'static str> {
     let value = parse_percent(text)?;
     // Above, hardly any number of rounds decides; below, chance does.
-    if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%".to_owned()) }
+    if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%") }
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

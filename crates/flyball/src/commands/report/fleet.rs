@@ -14,7 +14,7 @@ use flyball_measure::{
 
 use super::{Args, make, save};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Cause, Exit, Failure},
     output::Reporter,
     paint::Paint,
     schema, terminal,
@@ -43,13 +43,12 @@ pub struct FleetArgs {
     pub design: Option<f64>,
 }
 
-fn percentage(text: &str) -> Result<f64, String> {
+fn percentage(text: &str) -> Result<f64, &'static str> {
     let number = text.trim().strip_suffix('%').ok_or("a change has a percent sign: 1%")?;
-    let number: f64 =
-        number.trim().parse().map_err(|_| format!("'{text}' is not a percentage such as 1%"))?;
+    let number: f64 = number.trim().parse().map_err(|_| "write a percentage such as 1%")?;
     (number > 0.0 && number < 100.0)
         .then_some(number / 100.0)
-        .ok_or_else(|| "the change must be above 0% and below 100%".to_owned())
+        .ok_or("the change must be above 0% and below 100%")
 }
 
 /// What is printed as JSON.
@@ -127,7 +126,7 @@ impl Collected {
             }
             for found in find(path) {
                 if let Err(why) = found.usable.and_then(|()| collected.add(&found.path)) {
-                    collected.skip(&found.path, why);
+                    collected.skip(&found.path, why.to_string());
                 }
             }
         }
@@ -139,8 +138,8 @@ impl Collected {
     }
 
     /// Adds a run directory, or says why it cannot be used.
-    fn add(&mut self, path: &Path) -> Result<(), String> {
-        let directory = RunDirectory::open(path).map_err(|error| error.to_string())?;
+    fn add(&mut self, path: &Path) -> Result<(), Cause> {
+        let directory = RunDirectory::open(path)?;
         let member = Member::of(&directory)?;
         let experiment = Experiment::of(&directory.manifest);
         let confidence = directory.manifest.schedule.confidence;
@@ -164,7 +163,7 @@ impl Collected {
 struct Place {
     path: PathBuf,
     /// Why it is none, if that is known already.
-    usable: Result<(), String>,
+    usable: Result<(), Cause>,
 }
 
 /// Run directories at or below `path`, in the order of names, and what is passed over.
@@ -182,13 +181,13 @@ fn find(path: &Path) -> Vec<Place> {
                 continue;
             }
             if folder.join("rounds.jsonl").exists() {
-                add(folder, Err("it has rounds and no manifest.json".to_owned()));
+                add(folder, Err("it has rounds and no manifest.json".into()));
                 continue;
             }
             let entries = match std::fs::read_dir(&folder) {
                 Ok(entries) => entries.flatten(),
                 Err(error) => {
-                    add(folder, Err(error.to_string()));
+                    add(folder, Err(error.into()));
                     continue;
                 }
             };
@@ -198,14 +197,14 @@ fn find(path: &Path) -> Vec<Place> {
                     next.insert(entry.path());
                 } else if is(std::fs::FileType::is_symlink) && entry.path().is_dir() {
                     // It could lead out of what was given, or round in circles.
-                    add(entry.path(), Err("links are not followed; give the directory itself".to_owned()));
+                    add(entry.path(), Err("links are not followed; give the directory itself".into()));
                 }
             }
         }
         level = next.into_iter().collect();
     }
     if !any && found.is_empty() {
-        let why = "there is no run directory (a folder with manifest.json) in it".to_owned();
+        let why = "there is no run directory (a folder with manifest.json) in it".into();
         found.push(Place { path: path.to_owned(), usable: Err(why) });
     }
     found

@@ -100,11 +100,11 @@ pub struct Args {
     pub(super) command: Vec<String>,
 }
 
-fn version(text: &str) -> Result<DatVersion, String> {
+fn version(text: &str) -> Result<DatVersion, &'static str> {
     match text {
         "6" => Ok(DatVersion::Six),
         "7" => Ok(DatVersion::Seven),
-        _ => Err("6 or 7".into()),
+        _ => Err("6 or 7"),
     }
 }
 
