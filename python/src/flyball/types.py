@@ -2047,19 +2047,15 @@ class ResultsShowOutput(ResultsShowOutputRequired, total=False):
     emulated: str
 
 
-class CheckRequired(TypedDict):
+class Check(TypedDict):
+    """One cell, computed again."""
+
     line: int
     row: str
     column: str
     printed: str
     computed: str
     agrees: bool
-
-
-class Check(CheckRequired, total=False):
-    """One cell, computed again."""
-
-    likely: str
 
 
 class PairVerdict(TypedDict):

@@ -6,7 +6,7 @@ use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
 use flyball_text::columns::{self, Unstyled};
 
 use crate::numbers::{p_value, percent, probability};
-use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};
+use crate::selftest::{Columns, PairVerdict, SelftestReport, Sheet};
 
 /// The whole of it as text.
 pub fn sheet_text(sheet: &Sheet, report: &SelftestReport) -> String {
@@ -45,9 +45,8 @@ fn misprints(report: &SelftestReport) -> Vec<String> {
     report
         .misprints()
         .map(|check| {
-            let likely = check.likely.as_ref().map_or_else(String::new, |likely| format!("; {likely}"));
             format!(
-                "line {}, {}, {}: printed {}, computed {}{likely}.",
+                "line {}, {}, {}: printed {}, computed {}.",
                 check.line, check.row, check.column, check.printed, check.computed
             )
         })
@@ -125,7 +124,7 @@ pub fn sheet_charts(sheet: &Sheet) -> Vec<(&'static str, Chart)> {
         let mut chart =
             Chart::new(title, Axis::categories("", rounds), Axis::new(title.to_lowercase(), unit));
         for group in &sheet.groups {
-            let number = |row: &crate::selftest::Line| row.columns.number(column).map(Decimal::to_f64);
+            let number = |row: &crate::selftest::Line| row.columns.number(column);
             let mut bars: Vec<(f64, f64)> = group
                 .rounds
                 .iter()

@@ -2,8 +2,8 @@
 //! any difference?
 
 use super::{
-    decimal::{Decimal, six_digits},
-    read::{Columns, Group, Line, Sheet},
+    read::{Columns, Group, Line, Printed, Sheet},
+    write::{cut, six_digits},
 };
 use crate::stats;
 
@@ -19,11 +19,8 @@ pub struct Check {
     pub printed: String,
     /// What follows from the other cells.
     pub computed: String,
-    /// Whether both are the same.
+    /// Whether both are the same, to the last digit that the script prints.
     pub agrees: bool,
-    /// What the misprint probably is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub likely: Option<String>,
 }
 
 /// What the rounds of two groups show in one column.
@@ -84,35 +81,34 @@ const ALPHA: f64 = 0.05;
 pub fn judge(sheet: &Sheet, seconds: Option<i64>) -> SelftestReport {
     let seconds = if sheet.is_time { None } else { seconds.or_else(|| factor(sheet)) };
     let mut notes = Vec::new();
-    let formula = match seconds {
-        _ if sheet.is_time => most_follow(sheet, None),
-        Some(seconds) => {
-            notes.push(format!(
-                "Performance per watt is {seconds} s x throughput / energy: a time limit of {} s less one.",
-                seconds + 1
-            ));
-            true
-        }
-        None => false,
-    };
-    if !formula && sheet.groups.iter().any(|group| group.rounds.iter().any(has_per_watt)) {
+    if let Some(seconds) = seconds {
+        notes.push(format!(
+            "Performance per watt is {seconds} s x throughput / energy: a time limit of {} s less one.",
+            seconds + 1
+        ));
+    }
+    let checks_per_watt = seconds.is_some() || sheet.is_time && most_follow(sheet, None);
+    if !checks_per_watt && sheet.groups.iter().any(|group| group.rounds.iter().any(has_per_watt)) {
         notes.push(
             "Performance per watt is not what the selftest makes of the other cells; it is not checked."
                 .to_owned(),
         );
     }
     let mut checks = Vec::new();
-    let mut corrected = sheet.clone();
-    let work = |row: &Line| per_watt(sheet, row, seconds);
-    for group in &mut corrected.groups {
-        check_group(sheet, group, formula.then_some(&work), &mut checks);
+    for group in &sheet.groups {
+        for row in group.rounds.iter().chain(&group.average).filter(|_| checks_per_watt) {
+            let name = match row.round {
+                0 => format!("{} average", group.name),
+                round => format!("{} round {round}", group.name),
+            };
+            checks.extend(check(sheet, row, &name, Columns::PER_WATT, per_watt(sheet, row, seconds)));
+        }
+        check_averages(sheet, group, &mut checks);
     }
     check_comparisons(sheet, &mut checks);
     checks.sort_by_key(|check| check.line);
-    for group in &corrected.groups {
-        notes.extend(drift(sheet, group));
-    }
-    let pairs = pairs(&corrected);
+    notes.extend(sheet.groups.iter().filter_map(|group| drift(sheet, group)));
+    let pairs = pairs(sheet);
     SelftestReport { test: if sheet.is_time { "gitsource" } else { "tbench" }, seconds, checks, pairs, notes }
 }
 
@@ -125,7 +121,7 @@ fn column_name(sheet: &Sheet, column: usize) -> String {
 fn factor(sheet: &Sheet) -> Option<i64> {
     let mut found: Vec<i64> = Vec::new();
     for row in sheet.groups.iter().flat_map(|group| &group.rounds) {
-        let number = |column| row.columns.number(column).map(Decimal::to_f64);
+        let number = |column| row.columns.number(column);
         let (Some(rate), Some(energy), Some(per_watt)) =
             (number(Columns::PERFORMANCE), number(Columns::ENERGY), number(Columns::PER_WATT))
         else {
@@ -150,138 +146,68 @@ fn has_per_watt(row: &Line) -> bool {
     row.columns.cells[Columns::PER_WATT].is_some()
 }
 
-/// Whether performance per watt of most rounds is, digit by digit, what the script makes of the
-/// other cells. It is not in sheets of other tools, which round once, at the end, and whose rounds
-/// last as long as they last.
+/// Whether performance per watt of most rounds is what the script makes of the other cells. It is
+/// not in sheets of other tools, whose rounds last as long as they last.
 fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
     let rounds = || sheet.groups.iter().flat_map(|group| &group.rounds).filter(|row| has_per_watt(row));
     let follows = |row: &&Line| {
-        let printed = row.columns.number(Columns::PER_WATT);
-        printed.zip(per_watt(sheet, row, seconds)).is_some_and(|(printed, computed)| printed.equals(computed))
+        check(sheet, row, "", Columns::PER_WATT, per_watt(sheet, row, seconds)).is_some_and(|one| one.agrees)
     };
     rounds().filter(follows).count() * 2 > rounds().count()
 }
 
-/// Performance per watt of a row as the script computes it.
-fn per_watt(sheet: &Sheet, row: &Line, seconds: Option<i64>) -> Option<Decimal> {
-    let energy = row.columns.number(Columns::ENERGY)?;
+/// A cell that was computed again, as text and as a number, with the difference that rounding
+/// explains.
+struct Computed {
+    text: String,
+    number: f64,
+    tolerance: f64,
+}
+
+impl Computed {
+    /// A quotient of bc, which cuts digits off after `places`.
+    fn quotient(number: f64, places: usize) -> Computed {
+        // A published cell may be rounded where the script cuts: one unit of the last digit.
+        Computed { text: cut(number, places), number, tolerance: 1.001 * 0.1_f64.powi(places as i32) }
+    }
+}
+
+/// Performance per watt of a row as the script computes it: four digits for tbench, nine for
+/// gitsource.
+fn per_watt(sheet: &Sheet, row: &Line, seconds: Option<i64>) -> Option<Computed> {
+    let energy = row.columns.number(Columns::ENERGY).filter(|energy| *energy != 0.0)?;
     if sheet.is_time {
-        // Nine digits for gitsource and four for tbench, cut off by bc: so are all rows of the
-        // published sheets.
-        return Decimal::parse("1")?.over(energy, 9);
+        return Some(Computed::quotient(1.0 / energy, 9));
     }
-    row.columns.number(Columns::PERFORMANCE)?.times(seconds?)?.over(energy, 4)
+    let work = row.columns.number(Columns::PERFORMANCE)? * seconds? as f64;
+    Some(Computed::quotient(work / energy, 4))
 }
 
-fn check(line: usize, row: String, column: String, printed: &str, computed: &str) -> Check {
-    let same = match (Decimal::parse(printed), Decimal::parse(computed)) {
-        (Some(a), Some(b)) => a.equals(b),
-        _ => printed == computed,
-    };
-    Check {
-        line,
-        row,
-        column,
-        printed: printed.to_owned(),
-        computed: computed.to_owned(),
-        agrees: same,
-        likely: None,
-    }
+/// Compares a cell of a row, if the sheet has it and it follows from others.
+fn check(sheet: &Sheet, line: &Line, row: &str, column: usize, computed: Option<Computed>) -> Option<Check> {
+    let (Printed { text, number }, computed) = (line.columns.cells[column].as_ref()?, computed?);
+    Some(Check {
+        line: line.line,
+        row: row.to_owned(),
+        column: column_name(sheet, column),
+        printed: text.clone(),
+        computed: computed.text,
+        agrees: (number - computed.number).abs() <= computed.tolerance,
+    })
 }
 
-/// How performance per watt follows from the other cells of a row.
-type Formula<'a> = dyn Fn(&Line) -> Option<Decimal> + 'a;
-
-/// Checks rounds and averages of a group. A round's cell that is found out as a misprint is
-/// replaced, for the verdicts. `formula` makes performance per watt, where the sheet's is the
-/// script's.
-fn check_group(sheet: &Sheet, group: &mut Group, formula: Option<&Formula>, checks: &mut Vec<Check>) {
-    let per_watt_check = |row: &Line, name: String| {
-        let printed = row.columns.cells[Columns::PER_WATT].as_ref()?;
-        let computed = formula?(row)?.to_string();
-        Some(check(row.line, name, column_name(sheet, Columns::PER_WATT), &printed.text, &computed))
-    };
-    for row in &group.rounds {
-        checks.extend(per_watt_check(row, format!("{} round {}", group.name, row.round)));
-    }
-    let Some(average) = group.average.clone() else { return };
+/// Averages are means of the cells above them, printed by awk with six significant digits.
+fn check_averages(sheet: &Sheet, group: &Group, checks: &mut Vec<Check>) {
+    let Some(average) = &group.average else { return };
     for column in 0..Columns::PER_WATT {
-        let Some(printed) = &average.columns.cells[column] else { continue };
-        let values: Vec<String> = group
-            .rounds
-            .iter()
-            .filter_map(|row| row.columns.cells[column].as_ref().map(|cell| cell.text.clone()))
-            .collect();
-        if values.is_empty() {
-            continue;
-        }
-        let computed = mean_text(&values);
-        let row = format!("{} average", group.name);
-        let mut result = check(average.line, row, column_name(sheet, column), &printed.text, &computed);
-        if !result.agrees
-            && let Some((place, repaired)) = one_slip(&values, &printed.text)
-        {
-            // The comparisons are made from the averages: an average that they confirm is right.
-            let round = &mut group.rounds[place];
-            result.likely = Some(format!(
-                "round {} (line {}) is printed {}; with {repaired} the average is right",
-                round.round, round.line, values[place]
-            ));
-            if let (Some(cell), Some(number)) = (&mut round.columns.cells[column], Decimal::parse(&repaired))
-            {
-                cell.number = number;
-                cell.text = repaired;
-            }
-        }
-        checks.push(result);
+        let values: Vec<f64> = group.rounds.iter().filter_map(|row| row.columns.number(column)).collect();
+        let computed = stats::mean(&values).map(|mean| Computed {
+            text: six_digits(mean),
+            number: mean,
+            tolerance: 1e-5 * mean.abs(),
+        });
+        checks.extend(check(sheet, average, &format!("{} average", group.name), column, computed));
     }
-    checks.extend(per_watt_check(&average, format!("{} average", group.name)));
-}
-
-/// The mean of cells as awk prints it.
-fn mean_text(values: &[String]) -> String {
-    let sum: f64 = values.iter().filter_map(|value| value.parse::<f64>().ok()).sum();
-    six_digits(sum / values.len() as f64)
-}
-
-/// The one cell that a slip of the pen (a digit too many, too few, or another; a lost or extra
-/// sign) can have spoilt: its place and what it should be. `None` if there is none or more than one
-/// candidate.
-fn one_slip(values: &[String], average: &str) -> Option<(usize, String)> {
-    let mut found: Vec<(usize, String)> = Vec::new();
-    for place in 0..values.len() {
-        let mut candidates: Vec<String> = Vec::new();
-        let text = &values[place];
-        for at in 0..text.len() {
-            let (before, after) = (text.get(..at)?, text.get(at + 1..)?);
-            // A digit too many; then another digit; then one too few.
-            candidates.push(format!("{before}{after}"));
-            if text.as_bytes()[at].is_ascii_digit() {
-                candidates.extend((0..10).map(|digit| format!("{before}{digit}{after}")));
-            }
-            candidates.extend(
-                (0..10).map(|digit| format!("{before}{digit}{}", text.get(at..).unwrap_or_default())),
-            );
-        }
-        // A lost or extra sign.
-        candidates.push(text.strip_prefix('-').map_or(format!("-{text}"), str::to_owned));
-        for candidate in candidates {
-            // A leading zero is the same number without it.
-            let zero = candidate
-                .trim_start_matches('-')
-                .strip_prefix('0')
-                .is_some_and(|rest| !rest.starts_with('.'));
-            if zero || Decimal::parse(&candidate).is_none() || candidate.ends_with('.') {
-                continue;
-            }
-            let mut repaired = values.to_vec();
-            repaired[place].clone_from(&candidate);
-            if mean_text(&repaired) == average && !found.contains(&(place, candidate.clone())) {
-                found.push((place, candidate));
-            }
-        }
-    }
-    if found.len() == 1 { found.pop() } else { None }
 }
 
 fn check_comparisons(sheet: &Sheet, checks: &mut Vec<Check>) {
@@ -290,40 +216,21 @@ fn check_comparisons(sheet: &Sheet, checks: &mut Vec<Check>) {
         let (Some(base), Some(compared)) = (average(&comparison.base), average(&comparison.compared)) else {
             continue;
         };
+        let row = format!("{} VS {}", comparison.base, comparison.compared);
         for column in 0..6 {
-            let cells = (
-                comparison.line.columns.cells[column].as_ref(),
-                base.columns.number(column),
-                compared.columns.number(column),
-            );
-            let (Some(printed), Some(base), Some(compared)) = cells else { continue };
-            // In the order of the script, because each bc division cuts digits off.
-            let percent = compared.minus(base).times(100).and_then(|hundredfold| hundredfold.over(base, 4));
-            let Some(percent) = percent else { continue };
-            let row = format!("{} VS {}", comparison.base, comparison.compared);
-            let mut result = check(
-                comparison.line.line,
-                row,
-                column_name(sheet, column),
-                &printed.text,
-                &percent.to_string(),
-            );
-            // A published table of the amd-pstate document has this misprint.
-            if !result.agrees && printed.number.equals(percent.negated()) {
-                result.likely = Some("the sign is lost".to_owned());
-            }
-            checks.push(result);
+            let numbers = base.columns.number(column).zip(compared.columns.number(column));
+            let computed = numbers
+                .filter(|(base, _)| *base != 0.0)
+                .map(|(base, compared)| Computed::quotient((compared - base) * 100.0 / base, 4));
+            checks.extend(check(sheet, &comparison.line, &row, column, computed));
         }
     }
 }
 
 /// Rounds that only rise or only fall.
 fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
-    let values: Vec<f64> = group
-        .rounds
-        .iter()
-        .filter_map(|row| row.columns.number(Columns::PERFORMANCE).map(Decimal::to_f64))
-        .collect();
+    let values: Vec<f64> =
+        group.rounds.iter().filter_map(|row| row.columns.number(Columns::PERFORMANCE)).collect();
     // Two rounds always go one way.
     if values.len() < 3 {
         return None;
@@ -347,7 +254,7 @@ fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
 /// Every pair of groups, in performance, energy and performance per watt.
 fn pairs(sheet: &Sheet) -> Vec<PairVerdict> {
     let values = |group: &Group, column: usize| -> Vec<f64> {
-        group.rounds.iter().filter_map(|row| row.columns.number(column).map(Decimal::to_f64)).collect()
+        group.rounds.iter().filter_map(|row| row.columns.number(column)).collect()
     };
     let mut all = Vec::new();
     // Each column is a family of its own, as the quantities of a comparison are.

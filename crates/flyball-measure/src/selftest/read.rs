@@ -1,12 +1,10 @@
 //! Reading a sheet. Bytes in, rows out; nothing is computed here.
 
-use super::decimal::Decimal;
-
 /// A cell as printed, with its number.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Printed {
     pub text: String,
-    pub number: Decimal,
+    pub number: f64,
 }
 
 /// The six columns of numbers.
@@ -28,7 +26,7 @@ impl Columns {
     /// The column of performance per watt.
     pub const PER_WATT: usize = 5;
 
-    pub fn number(&self, column: usize) -> Option<Decimal> {
+    pub fn number(&self, column: usize) -> Option<f64> {
         self.cells[column].as_ref().map(|cell| cell.number)
     }
 }
@@ -164,7 +162,8 @@ fn columns(line: usize, cells: &[String]) -> Result<Columns, SheetError> {
     let mut columns = Columns::default();
     for (place, cell) in columns.cells.iter_mut().enumerate() {
         let Some(text) = cells.get(place + 2).filter(|text| !text.is_empty()) else { continue };
-        let number = Decimal::parse(text).ok_or_else(|| SheetError::Number {
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        let number = number.ok_or_else(|| SheetError::Number {
             line,
             column: Columns::NAMES[place],
             text: text.clone(),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::decimal::{Decimal, six_digits};
 use crate::{
     analyse::{ArmReport, Quantity, Report},
     stats,
@@ -74,8 +73,8 @@ pub fn write(report: &Report) -> String {
             .iter()
             .zip(second)
             .map(|(a, b)| {
-                let (a, b) = (Decimal::parse(a)?, Decimal::parse(b)?);
-                Some(b.minus(a).times(100)?.over(a, 4)?.to_string())
+                let (a, b) = (a.parse::<f64>().ok()?, b.parse::<f64>().ok()?);
+                (a != 0.0).then(|| cut((b - a) * 100.0 / a, 4))
             })
             .map(Option::unwrap_or_default)
             .collect();
@@ -124,18 +123,19 @@ fn cells(row: &Row, is_rate: bool) -> [String; 6] {
 /// does. None where the rate was not taken over a whole number of seconds.
 fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
     let value = row[PER_WATT]?;
-    let energy = Decimal::parse(&cells[ENERGY])?;
+    let energy: f64 = cells[ENERGY].parse().ok().filter(|energy| *energy != 0.0)?;
     if !is_rate {
         // Of a latency, performance per watt is something else.
         let close = (value * row[ENERGY]? - 1.0).abs() < 1e-3;
-        return close.then(|| Some(Decimal::parse("1")?.over(energy, 9)?.to_string()))?;
+        return close.then(|| cut(1.0 / energy, 9));
     }
     let seconds = value * row[ENERGY]? / row[PERFORMANCE]?;
     // A simulated round ends with a step of a millisecond.
     if seconds < 0.5 || (seconds / seconds.round() - 1.0).abs() > 2e-3 {
         return None;
     }
-    Some(Decimal::parse(&cells[PERFORMANCE])?.times(seconds.round() as i64)?.over(energy, 4)?.to_string())
+    let performance: f64 = cells[PERFORMANCE].parse().ok()?;
+    Some(cut(performance * seconds.round() / energy, 4))
 }
 
 /// Rounds by boot and block, with what each column has of them.
@@ -154,6 +154,36 @@ fn rounds(arm: &ArmReport) -> Vec<Row> {
 fn plain(value: f64) -> String {
     let text = six_digits(value);
     if text.contains('e') { format!("{value:.*}", if value.abs() < 1.0 { 12 } else { 0 }) } else { text }
+}
+
+/// A quotient as bc prints it: digits after `places` are cut off, not rounded.
+pub(super) fn cut(value: f64, places: usize) -> String {
+    let scale = 10_f64.powi(places as i32);
+    // Cells have six digits: a quotient this close to a whole digit is that digit.
+    let digits = (value * scale + 1e-5_f64.copysign(value)).trunc();
+    format!("{:.places$}", if digits == 0.0 { 0.0 } else { digits / scale })
+}
+
+/// A number as awk prints it by default: `%.6g`.
+pub(super) fn six_digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value.is_finite() { "0".to_owned() } else { value.to_string() };
+    }
+    // Rounded first: 999999.5 becomes 1e+06, and only then is the exponent known.
+    let scientific = format!("{value:.5e}");
+    let exponent: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    // The bounds of %g with six digits (C standard, fprintf).
+    if !(-4..6).contains(&exponent) {
+        let (mantissa, _) = scientific.split_once('e').unwrap_or((&scientific, ""));
+        let mantissa = trim(mantissa);
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.abs());
+    }
+    trim(&format!("{value:.*}", (5 - exponent) as usize)).to_owned()
+}
+
+fn trim(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 /// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"):
@@ -175,6 +205,39 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotients_are_cut_not_rounded() {
+        // echo "scale=4; 99 * 2504.05 / 1563.67" | bc, and so on.
+        for (value, places, text) in [
+            (99.0 * 2504.05 / 1563.67, 4, "158.5378"),
+            (-2.0 / 3.0, 4, "-0.6666"),
+            (1.0 / 865.78, 9, "0.001155027"),
+            (0.3 / 0.1, 4, "3.0000"),
+            (-0.000_000_1, 4, "0.0000"),
+        ] {
+            assert_eq!(cut(value, places), text);
+        }
+    }
+
+    #[test]
+    fn six_digits_are_awks() {
+        // awk 'BEGIN { print 2310.5233333, 165.7763, 0.00117127912, 1092280.4, 100000, 1e-5/3,
+        // 425.61333, 47.5 }'
+        for (value, expected) in [
+            (2_310.523_333_3, "2310.52"),
+            (165.776_3, "165.776"),
+            (0.001_171_279_12, "0.00117128"),
+            (1_092_280.4, "1.09228e+06"),
+            (100_000.0, "100000"),
+            (1e-5 / 3.0, "3.33333e-06"),
+            (425.613_33, "425.613"),
+            (47.5, "47.5"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(six_digits(value), expected);
+        }
+    }
 
     #[test]
     fn no_cell_is_a_formula() {

@@ -21,12 +21,9 @@ amd-pstate-schedutil, Average, , , , 901.25, 301.5, 56.7951
 amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), , , , -10.0099, -24.8598, 19.7627
 ";
 
-fn misprints(text: &str) -> Vec<(String, String, Option<String>)> {
+fn misprints(text: &str) -> Vec<(String, String)> {
     let sheet = read(text.as_bytes()).expect("a sheet");
-    judge(&sheet, None)
-        .misprints()
-        .map(|check| (check.row.clone(), check.column.clone(), check.likely.clone()))
-        .collect()
+    judge(&sheet, None).misprints().map(|check| (check.row.clone(), check.column.clone())).collect()
 }
 
 #[test]
@@ -44,17 +41,12 @@ fn each_slip_is_found() {
     let lost_sign = SHEET.replace("-10.0099", "10.0099");
     assert_eq!(
         misprints(&lost_sign),
-        [(
-            "amd-pstate-ondemand VS amd-pstate-schedutil".to_owned(),
-            "performance".to_owned(),
-            Some("the sign is lost".to_owned())
-        )]
+        [("amd-pstate-ondemand VS amd-pstate-schedutil".to_owned(), "performance".to_owned())]
     );
     // A digit too many in a round: its average and its performance per watt do not follow any more.
     let digit = SHEET.replace("1, , , , 900.25", "1, , , , 9900.25");
     let found = misprints(&digit);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[1].2.as_ref().is_some_and(|likely| likely.contains("900.25")), "{found:?}");
     let wrong = SHEET.replace("47.3523", "47.3525");
     assert_eq!(misprints(&wrong).len(), 1);
 }
@@ -183,5 +175,4 @@ fn the_kernel_documents_tables_have_two_misprints() {
     assert_eq!((found[0].printed.as_str(), found[0].computed.as_str()), ("8.8053", "-8.8053"));
     assert_eq!(found[1].row, "acpi-cpufreq-ondemand average");
     assert_eq!(found[1].computed, "1092.28");
-    assert!(found[1].likely.as_ref().is_some_and(|likely| likely.contains("379.62")), "{found:?}");
 }
