@@ -8,7 +8,6 @@
 
 pub const TSC: u32 = 0x10;
 pub const PLATFORM_ID: u32 = 0x17;
-pub const PPIN_CTL: u32 = 0x4e;
 pub const SMI_COUNT: u32 = 0x34;
 pub const TSC_ADJUST: u32 = 0x3b;
 /// PUNIT numbering of a CPU: bit 0 thread, 8:1 core, 13:9 punit.
@@ -18,9 +17,7 @@ pub const PM_LOGICAL_ID: u32 = 0x54;
 pub const BIOS_SIGN_ID: u32 = 0x8b;
 pub const OS_MAILBOX_INTERFACE: u32 = 0xb0;
 pub const OS_MAILBOX_DATA: u32 = 0xb1;
-pub const FSB_FREQ: u32 = 0xcd;
 pub const PLATFORM_INFO: u32 = 0xce;
-pub const PKG_CST_CONFIG_CONTROL: u32 = 0xe2;
 pub const MPERF: u32 = 0xe7;
 pub const APERF: u32 = 0xe8;
 /// PCI bus numbers of the PUNIT's functions (bits 7:0 bus 0, 15:8 bus 1).
@@ -32,8 +29,6 @@ pub const THERM_INTERRUPT: u32 = 0x19b;
 pub const THERM_STATUS: u32 = 0x19c;
 pub const MISC_ENABLE: u32 = 0x1a0;
 pub const TEMPERATURE_TARGET: u32 = 0x1a2;
-pub const MISC_FEATURE_CONTROL: u32 = 0x1a4;
-pub const MISC_PWR_MGMT: u32 = 0x1aa;
 pub const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 /// Core counts of the turbo buckets on server parts, ratios 8 to 15 elsewhere.
 pub const TURBO_RATIO_LIMIT1: u32 = 0x1ae;
@@ -98,7 +93,6 @@ pub const AMD_PERF_CTL: u32 = 0xc001_0062;
 pub const AMD_PERF_STATUS: u32 = 0xc001_0063;
 /// Definition of P-state 0; the seven after it are 1 to 7.
 pub const AMD_PSTATE_DEF_BASE: u32 = 0xc001_0064;
-pub const AMD_CSTATE_BASE: u32 = 0xc001_0073;
 pub const AMD_CPPC_CAP1: u32 = 0xc001_02b0;
 pub const AMD_CPPC_ENABLE: u32 = 0xc001_02b1;
 pub const AMD_CPPC_CAP2: u32 = 0xc001_02b2;

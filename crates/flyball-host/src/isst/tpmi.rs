@@ -18,8 +18,6 @@ use crate::{Errno, Host, HostError, Op};
 pub const BUCKETS: usize = 8;
 /// So many sets of turbo frequencies, each for a class of instructions.
 pub const TRL_LEVELS: usize = 6;
-/// Mesh domains in the fabric structure.
-pub const FABRICS: usize = 8;
 /// Classes of service.
 pub const CLOSES: u8 = 4;
 
