@@ -272,10 +272,8 @@ impl Planner<'_> {
         }
         let now = self.snapshot.machine_value(Id::Turbo)?;
         match turbo.and_then(|want| want.value).or_else(|| now.clone()) {
-            Some(Value::Switch(false)) if self.wants.contains_key(&(Id::Turbo, At::Machine)) => {
-                if now == Some(Value::Switch(true)) {
-                    self.note(Note::TurboOffLowersLimits);
-                }
+            Some(Value::Switch(false)) if now == Some(Value::Switch(true)) => {
+                self.note(Note::TurboOffLowersLimits);
             }
             Some(Value::Switch(true)) => {
                 for want in self.wants_of(Id::MaxFreq) {

@@ -300,7 +300,7 @@ impl Snapshot {
         let request = match topology.vendor {
             Vendor::Intel => Some(Id::HwpRequest),
             Vendor::Amd => Some(Id::CppcRequest),
-            _ => None,
+            Vendor::Other => None,
         };
         // Both drivers have a policy per CPU: a CPU of the policy that is online is the one whose
         // register counts.
