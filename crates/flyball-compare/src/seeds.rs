@@ -20,7 +20,7 @@ impl RunSeeds {
     }
 
     /// The number of the next run.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_seed(&mut self) -> u64 {
         self.number += 1;
         mix(self.seed ^ self.number)
     }
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_resumed_comparison_has_other_numbers() {
         let (mut first, mut again) = (RunSeeds::of_comparison(7, 0), RunSeeds::of_comparison(7, 0));
-        assert_eq!((first.next(), first.next()), (again.next(), again.next()));
-        assert_ne!(RunSeeds::of_comparison(7, 4).next(), RunSeeds::of_comparison(7, 0).next());
+        assert_eq!((first.next_seed(), first.next_seed()), (again.next_seed(), again.next_seed()));
+        assert_ne!(RunSeeds::of_comparison(7, 4).next_seed(), RunSeeds::of_comparison(7, 0).next_seed());
     }
 }

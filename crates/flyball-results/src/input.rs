@@ -168,7 +168,7 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
             found.push(Place { path: inner, folder: None, usable: Err(why) });
         } else if !is_run && [".json", ".toml"].iter().any(|end| file.ends_with(end)) {
             let is_regular = is(fs::FileType::is_file).then_some(());
-            let usable = is_regular.ok_or_else(|| InputError::Unusable("not a regular file"));
+            let usable = is_regular.ok_or(InputError::Unusable("not a regular file"));
             found.push(Place { path: inner, folder: name(path), usable });
         }
     }
@@ -236,17 +236,16 @@ impl Found {
     fn into_input(self, place: &Place, given: &Given, changed: Option<u64>) -> Result<Input, InputError> {
         let Found { kind, about, identity, rows, warnings } = self;
         let host = about.host.clone().or_else(|| given.host.clone()).or_else(|| place.folder.clone());
-        let host =
-            host.or_else(|| about.machine.clone()).filter(|host| !host.is_empty()).ok_or_else(|| {
-                InputError::Unusable(
-                    "it does not name its host; give --host, or a directory with a folder per host",
-                )
-            })?;
+        let host = host.or_else(|| about.machine.clone()).filter(|host| !host.is_empty()).ok_or({
+            InputError::Unusable(
+                "it does not name its host; give --host, or a directory with a folder per host",
+            )
+        })?;
         let time = about.time.or(given.time).or(changed);
         // What is outside of this is a clock that was never set, and would be a month of its own.
         let time = time
             .filter(|time| (1..=253_402_300_799_000).contains(time))
-            .ok_or_else(|| InputError::Unusable("it does not say when it was measured; give --time"))?;
+            .ok_or(InputError::Unusable("it does not say when it was measured; give --time"))?;
         if rows.is_empty() {
             return Err(InputError::Unusable("it has no results"));
         }

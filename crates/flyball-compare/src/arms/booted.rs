@@ -56,7 +56,7 @@ impl<'h> BootedArms<'h> {
     /// Boots the machine for the next run of an arm. Returns what it was booted with.
     pub fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         // Before the boot: the seed decides how the machine comes up.
-        self.software.vary(self.seeds.next());
+        self.software.vary(self.seeds.next_seed());
         // First with its own parameters: which driver they bring up decides what the arm still
         // needs.
         self.software.reboot(&[]).map_err(SettingsError::Boot)?;

@@ -192,7 +192,7 @@ fn pyperf(value: &Value) -> About {
 /// of completion.
 fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
-    let jobs = jobs.ok_or_else(|| InputError::Unusable("fio's JSON has no jobs"))?;
+    let jobs = jobs.ok_or(InputError::Unusable("fio's JSON has no jobs"))?;
     let milliseconds = value.get("timestamp_ms").and_then(Value::as_u64);
     let seconds = value.get("timestamp").and_then(Value::as_u64).and_then(|time| time.checked_mul(1000));
     let mut about = About {
@@ -215,7 +215,7 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
     let mut rows = Vec::new();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for job in jobs {
-        let name = text(job, "jobname").ok_or_else(|| InputError::Unusable("a job of fio has no name"))?;
+        let name = text(job, "jobname").ok_or(InputError::Unusable("a job of fio has no name"))?;
         if name == "All clients" {
             continue;
         }

@@ -40,7 +40,7 @@ fn about(value: &Value, facts: Vec<(&'static str, Option<String>)>) -> About {
 pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
     let facts = vec![("processor", text(value, "processor")), ("kernel", text(value, "kernel"))];
     let findings = value.get("findings").and_then(Value::as_array);
-    let findings = findings.ok_or_else(|| InputError::Unusable("the doctor's report has no findings"))?;
+    let findings = findings.ok_or(InputError::Unusable("the doctor's report has no findings"))?;
     let row = |finding: &Value| -> Option<Row> {
         let (check, verdict) = (text(finding, "id")?, text(finding, "verdict")?);
         let cells = vec![
@@ -53,7 +53,7 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
         Some(Row { time: None, cells })
     };
     let rows: Option<Vec<Row>> = findings.iter().map(row).collect();
-    let rows = rows.ok_or_else(|| InputError::Unusable("a finding of the doctor has no id or verdict"))?;
+    let rows = rows.ok_or(InputError::Unusable("a finding of the doctor has no id or verdict"))?;
     Ok(Found {
         kind: Kind::Findings,
         about: about(value, facts),
@@ -65,15 +65,14 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
 
 /// What `show --json` prints.
 pub(super) fn show(value: &Value, whole: &str) -> Result<Found, InputError> {
-    let machine =
-        value.get("machine").ok_or_else(|| InputError::Unusable("it says nothing of its machine"))?;
+    let machine = value.get("machine").ok_or(InputError::Unusable("it says nothing of its machine"))?;
     let mut facts = vec![
         ("processor", text(machine, "model_name")),
         ("microcode", text(machine, "microcode")),
         ("kernel", text(machine, "kernel")),
     ];
     let rows = value.get("rows").and_then(Value::as_array);
-    let rows = rows.ok_or_else(|| InputError::Unusable("it has no rows"))?;
+    let rows = rows.ok_or(InputError::Unusable("it has no rows"))?;
     let mut found = Vec::new();
     for row in rows {
         let Some(knob) = text(row, "knob") else { continue };
@@ -134,7 +133,7 @@ pub(super) fn profile(text: &str) -> Result<Found, InputError> {
     let sections = top.remove("cpus");
     add("", &top);
     for (cpus, section) in sections.as_ref().and_then(toml::Value::as_table).into_iter().flatten() {
-        let section = section.as_table().ok_or_else(|| InputError::Unusable(WHAT))?;
+        let section = section.as_table().ok_or(InputError::Unusable(WHAT))?;
         add(cpus, section);
     }
     let about = About { tool: Some("flyball".to_owned()), settings: summary(&rows), ..About::default() };

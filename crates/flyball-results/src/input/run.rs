@@ -78,10 +78,12 @@ fn settings(path: &Path, about: &mut About) {
     let Ok(bytes) = dir.read("snapshot-0-before.json", MAX_SNAPSHOT) else { return };
     match serde_json::from_slice(&bytes) {
         Ok(SettingsSnapshot::Settings { settings }) => {
-            about.settings.extend(settings.into_iter().map(|SavedSetting { knob, value, cpus }| match cpus {
-                Some(cpus) => (format!("cpus.{cpus}.{knob}"), value),
-                None => (knob, value),
-            }))
+            about.settings.extend(settings.into_iter().map(
+                |SavedSetting { knob, value, cpus }| match cpus {
+                    Some(cpus) => (format!("cpus.{cpus}.{knob}"), value),
+                    None => (knob, value),
+                },
+            ));
         }
         Ok(SettingsSnapshot::Profile { profile }) => {
             let Ok(profile) = profile.parse::<toml::Table>() else { return };

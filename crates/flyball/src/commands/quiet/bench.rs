@@ -153,7 +153,7 @@ fn series(
         }
         if let Some(software) = host.software() {
             // Per run and not per boot: the machine is not booted in between.
-            software.vary(seeds.next());
+            software.vary(seeds.next_seed());
         }
         let launch = quiet_machine::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
