@@ -235,7 +235,7 @@ mod tests {
             &["compare", "--cool-down", "30", "--", "true"],
             &["compare", "--interval", "30", "--", "true"],
             &["exporter", "--textfile", "x", "--every", "30"],
-            &["hold", "add", "governor=performance", "--for", "30"],
+            &["hold", "add", "a", "governor=performance", "--for", "30"],
             &["show", "--nfd", "x", "--expires", "30"],
             &["sst", "watch", "--poll", "30"],
             &["top", "--interval", "30"],

@@ -364,15 +364,10 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     // can be configured upwards, bits 15:8 of that register are the highest such level. The level
     // that the processor is sold with is in MSR 0x648.
     let has_levels = (info >> 33) % 4 != 0;
-    let (base, place) = if has_levels {
-        match facts.msr(first_cpu(facts), MSR_CONFIG_TDP_NOMINAL) {
-            Ok(value) => (value & 0xff, "MSR 0x648 bits 7:0"),
-            // Servers cannot be configured upwards.
-            Err(_) if models::server(facts.model) => (info >> 8 & 0xff, "MSR 0xce bits 15:8"),
-            Err(why) => return Some(unknown(why)),
-        }
-    } else {
-        (info >> 8 & 0xff, "MSR 0xce bits 15:8")
+    let nominal = has_levels.then(|| facts.msr(first_cpu(facts), MSR_CONFIG_TDP_NOMINAL));
+    let (base, place) = match nominal {
+        Some(Ok(value)) => (value & 0xff, "MSR 0x648 bits 7:0"),
+        _ => (info >> 8 & 0xff, "MSR 0xce bits 15:8"),
     };
     if base == 0 {
         return Some(unknown(format!("{place}: no base ratio")));
@@ -387,6 +382,12 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     let seen = |answer: Answer| answer.seen(place, base.to_string());
     if below.is_empty() {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
+    }
+    // Servers cannot be configured upwards. Elsewhere the highest level decides nothing.
+    if let Some(Err(why)) = nominal
+        && !models::server(facts.model)
+    {
+        return Some(unknown(why));
     }
     let cpus: flyball_host::CpuList =
         below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();

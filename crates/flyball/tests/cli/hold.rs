@@ -193,7 +193,7 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         (2, &["add", "b", "governor=powersave", "--when", "unit=a.target"]),
         (2, &["add", "b", "governor=powersave", "--when", "cgroup=../a"]),
         (2, &["add", "b", "governor=powersave", "--when", "pressure=cpu"]),
-        (2, &["add", "b", "governor=powersave", "--when", "for=3"]),
+        (2, &["add", "b", "governor=powersave", "--when", "for=soon"]),
         (2, &["add", "b", "governor=powersave", "--when", "power"]),
         (2, &["add", "b", "governor=powersave", "--when", "time=9-5"]),
         (2, &["add", "b", "governor=powersave", "--for", "2"]),
