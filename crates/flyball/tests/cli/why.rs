@@ -125,7 +125,7 @@ fn wrong_words_are_refused() {
     for words in [
         &["why", "-t", "1ms"][..],
         &["why", "-t", "2h"],
-        &["why", "-t", "5"],
+        &["why", "-t", "five"],
         &["-M", "sim:gold-6138", "why", "900"],
         &["-M", "sim:gold-6138", "why", "--workload", "nonsense"],
         &["-M", "sim:gold-6138", "why", "--pin", "3"],
