@@ -236,7 +236,7 @@ mod tests {
             &["compare", "--interval", "30", "--", "true"],
             &["exporter", "--textfile", "x", "--every", "30"],
             &["hold", "add", "a", "governor=performance", "--for", "30"],
-            &["show", "--nfd", "x", "--expires", "30"],
+            &["show", "--nfd=x", "--expires", "30"],
             &["sst", "watch", "--poll", "30"],
             &["top", "--interval", "30"],
             &["top", "--record", "x", "--keep", "30"],

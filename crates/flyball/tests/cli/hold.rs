@@ -196,7 +196,7 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         (2, &["add", "b", "governor=powersave", "--when", "for=soon"]),
         (2, &["add", "b", "governor=powersave", "--when", "power"]),
         (2, &["add", "b", "governor=powersave", "--when", "time=9-5"]),
-        (2, &["add", "b", "governor=powersave", "--for", "2"]),
+        (2, &["add", "b", "governor=powersave", "--for", "soon"]),
         (2, &["add", "b", "governor=powersave", "--while-pid", "999999999"]),
         (2, &["add", "b", "governor=powersave", "--priority", "1001"]),
         (2, &["release", "b"]),
