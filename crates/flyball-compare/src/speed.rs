@@ -13,6 +13,11 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// ran, and power is not averaged yet.
 const SHORTEST: Duration = Duration::from_millis(200);
 
+/// All requests in each sample: one of the arm before would be the highest frequency of this one.
+fn options() -> Options {
+    Options { slow: Duration::ZERO, ..Options::default() }
+}
+
 /// Watches CPUs.
 pub struct SpeedWatch<'h> {
     host: &'h dyn Host,
@@ -44,7 +49,7 @@ impl<'h> SpeedWatch<'h> {
         // Another driver or another mode of it has other files, registers and reasons.
         let driver = scaling_driver(self.host);
         if self.sampler.as_ref().is_none_or(|sampler| sampler.layout().machine.driver != driver) {
-            self.sampler = Sampler::open(self.host, Options::default()).ok();
+            self.sampler = Sampler::open(self.host, options()).ok();
             if let Some(sampler) = &mut self.sampler {
                 sampler.begin();
             }

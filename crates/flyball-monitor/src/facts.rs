@@ -32,8 +32,22 @@ pub struct CpuFacts {
     /// The frequency that governor userspace keeps, MHz.
     pub set_speed: Option<f64>,
     pub caps: Vec<Cap>,
+    /// Why it counts as an active core while it idles: no idle state behind C1 may be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_awake: Option<KeptAwake>,
+    /// Speed Select's base-freq is on, and this is not one of its high-priority cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_freq: Option<Evidence>,
     /// Who wrote scaling_max_freq last, if flyball's journal has it.
     pub max_set_by: Option<String>,
+}
+
+/// Why a CPU has no idle state behind C1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptAwake {
+    /// The setting: [`Limiter::LatencyLimit`] or [`Limiter::IdleState`]. `None` if the kernel has
+    /// no such state.
+    pub setting: Option<(Limiter, Evidence)>,
 }
 
 /// A frequency that a setting allows at most.
@@ -66,6 +80,8 @@ pub struct LevelFacts {
 
 /// The place of turbo-freq's evidence.
 pub(crate) const TURBO_FREQ: &str = "Speed Select turbo-freq";
+/// The place of base-freq's evidence.
+pub(crate) const BASE_FREQ: &str = "Speed Select base-freq";
 
 const KNOBS: &[Id] = &[
     Id::HwMaxFreq,
@@ -81,7 +97,19 @@ const KNOBS: &[Id] = &[
     Id::TurboRatios,
     Id::TurboRatioCores,
     Id::HwpCapabilities,
+    Id::BiosLimit,
+    Id::AvailableFreqs,
 ];
+/// What decides whether an idle CPU may sleep deeply.
+const IDLE_KNOBS: &[Id] = &[Id::IdleState, Id::IdleLatency, Id::LatencyLimit];
+/// A highest frequency by another source is another one if it differs by more than this share.
+const DIFFERS: f64 = 0.03;
+
+/// Whether a core in this idle state counts as active for the turbo limits: in those up to C1E
+/// (Intel SDM 3B, 15.5).
+pub(crate) fn is_shallow(name: &str) -> bool {
+    (name == "POLL" || name.starts_with("C1")) && !name.starts_with("C10")
+}
 
 impl Facts {
     /// Reads them. `max_set_by` says who wrote a file last, if it is known.
@@ -97,9 +125,12 @@ impl Facts {
         let request =
             Request { knobs: KNOBS, sample_absence: true, online_by_list: true, ..Request::default() };
         snapshot.take(host, &request);
-        let look = Look::of(&snapshot);
         // Only there the register's ratios are of P-cores alone (MSR 0x650 has those of E-cores).
         let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
+        if !is_hybrid && layout.machine.vendor == Vendor::Intel {
+            snapshot.take(host, &Request { knobs: IDLE_KNOBS, sample_absence: true, ..Request::default() });
+        }
+        let look = Look::of(&snapshot);
         let mut packages: Vec<PackageFacts> = layout
             .packages
             .iter()
@@ -114,6 +145,9 @@ impl Facts {
             let turbo = layout.package_of(cpu).map(|index| &packages[index].turbo);
             let mut facts = look.cpu(cpu.number, layout.machine.vendor, turbo.map_or(&[][..], Vec::as_slice));
             let path = |policy| Id::MaxFreq.knob().path(snapshot.topology(), &At::Policy(policy));
+            if turbo.is_some_and(|turbo| !turbo.is_empty()) {
+                facts.kept_awake = look.kept_awake(cpu.number);
+            }
             facts.max_set_by = cpu.policy.and_then(path).and_then(|path| max_set_by(&path));
             cpus.push(facts);
         }
@@ -162,6 +196,55 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// Why a CPU has no idle state behind C1 to sleep in. `None` if it has one, or if its states
+    /// cannot be read.
+    fn kept_awake(&self, cpu: u32) -> Option<KeptAwake> {
+        let only = [cpu].into_iter().collect();
+        let states = self.0.places_on(Id::IdleState, &only).ok()?;
+        if states.is_empty() {
+            return None;
+        }
+        let limit = match self.value(Id::LatencyLimit, cpu) {
+            Some(Value::Time(limit)) => Some(limit),
+            _ => None,
+        };
+        let (mut off, mut late) = (Vec::new(), Vec::new());
+        for state in states.iter().filter(|state| !is_shallow(&state.name)) {
+            let latency =
+                self.0.places_on(Id::IdleLatency, &only).ok()?.into_iter().find(|at| at.at == state.at);
+            let latency = latency.and_then(|at| self.0.value_if_readable(Id::IdleLatency, &at).ok()?);
+            match (self.0.value_if_readable(Id::IdleState, state).ok()??.switch()?, limit, latency) {
+                (false, ..) => off.push(state.name.as_str()),
+                (true, Some(limit), Some(Value::Time(latency))) if latency.0 > limit.0 => {
+                    late.push(state.name.as_str());
+                }
+                (true, ..) => return None,
+            }
+        }
+        // The latency limit forbids what is not off; the states alone would have been enough
+        // without it.
+        let setting = if let (false, Some(limit)) = (late.is_empty(), limit) {
+            let value = format!("{} us, which forbids {}", limit.0, late.join(", "));
+            Some((Limiter::LatencyLimit, Evidence::new("pm_qos_resume_latency_us", value)))
+        } else if off.is_empty() {
+            None
+        } else {
+            Some((Limiter::IdleState, Evidence::new("cpuidle disable", format!("{} is off", off.join(", ")))))
+        };
+        Some(KeptAwake { setting })
+    }
+
+    /// The highest frequency by the processor's own levels, which turbo that is off does not
+    /// change: levels are linear, and the base frequency is the guaranteed one.
+    fn highest_of_levels(&self, cpu: u32, base: Option<f64>) -> Option<f64> {
+        let capabilities = self.fields(Id::HwpCapabilities, cpu);
+        let level =
+            |name: &str| capabilities.iter().find(|field| field.0 == name).map(|field| field.1 as f64);
+        let (top, guaranteed) = (level("highest")?, level("guaranteed").filter(|level| *level > 0.0)?);
+        // The file is rounded to ratios of the bus clock, as the driver's highest frequency is.
+        Some((base? * top / guaranteed / 100.0).round() * 100.0)
+    }
+
     /// The turbo limits of a CPU's package by the number of active cores.
     fn turbo(&self, cpu: u32) -> Vec<(u32, f64)> {
         let counts = self.fields(Id::TurboRatioCores, cpu);
@@ -202,6 +285,15 @@ impl<'a> Look<'a> {
             .filter_map(|(mhz, from)| Some((mhz?, from)))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (mut highest, mut from) = highest.unwrap_or((0.0, ""));
+        let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
+        // Since Linux 6.12 cpuinfo_max_freq falls with no_turbo (intel_pstate.c), and hybrids have no
+        // register of turbo ratios for all cores.
+        if off.is_some()
+            && let Some(top) =
+                self.highest_of_levels(cpu, base).filter(|top| *top > highest * (1.0 + DIFFERS))
+        {
+            (highest, from) = (top, "MSR 0x771, base_frequency");
+        }
         // Files have the processor's highest frequency; with preferred cores, a core of lower rank
         // does not reach it.
         if vendor == Vendor::Amd
@@ -212,8 +304,20 @@ impl<'a> Look<'a> {
             (highest, from) = (base * top / nominal, "acpi_cppc/highest_perf");
         }
         let mut caps = Vec::new();
+        // Without a limit it is the highest P-state, above which boost is.
+        let top_state = match self.value(Id::AvailableFreqs, cpu) {
+            Some(Value::Frequencies(states)) => {
+                states.iter().map(|khz| khz.0 as f64 / 1000.0).reduce(f64::max)
+            }
+            _ => None,
+        };
+        if let Some(mhz) = self.mhz(Id::BiosLimit, cpu).filter(|mhz| *mhz > 0.0)
+            && top_state.is_some_and(|top| mhz < top)
+        {
+            let evidence = Evidence::new("bios_limit", format!("{mhz:.0} MHz"));
+            caps.push(Cap { limiter: Limiter::BiosLimit, mhz, evidence });
+        }
         // One of the two: both are about the same switch where a machine has both.
-        let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
         if let Some((place, mhz)) = off.zip(base) {
             let evidence = Evidence::new(place, format!("off (base frequency {mhz:.0} MHz)"));
             caps.push(Cap { limiter: Limiter::TurboOff, mhz, evidence });
@@ -243,6 +347,8 @@ impl<'a> Look<'a> {
             level: level.unwrap_or(0.0),
             set_speed: self.mhz(Id::Setspeed, cpu),
             caps,
+            kept_awake: None,
+            base_freq: None,
             max_set_by: None,
         }
     }
@@ -266,6 +372,17 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
                 if cpus[index].highest < top {
                     cpus[index].highest = top;
                     cpus[index].highest_from = "turbo limits of the Speed Select levels".into();
+                }
+            }
+        }
+        if state.features.base_freq_on
+            && let Ok(level) = model::level(&found, access.as_ref(), domain, state.levels.current)
+            && let Some(offer) = level.base_freq
+        {
+            for index in numbers() {
+                if !offer.high_cpus.contains(layout.cpus[index].number) {
+                    let value = format!("on; it guarantees {} MHz to this core", offer.low_mhz.0);
+                    cpus[index].base_freq = Some(Evidence::new(BASE_FREQ, value));
                 }
             }
         }

@@ -68,6 +68,14 @@ pub struct Cpu {
     pub is_isolated: bool,
 }
 
+impl Cpu {
+    /// Whether boost exceeds a request for this frequency, MHz: the driver has the highest P-state
+    /// and no number for what boost reaches.
+    pub(crate) fn is_boosted_above(&self, mhz: f64) -> bool {
+        self.base.is_some_and(|base| mhz * 1000.0 >= base.0 as f64)
+    }
+}
+
 /// A package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {

@@ -22,7 +22,7 @@ pub mod why;
 pub use facts::{Cap, Facts};
 pub use interval::{CpuInterval, Interval, PackageInterval, State};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
-pub use limiter::{Evidence, Limiter};
+pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};
 pub use missing::Missing;
 pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};

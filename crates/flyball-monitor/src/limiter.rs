@@ -33,7 +33,7 @@ macro_rules! limiters {
             /// Whether a setting asks for it, so that it is not a frequency that was asked for and
             /// not reached.
             pub fn is_setting(self) -> bool {
-                (Limiter::TurboOff..=Limiter::Preference).contains(&self)
+                (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
 
             /// How it is recognised, for the page.
@@ -45,15 +45,25 @@ macro_rules! limiters {
 }
 
 limiters! {
+    /// A limit that the firmware gave the kernel (_PPC).
+    BiosLimit: "bios-limit", "a limit that the firmware gave the kernel", None,
+        "`bios_limit` below the highest of `scaling_available_frequencies`";
     /// The limit for the number of cores that are awake.
     ActiveCores: "active-cores", "the turbo limit for this many active cores", None,
         "the package's turbo ratios (MSR 0x1ad, 0x1ae) and the number of cores that were awake";
+    /// Idle cores may not sleep deeply for a latency limit, and count as awake.
+    LatencyLimit: "latency-limit", "a latency limit, for which idle cores count as awake", Some("latency-limit"),
+        "`pm_qos_resume_latency_us` of idle CPUs allows no state behind C1, so their cores count for the turbo limit";
+    /// Idle cores may not sleep deeply because their deep states are off, and count as awake.
+    IdleState: "idle-state", "disabled idle states, for which idle cores count as awake", Some("idle-state"),
+        "idle CPUs have every state behind C1 disabled, so their cores count for the turbo limit";
     /// Turbo or boost is switched off.
     TurboOff: "turbo-off", "turbo that is off", Some("turbo"),
         "`no_turbo` or `boost`; the limit is the base frequency";
-    /// The Speed Select level, or turbo-freq, which clips cores of low priority.
-    SpeedSelect: "speed-select", "Speed Select: its level, or turbo-freq for low-priority cores", Some("sst-level"),
-        "another level has higher turbo limits; or turbo-freq is on and the core's class of service is 2 or 3";
+    /// The Speed Select level; or turbo-freq or base-freq, which cost cores of low priority.
+    SpeedSelect: "speed-select", "Speed Select: its level, turbo-freq or base-freq", Some("sst-level"),
+        "another level has higher turbo limits; or turbo-freq is on and the core's class of service is 2 or 3; or \
+         base-freq is on, the core is not one of its high-priority cores, and it is slower than they are";
     /// The highest frequency of the core's class of service.
     ClassOfService: "class-of-service", "the limit of its class of service", Some("clos-max"),
         "core-power is on and the core's class has a highest frequency";
@@ -74,8 +84,7 @@ limiters! {
         "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
-        "package power at its limit, or MSR 0x64f bit 10 or 11, or 0x1b1 bit 10. AMD shows no limit: there it is what \
-         remains if all busy cores of a package are slow";
+        "package power at its limit, or MSR 0x64f bit 10 or 11, or 0x1b1 bit 10";
     /// The current that the regulators may deliver.
     Current: "current", "the current limit", None,
         "MSR 0x64f bit 8";
@@ -85,6 +94,9 @@ limiters! {
     /// A device outside the processor asked it to slow down.
     Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
         "MSR 0x64f bit 0 or 0x19c bit 2 while the processor is not hot";
+    /// A limit that the busy cores of a package share and that no register names.
+    Package: "package", "a limit of the package: power, current or firmware", None,
+        "an inference: no register of AMD names such a limit, and most busy cores of the package are below what they may have";
     /// Nothing that can be seen limits it.
     Firmware: "firmware", "firmware: nothing that can be seen limits it", None,
         "all of the above can be seen and do not hold; the evidence is what was ruled out";
@@ -96,6 +108,86 @@ limiters! {
 impl fmt::Display for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id())
+    }
+}
+
+/// How far the evidence of a reason goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Certainty {
+    /// The evidence shows the reason itself.
+    Measured,
+    /// Everything else that can be seen was ruled out, and these fit what remains.
+    Inferred { fits: Vec<Limiter> },
+    /// The evidence does not show what it is.
+    NotKnown,
+}
+
+impl Certainty {
+    /// What a sentence adds to a reason that is not measured.
+    pub fn words(&self) -> Option<String> {
+        match self {
+            Certainty::Measured => None,
+            Certainty::Inferred { fits } => {
+                let names: Vec<&str> = fits.iter().map(|limiter| limiter.id()).collect();
+                Some(format!("inferred: {} fits", names.join(" or ")))
+            }
+            Certainty::NotKnown => Some("not known".to_owned()),
+        }
+    }
+}
+
+/// The evidence of a reason: one piece at least.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Proof(Vec<Evidence>);
+
+impl Proof {
+    pub(crate) fn new(first: Evidence) -> Proof {
+        Proof(vec![first])
+    }
+
+    /// `None` without any evidence.
+    pub(crate) fn of(evidence: Vec<Evidence>) -> Option<Proof> {
+        (!evidence.is_empty()).then_some(Proof(evidence))
+    }
+
+    #[must_use]
+    pub(crate) fn and(mut self, other: Evidence) -> Proof {
+        self.0.push(other);
+        self
+    }
+
+    /// The piece that a sentence prints.
+    pub fn first(&self) -> &Evidence {
+        &self.0[0]
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Evidence> {
+        self.0.iter()
+    }
+}
+
+/// What keeps a CPU below what it may have, with evidence: none can be made without.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reason {
+    pub limiter: Limiter,
+    pub evidence: Proof,
+    pub certainty: Certainty,
+}
+
+impl Reason {
+    pub(crate) fn measured(limiter: Limiter, evidence: Proof) -> Reason {
+        Reason { limiter, evidence, certainty: Certainty::Measured }
+    }
+
+    /// What limits it cannot be seen, for this reason.
+    pub(crate) fn unseen(why: Evidence) -> Reason {
+        Reason { limiter: Limiter::Unseen, evidence: Proof::new(why), certainty: Certainty::NotKnown }
+    }
+
+    pub(crate) fn inferred(limiter: Limiter, evidence: Proof, fits: &[Limiter]) -> Reason {
+        Reason { limiter, evidence, certainty: Certainty::Inferred { fits: fits.to_vec() } }
     }
 }
 

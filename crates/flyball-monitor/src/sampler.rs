@@ -528,10 +528,15 @@ impl<'h> Sampler<'h> {
 
     /// Asks busy CPUs that are below their limit for the reason, in turn.
     fn ask_for_reasons(&mut self, sample: &mut Sample) {
-        let Some(last) = &self.last else { return };
         if self.options.touch == Touch::Nothing || !self.options.reads.reasons {
             return;
         }
+        // A recording has one moment, and reading its registers interrupts no CPU.
+        if self.host.kind() == flyball_host::Kind::Recorded {
+            (0..self.cpus.len()).for_each(|index| self.read_reasons(sample, index));
+            return;
+        }
+        let Some(last) = &self.last else { return };
         let (places, count) = (&self.places, self.cpus.len());
         let mut below = Vec::new();
         for index in 0..count {
@@ -572,19 +577,22 @@ impl<'h> Sampler<'h> {
             {
                 policy.cpus.iter().for_each(|cpu| self.places.put(sample, Quantity::RequestMax, *cpu, most));
             }
-            if self.reasons.is_empty() {
-                continue;
-            }
-            sample.cost.asked += 1;
-            // Later samples repeat these values; only this time shows which interval they belong
-            // to.
-            let at = self.host.now().as_nanos() as u64;
-            self.places.put(sample, Quantity::ReasonsAt, index, at);
-            for &(quantity, register) in &self.reasons {
-                let value = self.cpus[index].counters.register(self.host, self.cpus[index].number, register);
-                sample.cost.interrupts += 1;
-                self.places.put(sample, quantity, index, value.unwrap_or(ABSENT));
-            }
+            self.read_reasons(sample, index);
+        }
+    }
+
+    fn read_reasons(&mut self, sample: &mut Sample, index: usize) {
+        if self.reasons.is_empty() {
+            return;
+        }
+        sample.cost.asked += 1;
+        // Later samples repeat these values; only this time shows which interval they belong to.
+        let at = self.host.now().as_nanos() as u64;
+        self.places.put(sample, Quantity::ReasonsAt, index, at);
+        for &(quantity, register) in &self.reasons {
+            let value = self.cpus[index].counters.register(self.host, self.cpus[index].number, register);
+            sample.cost.interrupts += 1;
+            self.places.put(sample, quantity, index, value.unwrap_or(ABSENT));
         }
     }
 }

@@ -35,12 +35,12 @@ impl fmt::Display for Explanation {
                 step.limiter.words()
             )?;
             let mut words: Vec<String> = Vec::new();
-            if let Some(evidence) = step.evidence.first() {
-                words.push(match step.limiter {
-                    Limiter::Power | Limiter::ActiveCores => evidence.value.clone(),
-                    _ => evidence.to_string(),
-                });
-            }
+            let evidence = step.evidence.first();
+            words.push(match step.limiter {
+                Limiter::Power | Limiter::Package | Limiter::ActiveCores => evidence.value.clone(),
+                _ => evidence.to_string(),
+            });
+            words.extend(step.certainty.words());
             words.push(format!("{:.0} % of the time", step.share * 100.0));
             words.extend(step.by.as_ref().map(|by| format!("set by {by}")));
             write!(f, " ({}", words.join(", "))?;

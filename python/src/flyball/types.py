@@ -3240,8 +3240,19 @@ class WhyStep(TypedDict):
     mhz: float
     share: float
     evidence: List[WhyEvidence]
+    certainty: Certainty
     knob: Union[str, None]
     by: Union[str, None]
+
+
+class CertaintyRequired(TypedDict):
+    kind: str
+
+
+class Certainty(CertaintyRequired, total=False):
+    """How far the evidence of a reason goes."""
+
+    fits: List[str]
 
 
 class WhyEvidence(TypedDict):

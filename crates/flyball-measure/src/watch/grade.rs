@@ -147,7 +147,8 @@ fn judge_below(found: &mut Vec<Disturbance>, below: Option<f64>, conditions: &Co
     let Some(share) = below.filter(|share| *share > 0.03) else { return };
     let grade = if share > 0.1 { Grade::Bad } else { Grade::Fair };
     let what = format!(
-        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: throttled for heat or power",
+        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: heat, power, current or firmware held it \
+         (`flyball why` names what can be seen)",
         conditions.frequency_mhz.unwrap_or(0.0),
         conditions.floor_mhz.unwrap_or(0.0)
     );

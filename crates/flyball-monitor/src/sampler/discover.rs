@@ -136,6 +136,12 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         let text = host.read(&format!("{POLICIES}/policy{}/{name}", policy?)).ok()?;
         text.parse().ok().map(KiloHertz)
     };
+    // The highest P-state, above which boost is. cpuinfo_max_freq may have boost in it.
+    let top_state = |policy: Option<u32>| {
+        let path = format!("{POLICIES}/policy{}/scaling_available_frequencies", policy?);
+        let states = host.read(&path).ok()?;
+        states.split_whitespace().filter_map(|khz| khz.parse().ok()).max().map(KiloHertz)
+    };
     let driver = flyball_host::topology::scaling_driver(host);
     // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends
     // below what is meant.
@@ -148,12 +154,9 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         // one unit.
         let nominal_mhz = level("nominal_freq").filter(|mhz| *mhz > 0.0)?;
         let (highest, nominal) = (level("highest_perf")?, level("nominal_perf").filter(|perf| *perf > 0.0)?);
-        Some((
-            KiloHertz((nominal_mhz * highest / nominal * 1000.0) as u64),
-            KiloHertz((nominal_mhz * 1000.0) as u64),
-        ))
+        Some(KiloHertz((nominal_mhz * highest / nominal * 1000.0) as u64))
     };
-    let boosts: Vec<Option<(KiloHertz, KiloHertz)>> =
+    let boosts: Vec<Option<KiloHertz>> =
         topology.cpus.values().map(|cpu| is_boosted.then(|| boosted(cpu)).flatten()).collect();
     Layout {
         machine: Machine {
@@ -182,12 +185,8 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 policy: cpu.policy,
                 // Only that driver's limits have another meaning than their number. Elsewhere these
                 // are two files per CPU that nothing asks for.
-                highest: boost
-                    .map(|(highest, _)| highest)
-                    .or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
-                base: boost
-                    .map(|(_, base)| base)
-                    .or_else(|| is_boosted.then(|| khz(cpu.policy, "base_frequency"))?),
+                highest: boost.or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
+                base: is_boosted.then(|| top_state(cpu.policy)).flatten(),
                 is_isolated: isolated.contains(cpu.number),
             })
             .collect(),

@@ -8,10 +8,11 @@ use flyball_host::{CpuList, Vendor};
 use super::{
     attribution::{Attribution, LEAST, Loss},
     explanation::{Explanation, Step},
-    package::PackageState,
+    package::{PackageState, is_fresh},
 };
 use crate::{
-    Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::TURBO_FREQ,
+    Cap, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    facts::{BASE_FREQ, TURBO_FREQ},
 };
 
 /// What happened to the CPUs of a machine over a run of samples.
@@ -19,11 +20,13 @@ use crate::{
 pub struct Account {
     /// In the order of the layout's CPUs.
     sums: Vec<Sum>,
+    /// The most power that any package has shown, W.
+    shown_watts: Option<f64>,
 }
 
 impl Account {
     pub fn new(layout: &Layout) -> Account {
-        Account { sums: layout.cpus.iter().map(|_| Sum::default()).collect() }
+        Account { sums: layout.cpus.iter().map(|_| Sum::default()).collect(), shown_watts: None }
     }
 
     /// Adds what happened between two samples.
@@ -48,18 +51,18 @@ impl Account {
         from: &Sample,
         to: &Sample,
     ) {
+        let watts = interval.packages.iter().filter_map(|package| package.watts);
+        self.shown_watts = watts.chain(self.shown_watts).reduce(f64::max);
         let packages: Vec<PackageState> = (0..layout.packages.len())
-            .map(|index| PackageState::of(layout, facts, interval, from, to, index))
+            .map(|index| PackageState::of(layout, facts, interval, from, to, index, self.shown_watts))
             .collect();
         for (index, cpu) in layout.cpus.iter().enumerate() {
             let found = &interval.cpus[index];
             let package = layout.package_of(cpu).and_then(|index| packages.get(index));
             // Registers of an earlier sample stand in this one too; they say nothing of this
             // interval.
-            let request = to.get(layout, Quantity::Request, index).filter(|_| {
-                let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
-                at(to) != at(from)
-            });
+            let request =
+                to.get(layout, Quantity::Request, index).filter(|_| is_fresh(layout, from, to, index));
             let sum = &mut self.sums[index];
             let losses = facts.cpus.get(index).map(|facts| {
                 let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
@@ -155,7 +158,7 @@ struct Lost {
     mhz: f64,
     /// The time in which it limited.
     weight: f64,
-    evidence: Vec<Evidence>,
+    reason: Option<Reason>,
 }
 
 impl Sum {
@@ -178,10 +181,10 @@ impl Sum {
         self.mhz += weight * mhz;
         self.productive += weight * cpu.productive.unwrap_or(0.0);
         for loss in losses.into_iter().flatten() {
-            let sum = self.losses.entry(loss.limiter).or_default();
+            let sum = self.losses.entry(loss.reason.limiter).or_default();
             sum.mhz += weight * loss.mhz;
             sum.weight += weight;
-            sum.evidence = loss.evidence;
+            sum.reason = Some(loss.reason);
         }
     }
 
@@ -201,8 +204,8 @@ impl Sum {
         }
         for (limiter, lost) in &other.losses {
             let sum = self.losses.entry(*limiter).or_default();
-            if sum.evidence.is_empty() {
-                sum.evidence.clone_from(&lost.evidence);
+            if sum.reason.is_none() {
+                sum.reason.clone_from(&lost.reason);
             }
             sum.mhz += lost.mhz;
             sum.weight += lost.weight;
@@ -245,6 +248,7 @@ impl Sum {
             if mean < LEAST * highest.unwrap_or(0.0) {
                 continue;
             }
+            let Some(Reason { evidence, certainty, .. }) = lost.reason.clone() else { continue };
             rest -= mean;
             let by = match limiter {
                 Limiter::MaxFreq => set_by.map(str::to_owned).or_else(|| {
@@ -257,10 +261,12 @@ impl Sum {
                 limiter: *limiter,
                 mhz: mean,
                 share: lost.weight / self.weight,
-                evidence: lost.evidence.clone(),
                 // AMD's limits are the firmware's own.
-                knob: (if is_turbo_freq(*limiter, &lost.evidence) { Some("sst-tf") } else { limiter.knob() })
+                knob: feature(*limiter, &evidence)
+                    .or(limiter.knob())
                     .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
+                evidence,
+                certainty,
                 by,
             });
         }
@@ -282,7 +288,12 @@ impl Sum {
     }
 }
 
-/// Speed Select's two ways to limit a core have a knob each.
-fn is_turbo_freq(limiter: Limiter, evidence: &[Evidence]) -> bool {
-    limiter == Limiter::SpeedSelect && evidence.iter().any(|one| one.place == TURBO_FREQ)
+/// The knob of Speed Select's feature that limits a core, if it is not the level.
+fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
+    let is_of = |place: &str| evidence.iter().any(|one| one.place == place);
+    match limiter {
+        Limiter::SpeedSelect if is_of(TURBO_FREQ) => Some("sst-tf"),
+        Limiter::SpeedSelect if is_of(BASE_FREQ) => Some("sst-bf"),
+        _ => None,
+    }
 }

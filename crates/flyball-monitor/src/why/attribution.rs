@@ -3,16 +3,15 @@
 use flyball_host::Vendor;
 
 use super::package::PackageState;
-use crate::{Cap, CpuInterval, Evidence, Layout, Limiter, layout::Cpu};
+use crate::{Cap, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
 
 /// What one limit took of a CPU in an interval.
 pub(super) struct Loss {
-    pub(super) limiter: Limiter,
+    pub(super) reason: Reason,
     pub(super) mhz: f64,
-    pub(super) evidence: Vec<Evidence>,
 }
 
 /// A CPU in an interval, with all that may have limited it.
@@ -39,7 +38,8 @@ impl Attribution<'_> {
             // does.
             let left = cap.max(mhz);
             if left < top {
-                losses.push(Loss { limiter, mhz: top - left, evidence: vec![evidence] });
+                losses
+                    .push(Loss { reason: Reason::measured(limiter, Proof::new(evidence)), mhz: top - left });
                 top = left;
             }
         }
@@ -51,6 +51,7 @@ impl Attribution<'_> {
     pub(super) fn caps(&self) -> Vec<Cap> {
         let mut caps = self.facts.caps.clone();
         caps.extend(self.package.and_then(|package| package.active_cores(self.place)));
+        caps.extend(self.package.and_then(|package| package.kept_awake(self.place)));
         // The level and turbo-freq are one reason: the lower of their limits is the one that holds.
         match (
             self.package.and_then(|package| package.level(self.place)),
@@ -85,12 +86,14 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(PackageState::limit);
-        // Limits in files are rounded to what the hardware has: by less than half a step, since
-        // they are counted in steps above.
-        let settings = Limiter::ClassOfService..=Limiter::Governor;
+        // Limits in files are rounded to what the hardware has: to a level of HWP or CPPC, and to a step
+        // of the clock, which Intel rounds to the nearest one.
+        let is_amd = self.layout.machine.vendor == Vendor::Amd;
+        let rounding = self.facts.level + if is_amd { step } else { 0.5 * step };
+        let settings = Limiter::TurboOff..=Limiter::Governor;
         if named.is_none()
-            && let Some(last) =
-                losses.last_mut().filter(|last| remains <= 0.5 * step && settings.contains(&last.limiter))
+            && remains <= rounding
+            && let Some(last) = losses.last_mut().filter(|last| settings.contains(&last.reason.limiter))
         {
             last.mhz += remains;
             return;
@@ -105,20 +108,33 @@ impl Attribution<'_> {
         let own = if is_own { behind } else { 0.0 };
         let mut shared = remains - own;
         if shared > least {
-            let (limiter, evidence) = named.unwrap_or_else(|| self.unnamed());
-            if matches!(limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
+            let reason = named.unwrap_or_else(|| self.unnamed());
+            if matches!(reason.limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
                 shared -= self.take_together(shared, losses);
             }
             if shared > least {
-                losses.push(Loss { limiter, mhz: shared, evidence });
+                losses.push(Loss { reason, mhz: shared });
             }
         }
         if own > least
             && let Some(package) = self.package
         {
-            let (limiter, mut evidence) = package.excluded();
-            evidence.push(Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time")));
-            losses.push(Loss { limiter, mhz: own, evidence });
+            let others = Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time"));
+            let reason = match &self.facts.base_freq {
+                Some(evidence) => {
+                    let evidence = Proof::new(evidence.clone()).and(others);
+                    Reason::inferred(
+                        Limiter::SpeedSelect,
+                        evidence,
+                        &[Limiter::SpeedSelect, Limiter::Firmware],
+                    )
+                }
+                None => {
+                    let excluded = package.excluded();
+                    Reason { evidence: excluded.evidence.and(others), ..excluded }
+                }
+            };
+            losses.push(Loss { reason, mhz: own });
         }
     }
 
@@ -132,19 +148,25 @@ impl Attribution<'_> {
         if mhz == 0.0 {
             return 0.0;
         }
-        match losses.iter_mut().find(|loss| loss.limiter == Limiter::ActiveCores) {
+        match losses.iter_mut().find(|loss| loss.reason.limiter == Limiter::ActiveCores) {
             Some(loss) => {
                 loss.mhz += mhz;
-                loss.evidence.push(evidence);
+                loss.reason.evidence = loss.reason.evidence.clone().and(evidence);
             }
-            None => losses.push(Loss { limiter: Limiter::ActiveCores, mhz, evidence: vec![evidence] }),
+            None => {
+                let fits = [Limiter::ActiveCores, Limiter::Firmware];
+                let reason = Reason::inferred(Limiter::ActiveCores, Proof::new(evidence), &fits);
+                losses.push(Loss { reason, mhz });
+            }
         }
         mhz
     }
 
     /// scaling_max_freq, or what the processor was asked for if that is less.
     fn max_freq(&self) -> Option<Cap> {
-        let file = self.cpu.max?;
+        // Under acpi-cpufreq the highest P-state has boost in it, which no file names: such a request is
+        // no limit (acpi_cpufreq_cpu_init).
+        let file = self.cpu.max.filter(|file| !self.place.is_boosted_above(*file))?;
         let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
         let from_file = Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence };
         // Intel's maximum is what the governor asks for without autonomous selection. AMD has a
@@ -229,7 +251,7 @@ impl Attribution<'_> {
     }
 
     /// What took the rest if it is not something that the hardware names.
-    fn unnamed(&self) -> (Limiter, Vec<Evidence>) {
+    fn unnamed(&self) -> Reason {
         // What follows is by exclusion: no limit of the package shows itself, so the request is
         // what is left, if it may be.
         let busy = self.cpu.busy.unwrap_or(0.0);
@@ -240,16 +262,22 @@ impl Attribution<'_> {
             // Up to balance_performance a CPU that runs all the time gets all that there is.
             if governor != "performance" && (epp > 128 || epp > 0 && busy < 0.9) {
                 let preference = Evidence::new("energy_performance_preference", epp.to_string());
-                return (Limiter::Preference, vec![preference, load]);
+                return Reason::inferred(
+                    Limiter::Preference,
+                    Proof::new(preference).and(load),
+                    &[Limiter::Preference, Limiter::Firmware],
+                );
             }
         } else if !matches!(governor, "" | "performance") && busy < 0.95 {
-            return (Limiter::Governor, vec![Evidence::new("scaling_governor", governor), load]);
+            let evidence = Proof::new(Evidence::new("scaling_governor", governor)).and(load);
+            return Reason::inferred(Limiter::Governor, evidence, &[Limiter::Governor, Limiter::Firmware]);
         }
         if busy < 0.2 {
-            return (Limiter::WakeUp, vec![load]);
+            let fits = [Limiter::WakeUp, Limiter::Firmware];
+            return Reason::inferred(Limiter::WakeUp, Proof::new(load), &fits);
         }
         let Some(package) = self.package else {
-            return (Limiter::Unseen, vec![Evidence::new("package", "not known")]);
+            return Reason::unseen(Evidence::new("package", "not known"));
         };
         package.shared_limit().unwrap_or_else(|| package.excluded())
     }

@@ -3,7 +3,7 @@
 use flyball_host::CpuList;
 use serde::Serialize;
 
-use crate::{Cap, Evidence, Limiter, State};
+use crate::{Cap, Certainty, Limiter, Proof, State};
 
 /// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference
 /// of the two frequencies.
@@ -39,7 +39,8 @@ pub struct Step {
     pub mhz: f64,
     /// Share of that time in which it limited.
     pub share: f64,
-    pub evidence: Vec<Evidence>,
+    pub evidence: Proof,
+    pub certainty: Certainty,
     /// The setting that changes it.
     pub knob: Option<&'static str>,
     /// Who set it, if that is known.

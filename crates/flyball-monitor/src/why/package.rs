@@ -8,7 +8,8 @@ use flyball_host::Vendor;
 
 use super::awake::Awake;
 use crate::{
-    Cap, Evidence, Facts, Interval, Layout, Limiter, Quantity, Sample, State, facts::PackageFacts,
+    Cap, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    facts::{PackageFacts, is_shallow},
     layout::Cpu,
 };
 
@@ -26,6 +27,11 @@ pub(super) struct PackageState<'a> {
     therm: Option<u64>,
     package_therm: Option<u64>,
     awake: Awake,
+    /// The same if every idle core could sleep deeply, and the setting that keeps some from it.
+    could_sleep: Awake,
+    kept_awake: Option<(Limiter, Evidence)>,
+    /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
+    unused: Option<Evidence>,
     /// Its turbo limits. One moment says nothing of who is awake.
     facts: Option<&'a PackageFacts>,
     /// Busy CPUs, and those of them that are below what they may have.
@@ -41,6 +47,11 @@ const AT_LIMIT: f64 = 0.97;
 const SLOW: f64 = 0.99;
 /// Degrees below the limit at which the firmware throttles already.
 const HOT: f64 = 2.0;
+/// Power below this share of what another package draws at the same time is not limited by power.
+const LITTLE: f64 = 0.75;
+/// The same of what the package drew before: a short-term limit is up to twice the long-term one.
+const VERY_LITTLE: f64 = 0.3;
+const TURBO_RATIOS: &str = "turbo ratios (MSR 0x1ad, 0x1ae)";
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
 const HOT_AMD: f64 = 93.0;
 
@@ -52,6 +63,7 @@ impl<'a> PackageState<'a> {
         from: &Sample,
         to: &Sample,
         index: usize,
+        shown: Option<f64>,
     ) -> PackageState<'a> {
         let package = &layout.packages[index];
         let power = &interval.packages[index];
@@ -66,20 +78,16 @@ impl<'a> PackageState<'a> {
             therm: None,
             package_therm: None,
             awake: Awake::default(),
+            could_sleep: Awake::default(),
+            kept_awake: None,
+            unused: power.watts.and_then(|watts| unused(interval, index, watts, shown)),
             facts: facts.packages.get(index).filter(|_| interval.seconds > 0.0),
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
         };
-        // Idle states in which a core does not count for the turbo limits: those behind C1 (Intel
-        // SDM 3B, 15.5).
-        let is_deep: Vec<bool> = layout
-            .machine
-            .idle_states
-            .iter()
-            .map(|name| !(name == "POLL" || name.starts_with("C1")) || name.starts_with("C10"))
-            .collect();
-        let mut awake = Vec::new();
+        let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
+        let (mut awake, mut could_sleep) = (Vec::new(), Vec::new());
         for (number, cpu) in layout.cpus.iter().enumerate() {
             if cpu.package != Some(package.number) {
                 continue;
@@ -90,8 +98,7 @@ impl<'a> PackageState<'a> {
                 (one, other) => one.or(other),
             };
             state.throttles += found.throttles.unwrap_or(0) + found.package_throttles.unwrap_or(0);
-            let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, number);
-            if at(to).is_some() && at(to) != at(from) {
+            if is_fresh(layout, from, to, number) {
                 let read = |quantity| to.get(layout, quantity, number);
                 // A bit that any CPU shows limits it; some registers are per core.
                 let merge = |one: Option<u64>, other: Option<u64>| match (one, other) {
@@ -116,7 +123,20 @@ impl<'a> PackageState<'a> {
                 }
                 _ => 0.0,
             };
+            let kept = facts.cpus.get(number).and_then(|facts| facts.kept_awake.as_ref());
+            let is_online = found.state != State::Offline;
+            let (share, deepest) = match kept.filter(|_| is_online) {
+                // In C1 its core counts as active.
+                Some(kept) => {
+                    if kept.setting.is_some() && found.busy.unwrap_or(0.0) < 0.9 {
+                        state.kept_awake.clone_from(&kept.setting);
+                    }
+                    (1.0, if kept.setting.is_some() { found.busy.unwrap_or(0.0) } else { 1.0 })
+                }
+                None => (share, share),
+            };
             awake.push((cpu, share));
+            could_sleep.push((cpu, deepest));
             if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
                 state.busy += 1;
                 let fastest = state.fastest.entry(cpu.core_type).or_default();
@@ -125,23 +145,34 @@ impl<'a> PackageState<'a> {
             }
         }
         state.awake = Awake::of(awake.into_iter());
+        state.could_sleep = Awake::of(could_sleep.into_iter());
         state
     }
 
     /// The turbo limit for as many cores as were awake while this CPU was.
     pub(super) fn active_cores(&self, cpu: &Cpu) -> Option<Cap> {
-        let mhz = self.turbo_limit(&self.facts?.turbo, cpu)?;
-        let value = format!("{mhz:.0} MHz for {} active cores", self.active(cpu));
-        let evidence = Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value);
+        let turbo = &self.facts?.turbo;
+        let mhz = self.could_sleep.limit(turbo, cpu)?;
+        let value = format!("{mhz:.0} MHz for {} active cores", count(&self.could_sleep, cpu));
+        let evidence = Evidence::new(TURBO_RATIOS, value);
         Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
+    }
+
+    /// The turbo limit with the cores that only count as awake because a setting keeps them from
+    /// sleeping deeply.
+    pub(super) fn kept_awake(&self, cpu: &Cpu) -> Option<Cap> {
+        let (limiter, setting) = self.kept_awake.as_ref()?;
+        let mhz = self.awake.limit(&self.facts?.turbo, cpu)?;
+        let value = format!("{}; {mhz:.0} MHz for {} active cores", setting.value, count(&self.awake, cpu));
+        Some(Cap { limiter: *limiter, mhz, evidence: Evidence::new(setting.place.clone(), value) })
     }
 
     /// What the Speed Select level allows for them.
     pub(super) fn level(&self, cpu: &Cpu) -> Option<Cap> {
         let facts = self.facts?;
         let level = facts.level.as_ref()?;
-        let (mhz, best) = (self.turbo_limit(&level.turbo, cpu)?, self.turbo_limit(&facts.turbo, cpu)?);
-        let active = self.active(cpu);
+        let (mhz, best) = (self.awake.limit(&level.turbo, cpu)?, self.awake.limit(&facts.turbo, cpu)?);
+        let active = count(&self.awake, cpu);
         let value = format!(
             "level {}: {mhz:.0} MHz for {active} active cores (level {}: {best:.0})",
             level.number, level.best
@@ -152,23 +183,11 @@ impl<'a> PackageState<'a> {
     /// What the turbo limits may have taken in addition, MHz, if the cores came and went together.
     pub(super) fn together(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
         let turbo = &self.facts?.turbo;
-        let apart = self.turbo_limit(turbo, cpu)?;
+        let apart = self.awake.limit(turbo, cpu)?;
         let together = self.awake.mean_while_together(cpu, |active| limit_of(turbo, active));
         let active = self.awake.mean_while_together(cpu, f64::from);
         let value = format!("{together:.0} MHz for {active:.1} active cores, if they run together");
-        Some((apart - together, Evidence::new("turbo ratios (MSR 0x1ad, 0x1ae)", value)))
-    }
-
-    /// The mean of a table's limits while this CPU was awake.
-    fn turbo_limit(&self, turbo: &[(u32, f64)], cpu: &Cpu) -> Option<f64> {
-        (!turbo.is_empty()).then(|| self.awake.mean_while_awake(cpu, |active| limit_of(turbo, active)))
-    }
-
-    /// The number of cores that were awake while this CPU was, with a decimal where they came and
-    /// went.
-    fn active(&self, cpu: &Cpu) -> String {
-        let active = (self.awake.while_awake(cpu) * 10.0).round() / 10.0;
-        active.to_string()
+        Some((apart - together, Evidence::new(TURBO_RATIOS, value)))
     }
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
@@ -180,26 +199,29 @@ impl<'a> PackageState<'a> {
     }
 
     /// What the hardware itself says limits it, or what its sensors show.
-    pub(super) fn limit(&self) -> Option<(Limiter, Vec<Evidence>)> {
+    pub(super) fn limit(&self) -> Option<Reason> {
         let heat = self.heat();
         let power = self.power();
         // Both: cooling that is at its limit keeps power below its own, unless the two meet.
         let is_below = self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT * limit);
         match (heat, power) {
-            (Some(heat), Some(_)) if is_below => return Some((Limiter::Heat, heat)),
-            (_, Some(power)) => return Some((Limiter::Power, power)),
-            (Some(heat), None) => return Some((Limiter::Heat, heat)),
+            (Some(heat), Some(_)) if is_below => return Some(Reason::measured(Limiter::Heat, heat)),
+            (_, Some(power)) => return Some(Reason::measured(Limiter::Power, power)),
+            (Some(heat), None) => return Some(Reason::measured(Limiter::Heat, heat)),
             (None, None) => {}
         }
         // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of 0x64f while
         // nothing is hot.
         if self.bit(0) || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
-            return Some((Limiter::Prochot, self.registers()));
+            return Some(Reason::measured(Limiter::Prochot, Proof::of(self.registers())?));
         }
-        self.bit(8).then(|| (Limiter::Current, self.registers()))
+        if self.bit(8) {
+            return Some(Reason::measured(Limiter::Current, Proof::of(self.registers())?));
+        }
+        None
     }
 
-    fn heat(&self) -> Option<Vec<Evidence>> {
+    fn heat(&self) -> Option<Proof> {
         let mut evidence = Vec::new();
         if self.bit(1) {
             evidence.push(Evidence::new("MSR 0x64f", "bit 1, thermal"));
@@ -220,10 +242,10 @@ impl<'a> PackageState<'a> {
         {
             evidence.push(Evidence::new("k10temp", format!("{celsius:.0} degrees Celsius")));
         }
-        (!evidence.is_empty()).then_some(evidence)
+        Proof::of(evidence)
     }
 
-    fn power(&self) -> Option<Vec<Evidence>> {
+    fn power(&self) -> Option<Proof> {
         let mut evidence = Vec::new();
         if let (Some(watts), Some(limit)) = (self.watts, self.limit)
             && limit > 0.0
@@ -240,7 +262,7 @@ impl<'a> PackageState<'a> {
         if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x1b1", "bit 10, power limit"));
         }
-        (!evidence.is_empty()).then_some(evidence)
+        Proof::of(evidence)
     }
 
     fn registers(&self) -> Vec<Evidence> {
@@ -249,8 +271,9 @@ impl<'a> PackageState<'a> {
         [show("MSR 0x64f", self.reasons), show("MSR 0x19c", self.therm)].into_iter().flatten().collect()
     }
 
-    /// A limit that all busy cores share and that no register names: of AMD's, power or current.
-    pub(super) fn shared_limit(&self) -> Option<(Limiter, Vec<Evidence>)> {
+    /// A limit that all busy cores share and that no register names: of AMD's, power, current or
+    /// the firmware's own.
+    pub(super) fn shared_limit(&self) -> Option<Reason> {
         // With a limit that can be read, power below it excludes it. One CPU alone shows no common
         // cause.
         if self.limit.is_some() || self.busy < 2 || self.slow * 4 < self.busy * 3 {
@@ -259,15 +282,24 @@ impl<'a> PackageState<'a> {
         let watts = self.watts?;
         let value =
             format!("{watts:.0} W; {} of {} busy CPUs are below what they may have", self.slow, self.busy);
-        let mut evidence = vec![Evidence::new("energy_uj", value)];
-        evidence.extend(
-            self.celsius.map(|celsius| Evidence::new("sensor", format!("{celsius:.0} degrees, not hot"))),
-        );
-        Some((Limiter::Power, evidence))
+        let mut evidence = Proof::new(Evidence::new("energy_uj", value));
+        evidence = self.unused.iter().cloned().fold(evidence, Proof::and);
+        if let Some(celsius) = self.celsius {
+            evidence = evidence.and(Evidence::new("sensor", format!("{celsius:.0} degrees, not hot")));
+        }
+        Some(if self.unused.is_some() {
+            Reason::inferred(Limiter::Firmware, evidence, &[Limiter::Firmware, Limiter::Current])
+        } else {
+            Reason::inferred(
+                Limiter::Package,
+                evidence,
+                &[Limiter::Power, Limiter::Current, Limiter::Firmware],
+            )
+        })
     }
 
     /// Nothing that can be seen: the firmware's own limit if all could be seen.
-    pub(super) fn excluded(&self) -> (Limiter, Vec<Evidence>) {
+    pub(super) fn excluded(&self) -> Reason {
         let mut evidence = self.registers();
         if let Some(watts) = self.watts {
             let limit = self.limit.map_or_else(String::new, |limit| format!(" of {limit:.0}"));
@@ -279,11 +311,46 @@ impl<'a> PackageState<'a> {
             evidence.push(Evidence::new("sensor", format!("{celsius:.0} degrees Celsius")));
         }
         // Power and temperature at least: with one of them, the other may be the reason.
-        if evidence.len() >= 2 {
-            return (Limiter::Firmware, evidence);
+        let is_seen = evidence.len() >= 2;
+        match Proof::of(evidence).filter(|_| is_seen) {
+            // No register of AMD shows the limits of power and current.
+            Some(evidence) if self.limit.is_none() => {
+                let fits = [Limiter::Firmware, Limiter::Power, Limiter::Current];
+                Reason::inferred(Limiter::Firmware, evidence, &fits)
+            }
+            Some(evidence) => Reason::inferred(Limiter::Firmware, evidence, &[Limiter::Firmware]),
+            None => Reason::unseen(Evidence::new("registers", "cannot be read, or power cannot")),
         }
-        evidence.push(Evidence::new("registers", "cannot be read, or power cannot"));
-        (Limiter::Unseen, evidence)
+    }
+}
+
+/// What shows that power is not what limits a package that draws so little. `shown` is the most that
+/// a package has drawn so far.
+fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> Option<Evidence> {
+    let others = interval.packages.iter().enumerate().filter(|(other, _)| *other != index);
+    let twin = others.filter_map(|(_, package)| package.watts).reduce(f64::max);
+    if let Some(twin) = twin.filter(|twin| watts < LITTLE * twin) {
+        return Some(Evidence::new("energy_uj", format!("another package draws {twin:.0} W")));
+    }
+    let shown = shown.filter(|shown| watts < VERY_LITTLE * shown)?;
+    Some(Evidence::new("energy_uj", format!("{shown:.0} W were drawn before")))
+}
+
+/// Whether a CPU's reason registers were read in an interval; a moment's were if at all.
+pub(super) fn is_fresh(layout: &Layout, from: &Sample, to: &Sample, index: usize) -> bool {
+    let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
+    at(to).is_some() && (at(to) != at(from) || from.at == to.at)
+}
+
+/// The number of cores that were awake while a CPU was, with a decimal where they came and went.
+fn count(awake: &Awake, cpu: &Cpu) -> String {
+    ((awake.while_awake(cpu) * 10.0).round() / 10.0).to_string()
+}
+
+impl Awake {
+    /// The mean of a table's limits while a CPU was awake.
+    fn limit(&self, turbo: &[(u32, f64)], cpu: &Cpu) -> Option<f64> {
+        (!turbo.is_empty()).then(|| self.mean_while_awake(cpu, |active| limit_of(turbo, active)))
     }
 }
 
