@@ -30,7 +30,7 @@ pub use moment::Moment;
 pub use run::{Ended, Options, run};
 pub use scene::{Drawn, Scene};
 pub use series::Series;
-pub use source::Source;
+pub use source::{Recording, Source, SourceError, Status};
 pub use state::State;
 
 #[cfg(all(test, feature = "screen"))]

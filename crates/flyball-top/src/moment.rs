@@ -29,10 +29,20 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What happened up to a sample.
-    pub fn between(layout: &Layout, number: u64, from: &Sample, to: &Sample) -> Moment {
+    /// What happened up to a sample. Reasons follow from what is known of the settings: without it
+    /// there are none.
+    pub fn between(
+        layout: &Layout,
+        facts: Option<&Facts>,
+        number: u64,
+        from: &Sample,
+        to: &Sample,
+    ) -> Moment {
         let interval = Interval::between(layout, from, to);
-        let reasons = reasons(layout, from, to, &interval);
+        let reasons = match facts {
+            Some(facts) => reasons(layout, facts, from, to),
+            None => vec![None; layout.cpus.len()],
+        };
         Moment { number, wall: to.wall, cost: to.cost, interval, reasons }
     }
 
@@ -192,38 +202,8 @@ pub fn is_running(cpu: &CpuInterval) -> bool {
     cpu.state == State::Running
 }
 
-/// A CPU that runs at this share of its request is not held back.
-const NEAR: f64 = 0.98;
-/// A package at this share of its power limit is at it.
-const AT_LIMIT: f64 = 0.97;
-
-fn reasons(layout: &Layout, _from: &Sample, _to: &Sample, interval: &Interval) -> Vec<Option<Reason>> {
-    let of = |(place, cpu): (&flyball_monitor::Cpu, &CpuInterval)| {
-        if !is_running(cpu) || cpu.got().is_none_or(|got| got >= NEAR) {
-            return None;
-        }
-        let reason =
-            |letter, word: &str, is_throttle| Some(Reason { letter, word: word.to_owned(), is_throttle });
-        if cpu.throttles.is_some_and(|count| count > 0)
-            || cpu.package_throttles.is_some_and(|count| count > 0)
-        {
-            return reason('H', "heat", true);
-        }
-        let package = layout.package_of(place).and_then(|index| interval.packages.get(index));
-        if let Some(package) = package
-            && let (Some(watts), Some(limit)) = (package.watts, package.limit)
-            && watts >= AT_LIMIT * limit
-        {
-            return reason('P', "power limit", true);
-        }
-        reason('?', "not known", false)
-    };
-    layout.cpus.iter().zip(&interval.cpus).map(of).collect()
-}
-
-/// Why each CPU is not faster, with what is known of the machine's settings: the reason that took
-/// most of it.
-pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
+/// Why each CPU is not faster: the reason that took most of it.
+fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
     let mut account = Account::new(layout);
     account.add(layout, facts, from, to);
@@ -232,7 +212,12 @@ pub fn explained(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> 
         let Some(step) = explanation.first() else { continue };
         let is_throttle = matches!(
             step.limiter,
-            Limiter::Power | Limiter::Current | Limiter::Heat | Limiter::Prochot | Limiter::Firmware
+            Limiter::Power
+                | Limiter::Current
+                | Limiter::Heat
+                | Limiter::Prochot
+                | Limiter::Package
+                | Limiter::Firmware
         );
         let reason = Reason { letter: letter(step.limiter), word: step.limiter.id().to_owned(), is_throttle };
         for index in explanation.cpus.iter().filter_map(|cpu| layout.index_of(cpu)) {
@@ -257,7 +242,11 @@ fn letter(limiter: Limiter) -> char {
         Limiter::Current => 'C',
         Limiter::Heat => 'H',
         Limiter::Prochot => 'X',
+        Limiter::Package => 'p',
         Limiter::Firmware => 'F',
+        Limiter::BiosLimit => 'b',
+        Limiter::LatencyLimit => 'l',
+        Limiter::IdleState => 'i',
         Limiter::TurboOff => 't',
         Limiter::ActiveCores => 'n',
         Limiter::SpeedSelect => 's',

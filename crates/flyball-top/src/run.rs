@@ -11,10 +11,10 @@ use ratatui_core::buffer::Buffer;
 
 use crate::{
     draw,
-    moment::Moment,
+    moment::{Moment, steps},
     scene::{Drawn, Scene},
     series::{Point, Series},
-    source::{Source, moment_at, read, target},
+    source::{Recording, Source, moment_at, read, target},
     state::{Effect, Extent, State},
     terminal::{self, Input, Screen},
 };
@@ -71,8 +71,8 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         // Before the next sample, which may take long: a key is answered at once.
         if changed {
             looker.look(source, state)?;
-            let age =
-                (!source.is_replay() && state.shown.is_none()).then(|| taken_at.elapsed().as_secs_f64());
+            let age = (!source.status().is_replay && state.shown.is_none())
+                .then(|| taken_at.elapsed().as_secs_f64());
             looker.draw(&mut screen, source, state, age, options.coloured)?;
             changed = false;
         }
@@ -86,7 +86,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
                 count += 1;
                 looker.newest(source)?;
                 // Of alerts only the beginning is worth a noise.
-                let begun = source.alerts().last().copied().unwrap_or(0);
+                let begun = source.status().alerts.last().copied().unwrap_or(0);
                 if begun > rung {
                     rung = begun;
                     terminal::bell()?;
@@ -96,7 +96,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             changed = true;
             // A machine that is slower than the interval is not asked twice at once. From the time
             // it was due, not from now: intervals do not drift by what a sample takes.
-            due = (due + source.interval()).max(Instant::now());
+            due = (due + source.status().interval).max(Instant::now());
         }
         // The poll ends with a key, the next sample or the look at signals, whichever is first.
         // Where a sample takes longer than the interval, keys are taken between two samples all the
@@ -119,6 +119,20 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
     }
 }
 
+/// Why a CPU was not faster at a sample, a line per step.
+fn why(source: &mut dyn Source, number: u64, cpu: u32) -> io::Result<Vec<String>> {
+    let before = match number.checked_sub(1) {
+        Some(before) => read(source, before)?,
+        None => None,
+    };
+    let to = read(source, number)?;
+    let (layout, facts) = source.known(number);
+    Ok(match (facts, before, to) {
+        (Some(facts), Some(from), Some(to)) => steps(layout, facts, &from, &to, cpu),
+        _ => Vec::new(),
+    })
+}
+
 /// What is looked at.
 struct Looker {
     layout: Layout,
@@ -138,8 +152,8 @@ impl Looker {
         let Some(sample) = read(source, number)? else { return Ok(()) };
         // A gap (a sample that was dropped) has no interval.
         if let Some((_, before)) = self.last.take().filter(|(last, _)| last + 1 == number) {
-            let mut moment = Moment::between(&self.layout, number, &before, &sample);
-            source.reasons(&mut moment, &before, &sample);
+            let (layout, facts) = source.known(number);
+            let moment = Moment::between(layout, facts, number, &before, &sample);
             self.series.add(Point::from(&moment));
             self.moment = Some(moment);
         }
@@ -162,7 +176,7 @@ impl Looker {
             if self.moment.is_none()
                 && let Some(only) = read(source, number)?
             {
-                self.moment = Some(Moment::between(&self.layout, number, &only, &only));
+                self.moment = Some(Moment::between(&self.layout, None, number, &only, &only));
             }
             return Ok(());
         }
@@ -192,7 +206,8 @@ impl Looker {
         for number in from + 1..=number {
             let sample = read(source, number)?;
             if let (Some(before), Some(sample)) = (&before, &sample) {
-                let moment = Moment::between(&self.layout, number, before, sample);
+                let (layout, facts) = source.known(number);
+                let moment = Moment::between(layout, facts, number, before, sample);
                 self.series.add(Point::from(&moment));
             }
             before = sample;
@@ -211,7 +226,9 @@ impl Looker {
         let end = source.timeline().end();
         let shown = state.cpu.or_else(|| self.layout.cpus.first().map(|cpu| cpu.number));
         let why = match (&self.moment, shown) {
-            (Some(moment), Some(cpu)) if state.view == crate::state::View::OneCpu => source.why(moment, cpu),
+            (Some(moment), Some(cpu)) if state.view == crate::state::View::OneCpu => {
+                why(source, moment.number, cpu)?
+            }
             _ => Vec::new(),
         };
         let newest = end.saturating_sub(1);
@@ -220,19 +237,20 @@ impl Looker {
             Some((_, sample)) => sample.wall,
             None => read(source, newest)?.map_or(0, |sample| sample.wall),
         };
+        let status = source.status();
         let scene = Scene {
             layout: &self.layout,
             moment: self.moment.as_ref(),
             series: &self.series,
             newest: (newest, wall),
             age,
-            is_replay: source.is_replay(),
-            interval: source.interval().as_secs_f64(),
-            own: source.own(),
-            missing: source.missing(),
-            alerts: source.notices(),
+            is_replay: status.is_replay,
+            interval: status.interval.as_secs_f64(),
+            own: status.own,
+            missing: status.missing,
+            alerts: status.notices,
             why: &why,
-            recording: source.recording(),
+            recording: status.recording,
         };
         let mut drawn = Drawn::default();
         let frame = &mut self.frame;
@@ -253,23 +271,34 @@ impl Looker {
         screen: &mut Screen,
     ) -> io::Result<bool> {
         let Input::Key(key) = input else { return Ok(false) };
-        let interval = source.interval().as_secs_f64().max(0.001);
-        let (first, end, is_replay) =
-            (source.timeline().first(), source.timeline().end(), source.is_replay());
+        let (first, end) = (source.timeline().first(), source.timeline().end());
+        let status = source.status();
+        let interval = status.interval.as_secs_f64().max(0.001);
         let extent = Extent {
             first: first + 1,
             last: end.saturating_sub(1).max(first + 1),
             minute: (60.0 / interval).round().max(1.0) as u64,
-            alerts: source.alerts(),
+            alerts: status.alerts,
             drawn: self.drawn,
-            is_replay,
+            is_replay: status.is_replay,
         };
         match state.key(key, &extent) {
             Effect::Quit => return Ok(true),
             Effect::Redraw => screen.clear()?,
-            Effect::Record => state.message = Some(source.record()),
+            Effect::Record => {
+                state.message = Some(match source.record() {
+                    Ok(Recording::Started(name)) => format!("recording to {name}; press r to stop"),
+                    Ok(Recording::Finished(name)) => format!("the recording is in {name}"),
+                    Err(error) => error.to_string(),
+                });
+            }
             // The frame that is on the screen: what the user sees is what is written.
-            Effect::Export => state.message = Some(source.export(&draw::text(&self.frame))),
+            Effect::Export => {
+                state.message = Some(match source.export(&draw::text(&self.frame)) {
+                    Ok(path) => format!("the view is in {}", path.display()),
+                    Err(error) => error.to_string(),
+                });
+            }
             Effect::Jump(jump) => {
                 let newest = end.saturating_sub(1);
                 let wall = read(source, newest)?.map_or(0, |sample| sample.wall);

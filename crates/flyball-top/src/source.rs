@@ -1,8 +1,8 @@
 //! Where the screen's samples come from: a machine, or a recording.
 
-use std::{io, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
-use flyball_monitor::{Sample, history::Timeline};
+use flyball_monitor::{Facts, Layout, Sample, file::RecordError, history::Timeline};
 
 use crate::{moment::Moment, state::Jump};
 
@@ -16,53 +16,74 @@ pub trait Source {
     /// What ends the program: a recording that cannot be written.
     fn advance(&mut self) -> io::Result<bool>;
 
-    /// How long to wait between two samples.
-    fn interval(&self) -> Duration;
+    fn status(&self) -> Status<'_>;
 
-    fn is_replay(&self) -> bool {
-        false
-    }
+    /// The layout, and what is known of the settings at a sample.
+    fn known(&self, number: u64) -> (&Layout, Option<&Facts>);
 
-    /// Numbers of the samples at which alerts began.
-    fn alerts(&self) -> &[u64] {
-        &[]
-    }
+    /// Begins a recording, or ends the one that goes on.
+    ///
+    /// # Errors
+    /// The file cannot be written, or this is a recording.
+    fn record(&mut self) -> Result<Recording, SourceError>;
 
-    /// Alerts that are on, and notes about what has just happened.
-    fn notices(&self) -> &[String] {
-        &[]
-    }
-
-    /// What cannot be read.
-    fn missing(&self) -> &[String];
-
-    fn recording(&self) -> Option<&str> {
-        None
-    }
-
-    /// Begins a recording, or ends the one that goes on; what became of it.
-    fn record(&mut self) -> String {
-        "a recording cannot be recorded".to_owned()
-    }
-
-    /// Writes a view as text to a file; what became of it.
-    fn export(&mut self, _text: &str) -> String {
-        "a replay is confined to its file: redirect the output of --samples 1 instead".to_owned()
-    }
-
-    /// The share of a CPU that this process took lately.
-    fn own(&self) -> Option<f64> {
-        None
-    }
-
-    /// Why a CPU is not faster at this moment, a line per step.
-    fn why(&mut self, _moment: &Moment, _cpu: u32) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Fills in the reasons of a moment.
-    fn reasons(&mut self, _moment: &mut Moment, _from: &Sample, _to: &Sample) {}
+    /// Writes a view as text to a file, whose path it returns.
+    ///
+    /// # Errors
+    /// As [`Source::record`].
+    fn export(&mut self, text: &str) -> Result<PathBuf, SourceError>;
 }
+
+/// How a source goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Status<'a> {
+    /// How long to wait between two samples.
+    pub interval: Duration,
+    pub is_replay: bool,
+    /// Numbers of the samples at which alerts began.
+    pub alerts: &'a [u64],
+    /// Alerts that are on, and notes about what has just happened.
+    pub notices: &'a [String],
+    /// What cannot be read.
+    pub missing: &'a [String],
+    /// The file that is recorded to.
+    pub recording: Option<&'a str>,
+    /// The share of a CPU that this process took lately.
+    pub own: Option<f64>,
+}
+
+/// What became of a request to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recording {
+    /// It goes into this file.
+    Started(String),
+    /// It is complete.
+    Finished(String),
+}
+
+/// Why a source did not record or export.
+#[derive(Debug)]
+pub enum SourceError {
+    /// A replay may write no files.
+    Replay,
+    Record(RecordError),
+    /// This file cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl std::fmt::Display for SourceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SourceError::Replay => {
+                f.write_str("a replay writes no files: use --samples 1 and redirect its output")
+            }
+            SourceError::Record(error) => write!(f, "{error}"),
+            SourceError::Write(path, error) => write!(f, "cannot write {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
 
 /// The time to jump to, ns since 1970, if the newest sample is of `newest`.
 pub fn target(jump: Jump, newest: u64) -> u64 {
@@ -97,9 +118,8 @@ pub fn moment_at(source: &mut dyn Source, number: u64) -> io::Result<Option<Mome
         None => None,
     };
     let (Some(from), Some(to)) = (before, read(source, number)?) else { return Ok(None) };
-    let mut moment = Moment::between(source.timeline().layout(), number, &from, &to);
-    source.reasons(&mut moment, &from, &to);
-    Ok(Some(moment))
+    let (layout, facts) = source.known(number);
+    Ok(Some(Moment::between(layout, facts, number, &from, &to)))
 }
 
 #[cfg(test)]

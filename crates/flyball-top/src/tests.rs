@@ -122,7 +122,7 @@ impl Shown {
         // Speeds are means since the beginning if all counters begin at zero, so one pair is as
         // good as another.
         let moments: Vec<Moment> = (1..40)
-            .map(|n| Moment::between(&layout, n, &sample(&layout, n - 1), &sample(&layout, n)))
+            .map(|n| Moment::between(&layout, None, n, &sample(&layout, n - 1), &sample(&layout, n)))
             .collect();
         for moment in &moments {
             series.add(Point::from(moment));

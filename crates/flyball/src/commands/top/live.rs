@@ -137,7 +137,7 @@ fn printed(
     let mut taken = 0;
     while count.is_none_or(|count| taken < count) {
         // A machine that is slower than the interval is not asked twice at once.
-        due = (due + machine.interval()).max(Instant::now());
+        due = (due + machine.pause()).max(Instant::now());
         if !wait(due, ended) {
             break;
         }

@@ -9,13 +9,12 @@ use std::{
 
 use flyball_files::open_regular;
 use flyball_monitor::{
-    Sample,
+    Facts, Layout,
     file::{Lost, Recording, shards},
     history::Timeline,
 };
 use flyball_top::{
-    Moment, Source,
-    moment::{explained, steps},
+    Source, SourceError, Status,
     source::{moment_at, target},
 };
 
@@ -39,41 +38,33 @@ impl Source for Replay {
     }
 
     fn advance(&mut self) -> io::Result<bool> {
+        // A damaged chunk is noticed when it is read.
+        self.notices = notice(self.recording.lost()).into_iter().collect();
         Ok(false)
     }
 
-    fn interval(&self) -> Duration {
-        self.interval
-    }
-
-    fn is_replay(&self) -> bool {
-        true
-    }
-
-    fn notices(&self) -> &[String] {
-        &self.notices
-    }
-
-    fn missing(&self) -> &[String] {
-        &[]
-    }
-
-    fn reasons(&mut self, moment: &mut Moment, from: &Sample, to: &Sample) {
-        // A damaged chunk is noticed when it is read.
-        self.notices = notice(self.recording.lost()).into_iter().collect();
-        if let Some(facts) = self.recording.facts(moment.number) {
-            moment.reasons = explained(self.recording.layout(), facts, from, to);
+    fn status(&self) -> Status<'_> {
+        Status {
+            interval: self.interval,
+            is_replay: true,
+            alerts: &[],
+            notices: &self.notices,
+            missing: &[],
+            recording: None,
+            own: None,
         }
     }
 
-    fn why(&mut self, moment: &Moment, cpu: u32) -> Vec<String> {
-        let sample = |recording: &mut Recording<File>, number| recording.sample(number).ok().flatten();
-        let before = moment.number.checked_sub(1).and_then(|before| sample(&mut self.recording, before));
-        let (Some(from), Some(to)) = (before, sample(&mut self.recording, moment.number)) else {
-            return Vec::new();
-        };
-        let Some(facts) = self.recording.facts(moment.number) else { return Vec::new() };
-        steps(self.recording.layout(), facts, &from, &to, cpu)
+    fn known(&self, number: u64) -> (&Layout, Option<&Facts>) {
+        (self.recording.layout(), self.recording.facts(number))
+    }
+
+    fn record(&mut self) -> Result<flyball_top::Recording, SourceError> {
+        Err(SourceError::Replay)
+    }
+
+    fn export(&mut self, _text: &str) -> Result<PathBuf, SourceError> {
+        Err(SourceError::Replay)
     }
 }
 

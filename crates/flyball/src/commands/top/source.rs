@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -15,10 +15,7 @@ use flyball_monitor::{
     file::{Kept, RecordError, Recorder},
     history::{History, Timeline},
 };
-use flyball_top::{
-    Moment, Source,
-    moment::{explained, steps},
-};
+use flyball_top::{Moment, Recording, Source, SourceError, Status};
 
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
@@ -98,6 +95,12 @@ impl<'h> Machine<'h> {
         self.history.layout()
     }
 
+    /// How long to wait between two samples, in our time.
+    pub fn pause(&self) -> Duration {
+        let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
+        self.interval.div_f64(factor)
+    }
+
     /// Takes a sample.
     pub fn take(&mut self) -> Result<(), RecordError> {
         // The time of a machine in software passes only here.
@@ -136,73 +139,41 @@ impl Source for Machine<'_> {
         Ok(true)
     }
 
-    fn interval(&self) -> Duration {
-        let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
-        self.interval.div_f64(factor)
+    fn status(&self) -> Status<'_> {
+        Status {
+            interval: self.pause(),
+            is_replay: false,
+            alerts: &self.alerts.begun,
+            notices: &self.alerts.on,
+            missing: &self.missing,
+            recording: self.recording.as_deref(),
+            own: self.own,
+        }
     }
 
-    fn alerts(&self) -> &[u64] {
-        &self.alerts.begun
+    fn known(&self, _number: u64) -> (&Layout, Option<&Facts>) {
+        (self.history.layout(), self.facts.as_ref())
     }
 
-    fn notices(&self) -> &[String] {
-        &self.alerts.on
-    }
-
-    fn missing(&self) -> &[String] {
-        &self.missing
-    }
-
-    fn recording(&self) -> Option<&str> {
-        self.recording.as_deref()
-    }
-
-    fn record(&mut self) -> String {
+    fn record(&mut self) -> Result<Recording, SourceError> {
         if let Some(recorder) = self.recorder.take() {
             let name = self.recording.take().unwrap_or_default();
-            return match recorder.finish() {
-                Ok(()) => format!("the recording is in {name}"),
-                Err(error) => error.to_string(),
-            };
+            return recorder.finish().map(|()| Recording::Finished(name)).map_err(SourceError::Record);
         }
         let name = format!("flyball-top-{}.fbt", crate::time::stamp());
         self.learn();
-        let opened = Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), Kept::default());
-        match opened {
-            Ok(recorder) => {
-                self.record_to(recorder, name.clone());
-                format!("records to {name}; r ends it")
-            }
-            Err(error) => error.to_string(),
+        let kept = Kept::default();
+        let recorder = Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), kept);
+        self.record_to(recorder.map_err(SourceError::Record)?, name.clone());
+        Ok(Recording::Started(name))
+    }
+
+    fn export(&mut self, text: &str) -> Result<PathBuf, SourceError> {
+        let path = PathBuf::from(format!("flyball-top-{}.txt", crate::time::stamp()));
+        match flyball_files::replace(&path, text.as_bytes()) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(SourceError::Write(path, error)),
         }
-    }
-
-    fn export(&mut self, text: &str) -> String {
-        let name = format!("flyball-top-{}.txt", crate::time::stamp());
-        match flyball_files::replace(Path::new(&name), text.as_bytes()) {
-            Ok(()) => format!("the view is in {name}"),
-            Err(error) => format!("cannot write {name}: {error}"),
-        }
-    }
-
-    fn own(&self) -> Option<f64> {
-        self.own
-    }
-
-    fn reasons(&mut self, moment: &mut Moment, from: &Sample, to: &Sample) {
-        if let Some(facts) = &self.facts {
-            moment.reasons = explained(self.history.layout(), facts, from, to);
-        }
-    }
-
-    fn why(&mut self, moment: &Moment, cpu: u32) -> Vec<String> {
-        let number = moment.number;
-        let before = number.checked_sub(1).and_then(|before| self.history.sample(before).ok()?);
-        let (Some(facts), Some(from), Ok(Some(to))) = (&self.facts, before, self.history.sample(number))
-        else {
-            return Vec::new();
-        };
-        steps(self.history.layout(), facts, &from, &to, cpu)
     }
 }
 
@@ -248,10 +219,7 @@ impl Alerts {
         if self.watches.is_empty() {
             return;
         }
-        let mut moment = Moment::between(layout, number, before, sample);
-        if let Some(facts) = facts {
-            moment.reasons = explained(layout, facts, before, sample);
-        }
+        let moment = Moment::between(layout, facts, number, before, sample);
         // No rates follow from a clock that jumped.
         if moment.interval.is_broken {
             return;

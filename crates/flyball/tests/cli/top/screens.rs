@@ -1,9 +1,9 @@
 //! The screen in a terminal: views by their keys, sizes, and the terminal after every end.
 
-use std::{process::Command, time::Duration};
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use flyball_testing::flyball;
-use flyball_top::{Options, Source, State};
+use flyball_top::{Options, Recording, Source, SourceError, State, Status};
 use rustix::process::Signal;
 
 use super::{
@@ -108,12 +108,20 @@ impl Source for Panics {
         Ok(false)
     }
 
-    fn interval(&self) -> Duration {
-        Duration::from_secs(1)
+    fn status(&self) -> Status<'_> {
+        panic!("a planned mistake")
     }
 
-    fn missing(&self) -> &[String] {
-        &[]
+    fn known(&self, _number: u64) -> (&flyball_monitor::Layout, Option<&flyball_monitor::Facts>) {
+        panic!("a planned mistake")
+    }
+
+    fn record(&mut self) -> Result<Recording, SourceError> {
+        Err(SourceError::Replay)
+    }
+
+    fn export(&mut self, _text: &str) -> Result<PathBuf, SourceError> {
+        Err(SourceError::Replay)
     }
 }
 
