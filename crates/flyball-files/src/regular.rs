@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt},
     path::Path,
 };
 
@@ -66,5 +66,47 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
         Ok(file)
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+    }
+}
+
+/// Opens a regular file as [`open_regular`] does, if no other user can have written it: it belongs
+/// to this user or to root, and no other user may write it.
+///
+/// # Errors
+/// As [`open_regular`]; `PermissionDenied` for a file that another user could write.
+pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = open_regular(options, path)?;
+    let status = file.metadata()?;
+    let me = rustix::process::geteuid().as_raw();
+    if (status.uid() != me && status.uid() != 0) || status.mode() & 0o022 != 0 {
+        let (owner, mode) = (status.uid(), status.mode() & 0o7777);
+        let what = format!("another user could have written it (owner {owner}, mode {mode:03o})");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "").unwrap();
+        for (mode, is_trusted) in
+            [(0o600, true), (0o644, true), (0o664, false), (0o666, false), (0o602, false)]
+        {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let opened = open_trusted(OpenOptions::new().read(true), &path);
+            assert_eq!(opened.is_ok(), is_trusted, "{mode:o}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+            assert!(open_trusted(OpenOptions::new().read(true), &path).is_err());
+        }
     }
 }

@@ -90,6 +90,20 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
+/// As [`replace`], for a file that only its owner may read.
+///
+/// # Errors
+/// As [`replace`], and what fchmod(2) answered.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (mut file, replacement) = Replacement::of(path)?;
+    if replacement.temporary.is_some() {
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    file.write_all(bytes)?;
+    replacement.sync(&file)?;
+    replacement.finish()
+}
+
 /// The directory that holds `path`: the current one for a name alone, whose parent is the empty
 /// path.
 pub fn folder_of(path: &Path) -> &Path {

@@ -167,7 +167,7 @@ fn check(path: &Path) -> io::Result<()> {
 
 /// Opens a file of a state directory: one that only its owner may read.
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    flyball_files::open_regular(options.mode(0o600), path)
+    flyball_files::open_trusted(options.mode(0o600), path)
 }
 
 fn write_over(file: &mut File, bytes: &[u8]) -> io::Result<()> {
