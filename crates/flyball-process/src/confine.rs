@@ -18,7 +18,9 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 /// The newest version of Landlock whose rights are asked for; what a kernel does not know is left
 /// out. 6 is that of Linux 6.12.
@@ -216,9 +218,37 @@ const OF_FILES: &[libc::c_long] = &[
     libc::SYS_fchmodat,
     libc::SYS_fchownat,
     libc::SYS_truncate,
+    libc::SYS_fchmod,
+    // Not in the libc crate of every architecture; one number on all of them (Linux 6.6).
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
     libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_process_madvise,
 ];
+
+const FCHMODAT2: libc::c_long = 452;
 
 /// The same, in the older calls that this architecture still has.
 #[cfg(target_arch = "x86_64")]
@@ -244,7 +274,21 @@ fn refuse_calls(files: bool) -> Result<(), seccompiler::Error> {
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     // A call without conditions is always refused.
     let of_files = OF_FILES.iter().chain(OF_FILES_BEFORE).filter(|_| files);
-    let rules: BTreeMap<_, _> = REFUSED.iter().chain(of_files).map(|number| (*number, Vec::new())).collect();
+    let mut rules: BTreeMap<_, _> =
+        REFUSED.iter().chain(of_files).map(|number| (*number, Vec::new())).collect();
+    if files {
+        // For this process they stay: the C library asks for the size of a stack, and ends with a
+        // signal to itself.
+        let unless_first_is = |value: u64| {
+            let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value);
+            Ok::<_, seccompiler::BackendError>(vec![SeccompRule::new(vec![other?])?])
+        };
+        let own = u64::from(std::process::id());
+        let of_others = [(libc::SYS_prlimit64, 0), (libc::SYS_tgkill, own)];
+        for (number, value) in of_others {
+            rules.insert(number, unless_first_is(value).map_err(seccompiler::Error::Backend)?);
+        }
+    }
     // An errno, not a kill: a library that tries such a call goes on without it.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)
@@ -255,6 +299,8 @@ fn refuse_calls(files: bool) -> Result<(), seccompiler::Error> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(unsafe_code, reason = "system calls that std does not make")]
+
     use std::{fs, net::TcpListener, process::Command, thread};
 
     use super::*;
@@ -327,6 +373,32 @@ mod tests {
             }
             assert!(denied(fs::read("/proc/self/stat")) && denied(fs::write(folder.path().join("x"), "x")));
             assert!(denied(fs::rename(folder.path(), "/tmp/elsewhere")));
+            let path = std::ffi::CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+            let (at, name) = (libc::AT_FDCWD, path.as_ptr());
+            let (none, other) = (std::ptr::null::<u8>(), rustix::process::getppid().unwrap().as_raw_pid());
+            let own = std::process::id();
+            // SAFETY: the kernel refuses these before it looks at their arguments; if it does not,
+            // they change the test's own directory, or ask its parent.
+            let made = unsafe {
+                [
+                    libc::syscall(FCHMODAT2, at, name, 0o777, 0),
+                    libc::syscall(libc::SYS_utimensat, at, name, none, 0),
+                    libc::syscall(libc::SYS_setxattr, name, c"user.x".as_ptr(), c"x".as_ptr(), 1, 0),
+                    libc::syscall(libc::SYS_prlimit64, other, libc::RLIMIT_NOFILE, none, none),
+                    libc::syscall(libc::SYS_tgkill, other, other, 0),
+                    libc::syscall(libc::SYS_rt_sigqueueinfo, other, 0, none),
+                    libc::syscall(libc::SYS_sched_setaffinity, other, 0, none),
+                ]
+            };
+            assert_eq!(made, [-1; 7]);
+            // SAFETY: signal 0 and no new limit change nothing.
+            let own = unsafe {
+                [
+                    libc::syscall(libc::SYS_tgkill, own, libc::gettid(), 0),
+                    libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, none, none),
+                ]
+            };
+            assert_eq!(own, [0; 2], "for this process");
             assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
             // Threads are made, and memory: a runtime needs them.
             thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
