@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 use super::{Note, Obstacle, Plan, PlanError};
 use crate::{Wanted, intent::Intent};
 
+/// Rounds, each of which plans the whole intent: several times as many as a list has values that
+/// differ. A profile of a client must not keep the planner busy.
+const MAX_ROUNDS: usize = 50;
+
 /// The plan for what the machine can have of `intent`, and that part of the intent.
 ///
 /// # Errors
@@ -21,7 +25,9 @@ pub(super) fn choose(
     let mut first: BTreeMap<String, Wanted> = BTreeMap::new();
     let mut left_out = Vec::new();
     // Each round takes a value or a setting away, so that this ends.
+    let mut rounds = 0;
     loop {
+        rounds += 1;
         let error = match plan(&intent) {
             Ok(mut plan) => {
                 plan.notes.extend(left_out.into_iter().map(|because| Note::LeftOut { because }));
@@ -52,6 +58,9 @@ pub(super) fn choose(
                 None if matches!(obstacle, Obstacle::Absent(super::Absence::More(_))) => {}
                 None => stands.push(obstacle),
             }
+        }
+        if rounds == MAX_ROUNDS {
+            stands.extend(std::mem::take(&mut gave_way).into_values());
         }
         if !stands.is_empty() || gave_way.is_empty() {
             return Err(refused(stands));
@@ -94,4 +103,31 @@ fn refused(obstacles: Vec<Obstacle>) -> PlanError {
         }
     }
     if absences.is_empty() { PlanError::Refused(refusals) } else { PlanError::NotHere(absences) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::plan::Refusal;
+
+    #[test]
+    fn rounds_are_bounded_and_a_short_list_is_tried_to_its_end() {
+        let rounds_of = |values: usize| {
+            let mut intent = Intent::from_arguments(&["governor=performance"], None).unwrap();
+            let setting = &mut intent.settings[0];
+            setting.optional = true;
+            setting.otherwise = vec![setting.wanted.clone(); values];
+            let refused = vec![Refusal::GovernorOfActiveMode { from: setting.from.clone() }];
+            let rounds = Cell::new(0);
+            let plan = |_: &Intent| {
+                rounds.set(rounds.get() + 1);
+                Err(PlanError::Refused(refused.clone()))
+            };
+            assert!(choose(&intent, plan).is_err());
+            rounds.get()
+        };
+        assert_eq!((rounds_of(0), rounds_of(7), rounds_of(10_000)), (1, 8, MAX_ROUNDS));
+    }
 }
