@@ -1,7 +1,7 @@
 //! Callers: who may do what, which polkit decides as for every service of a desktop, and when one
 //! is gone.
 
-use std::{collections::HashMap, future::poll_fn, pin::Pin};
+use std::{collections::HashMap, future::poll_fn, pin::Pin, sync::OnceLock};
 
 use zbus::{
     Connection, MatchRule, MessageStream, Variant,
@@ -9,7 +9,10 @@ use zbus::{
     message::{Flags, Header, Type},
 };
 
-use crate::message::{Refusal, Why};
+use crate::{
+    message::{Refusal, Why},
+    text::{MAX_SENTENCE, sendable},
+};
 
 /// Kinds of change, each a polkit action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,24 @@ impl Action {
     }
 }
 
+/// The user of the service, before this process became another one. A second one would be ignored.
+static SERVICE: OnceLock<u32> = OnceLock::new();
+
+/// Notes that the user of this process is the service's.
+pub fn note_service_user() {
+    let _ = SERVICE.set(rustix::process::geteuid().as_raw());
+}
+
+/// The user of the service.
+pub(crate) fn service_user() -> u32 {
+    *SERVICE.get_or_init(|| rustix::process::geteuid().as_raw())
+}
+
+/// Whether this is root or the user that the service runs as.
+fn is_root(user: u32) -> bool {
+    user == 0 || user == service_user()
+}
+
 /// The user of a caller.
 pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, Refusal> {
     let bus = "org.freedesktop.DBus";
@@ -55,7 +76,7 @@ pub(crate) async fn check(
 ) -> Result<u32, Refusal> {
     let sender = sender_of(header)?;
     let user = user(connection, &sender).await?;
-    if user == rustix::process::geteuid().as_raw() {
+    if is_root(user) {
         return Ok(user);
     }
     // polkit's documentation: a caller that can show a dialogue says so in the call's header.
@@ -89,6 +110,7 @@ pub(crate) fn sender_of(header: &Header<'_>) -> Result<String, Refusal> {
 /// A refusal as an error of D-Bus.
 pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
     let Refusal { why, sentence } = refusal;
+    let sentence = sendable(&sentence, MAX_SENTENCE);
     match why {
         Why::Invalid => zbus::fdo::Error::InvalidArgs(sentence),
         Why::Denied => zbus::fdo::Error::AccessDenied(sentence),

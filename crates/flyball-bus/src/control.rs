@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use serde_json::Value;
+use flyball_control::Setting;
 use zbus::{
     Connection, OwnedVariant, Str, fdo::Result, interface, message::Header, object_server::SignalEmitter,
 };
@@ -14,14 +14,15 @@ use crate::{
     access::{Action, check, refused},
     desktop::Desktop,
     link::Link,
-    message::{Ask, Refusal, Why},
+    message::{Ask, MAX_REPORTED, Refusal, Why},
+    text::{MAX_SENTENCE, sendable},
 };
 
 /// Bytes of a profile.
 const MAX_PROFILE: usize = 256 << 10;
 
 /// Reads a profile's text; the answer is its settings, as the service reads them.
-pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Value, String>;
+pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Vec<Setting>, String>;
 
 pub(crate) struct Control {
     pub(crate) link: Arc<Link>,
@@ -30,7 +31,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    fn settings(&self, profile: &str) -> std::result::Result<Value, Refusal> {
+    fn settings(&self, profile: &str) -> std::result::Result<Vec<Setting>, Refusal> {
         if profile.len() > MAX_PROFILE {
             return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
@@ -38,7 +39,9 @@ impl Control {
     }
 
     async fn ask(&self, ask: Ask) -> Result<String> {
-        self.link.ask(ask).await.map(|answer| answer.to_string()).map_err(refused)
+        let answer = self.link.ask(ask).await.map_err(refused)?;
+        // JSON escapes what is below a space; half of an answer would not be JSON.
+        Ok(sendable(&answer.to_string(), MAX_REPORTED as usize))
     }
 }
 
@@ -66,8 +69,9 @@ impl Control {
         profile: &str,
         hold: &str,
     ) -> Result<String> {
-        let settings = self.settings(profile).map_err(refused)?;
+        // First, here and below: whoever may not call costs nothing.
         let user = check(connection, &header, Action::Hold).await.map_err(refused)?;
+        let settings = self.settings(profile).map_err(refused)?;
         self.ask(Ask::Apply { name: hold.to_owned(), settings, user }).await
     }
 
@@ -78,8 +82,8 @@ impl Control {
         #[zbus(header)] header: Header<'_>,
         hold: &str,
     ) -> Result<String> {
-        check(connection, &header, Action::Hold).await.map_err(refused)?;
-        self.ask(Ask::ReleaseNamed { name: hold.to_owned() }).await
+        let user = check(connection, &header, Action::Hold).await.map_err(refused)?;
+        self.ask(Ask::ReleaseNamed { name: hold.to_owned(), user }).await
     }
 
     /// Compares everything that is held.
@@ -105,7 +109,7 @@ impl Control {
 
     #[zbus(property)]
     fn holds(&self) -> Vec<HashMap<&'static str, OwnedVariant>> {
-        let text = |text: &str| OwnedVariant::from(Str::from(text.to_owned()));
+        let text = |text: &str| OwnedVariant::from(Str::from(sendable(text, MAX_SENTENCE)));
         let holds = self.desktop.state().holds.into_iter();
         let one = |hold: crate::HeldName| {
             HashMap::from([
@@ -121,7 +125,7 @@ impl Control {
     /// The knobs that are left although a hold wants them otherwise.
     #[zbus(property)]
     fn drifted(&self) -> Vec<String> {
-        self.desktop.state().drifted
+        self.desktop.state().drifted.iter().map(|knob| sendable(knob, MAX_SENTENCE)).collect()
     }
 
     /// Something else changed a setting; `action` says what was done about it.

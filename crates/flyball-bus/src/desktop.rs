@@ -20,6 +20,7 @@ use crate::{
     access::{Action, check, name_vanishes, refused, sender_of},
     link::{Link, News},
     message::{Ask, Profile, Refusal, State, Why},
+    text::{MAX_SENTENCE, sendable},
 };
 
 /// Holds of one caller.
@@ -69,7 +70,7 @@ pub(crate) struct Desktop {
 type Dict = HashMap<&'static str, OwnedVariant>;
 
 fn text(text: &str) -> OwnedVariant {
-    OwnedVariant::from(Str::from(text.to_owned()))
+    OwnedVariant::from(Str::from(sendable(text, MAX_SENTENCE)))
 }
 
 impl Desktop {
@@ -146,9 +147,9 @@ impl Desktop {
         name: &str,
     ) -> std::result::Result<(), Refusal> {
         let header = header.ok_or_else(|| Refusal::new(Why::Denied, "not a call"))?;
+        let user = check(connection, &header, Action::SwitchProfile).await?;
         let profile = self.profile(name)?;
-        check(connection, &header, Action::SwitchProfile).await?;
-        self.link.ask(Ask::Choose { profile }).await.map(drop)
+        self.link.ask(Ask::Choose { profile, user }).await.map(drop)
     }
 
     async fn hold(
@@ -159,6 +160,7 @@ impl Desktop {
         (name, reason, application): (&str, &str, &str),
     ) -> std::result::Result<u32, Refusal> {
         let invalid = |sentence: &str| Refusal::new(Why::Invalid, sentence);
+        let user = check(connection, header, Action::HoldProfile).await?;
         let profile = self.profile(name)?;
         if profile == Profile::Balanced {
             return Err(invalid("only power-saver and performance can be held"));
@@ -166,7 +168,6 @@ impl Desktop {
         if reason.len() > MAX_TEXT || application.len() > MAX_TEXT {
             return Err(invalid("the reason or the application's name is too long"));
         }
-        check(connection, header, Action::HoldProfile).await?;
         let sender = sender_of(header)?;
         let cookie = {
             let mut inner = self.inner();
@@ -176,7 +177,9 @@ impl Desktop {
             }
             loop {
                 inner.cookie = inner.cookie.checked_add(1).unwrap_or(1);
-                if !inner.held.contains_key(&inner.cookie) {
+                // Those of an earlier process that spoke D-Bus last for a while.
+                let is_taken = inner.state.cookies.contains(&inner.cookie);
+                if !inner.held.contains_key(&inner.cookie) && !is_taken {
                     break;
                 }
             }
@@ -192,7 +195,8 @@ impl Desktop {
             inner.held.insert(cookie, held);
             cookie
         };
-        let answer = self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned() }).await;
+        let answer =
+            self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned(), user }).await;
         if let Err(refusal) = answer {
             self.inner().held.remove(&cookie);
             return Err(refusal);

@@ -6,6 +6,7 @@ use std::{
     str::FromStr,
 };
 
+use flyball_control::Setting;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -63,12 +64,14 @@ pub enum Ask {
     /// A user has chosen this profile: all holds of programs end.
     Choose {
         profile: Profile,
+        user: u32,
     },
     /// A program holds a profile.
     Hold {
         cookie: u32,
         profile: Profile,
         application: String,
+        user: u32,
     },
     /// It does not any more.
     Release {
@@ -76,16 +79,17 @@ pub enum Ask {
     },
     /// What these settings would change.
     Plan {
-        settings: Value,
+        settings: Vec<Setting>,
     },
     /// A hold of this name with these settings.
     Apply {
         name: String,
-        settings: Value,
+        settings: Vec<Setting>,
         user: u32,
     },
     ReleaseNamed {
         name: String,
+        user: u32,
     },
     Verify,
     Status,
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn messages_are_bounded_lines() {
-        let request = Request { id: 7, ask: Ask::Choose { profile: Profile::PowerSaver } };
+        let request = Request { id: 7, ask: Ask::Choose { profile: Profile::PowerSaver, user: 1000 } };
         let mut bytes = Vec::new();
         write_line(&mut bytes, &request).unwrap();
         write_line(&mut bytes, &Request { id: 8, ask: Ask::Status }).unwrap();
@@ -254,7 +258,7 @@ mod tests {
             place in 0_usize..120,
         ) {
             let mut line = Vec::new();
-            let ask = Ask::Choose { profile: Profile::Performance };
+            let ask = Ask::Choose { profile: Profile::Performance, user: 1000 };
             write_line(&mut line, &Request { id: 7, ask }).unwrap();
             // A message that is right up to one place, too: random bytes hardly ever begin as one.
             let place = place.min(line.len());

@@ -11,10 +11,12 @@ use zbus::{
 };
 
 use crate::{
+    access::service_user,
     control::{Control, ReadProfile},
     desktop::{Desktop, Face, Hadess, Held, UPower},
     link::{Link, News},
     message::{State, Tell},
+    text::{MAX_SENTENCE, sendable},
 };
 
 const CONTROL: (&str, &str) = ("org.flyball.Control1", "/org/flyball/Control1");
@@ -49,7 +51,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
     }
     let failed = |error: zbus::Error| format!("D-Bus: {error}");
     let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
-    let mut builder = Builder::unix_stream(bus).serve_at(CONTROL.1, control);
+    let mut builder = Builder::unix_stream(bus).user_id(service_user()).serve_at(CONTROL.1, control);
     if options.desktop {
         builder = builder.serve_at(UPOWER.1, UPower(Arc::clone(&desktop)));
         builder = builder.serve_at(HADESS.1, Hadess(Arc::clone(&desktop)));
@@ -158,6 +160,8 @@ async fn emit_control(connection: &Connection, desktop: &Desktop, before: &State
 
 async fn emit_drift(connection: &Connection, drifted: &crate::Drifted) -> zbus::Result<()> {
     let crate::Drifted { knob, cpus, was, is, by, pid, action } = drifted;
+    let [knob, cpus, was, is, by, action] =
+        [knob, cpus, was, is, by, action].map(|text| sendable(text, MAX_SENTENCE));
     let emitter = SignalEmitter::new(connection, CONTROL.1)?;
-    Control::changed(&emitter, knob, cpus, was, is, by, *pid, action).await
+    Control::changed(&emitter, &knob, &cpus, &was, &is, &by, *pid, &action).await
 }

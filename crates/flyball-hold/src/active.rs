@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{End, Hold, HoldName, OnDrift, OnExit};
+use crate::{End, Hold, HoldName, OnDrift, OnExit, Owner};
 
 /// Where the file is wrong, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +121,7 @@ impl Active {
     pub fn hold(&self, since: u64) -> Hold {
         Hold {
             name: self.name.clone(),
-            owner: Hold::BOOT.to_owned(),
+            owner: Owner::Boot,
             priority: self.priority,
             profile: Some(self.profile.clone()),
             settings: Vec::new(),

@@ -15,7 +15,7 @@ use flyball_control::{
 };
 use flyball_host::Host;
 
-use crate::{Effective, Left, LeftBecause};
+use crate::{Effective, Facts, Hold, HoldName, Left, LeftBecause};
 
 /// What was done.
 #[derive(Debug, Clone, Default)]
@@ -134,6 +134,58 @@ pub fn bring_about(
     };
     transaction.keep_held()?;
     Ok(Brought { applied, restored })
+}
+
+/// A hold that the machine refuses, and why.
+pub(crate) type Refused = (HoldName, String);
+
+/// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force: it
+/// is left out and named. Returns the overlay that is in force, too.
+///
+/// # Errors
+/// As [`bring_about`], without its refusals.
+pub(crate) fn bring_possible(
+    host: &dyn Host,
+    state: &StateDir,
+    lock: &Lock,
+    command: &str,
+    (holds, facts, left): (&[Hold], &Facts, &[Left]),
+) -> Result<(Brought, Effective, Vec<Refused>), BringError> {
+    let effective = Effective::of(holds, facts);
+    match bring_about(host, state, lock, command, (&effective, left), &[]) {
+        Ok(brought) => Ok((brought, effective, Vec::new())),
+        Err(BringError::Plan(_)) => {
+            let (possible, refused) = possible(host, holds, facts, left);
+            let effective = Effective::of(&possible, facts);
+            let brought = bring_about(host, state, lock, command, (&effective, left), &[])?;
+            Ok((brought, effective, refused))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The holds that the machine can have together, the strongest first, and those that it refuses.
+fn possible(host: &dyn Host, holds: &[Hold], facts: &Facts, left: &[Left]) -> (Vec<Hold>, Vec<Refused>) {
+    let mut possible: Vec<Hold> = Vec::new();
+    let mut refused = Vec::new();
+    let mut strongest: Vec<&Hold> = holds.iter().rev().collect();
+    strongest.sort_by_key(|hold| std::cmp::Reverse(hold.priority));
+    for hold in strongest {
+        // In the order in which they were added, which decides between equal priorities.
+        let with: Vec<Hold> =
+            holds.iter().filter(|other| possible.contains(other) || *other == hold).cloned().collect();
+        let effective = Effective::of(&with, facts);
+        let planned =
+            Snapshot::for_intent(host, &effective.intent).map_err(PlanError::from).and_then(|snapshot| {
+                targets(&snapshot, &effective.intent)?;
+                plan(&snapshot, &effective.without(left, &snapshot))
+            });
+        match planned {
+            Ok(_) => possible = with,
+            Err(error) => refused.push((hold.name.clone(), error.to_string())),
+        }
+    }
+    (possible, refused)
 }
 
 /// What [`bring_about`] would do.

@@ -4,7 +4,10 @@
 use flyball_control::write::state::{LockError, StateDir};
 use flyball_host::Host;
 
-use crate::{BringError, Brought, Effective, Facts, Moment, Store, StoreError, bring_about};
+use crate::{
+    BringError, Brought, Effective, Facts, HoldName, Moment, Store, StoreError, apply::bring_possible,
+    bring_about,
+};
 
 /// What a change came to.
 #[derive(Debug, Clone)]
@@ -59,7 +62,21 @@ pub fn change_holds(
     let effective = Effective::of(&store.holds, &facts);
     // Before the machine: after a kill in between, the next start brings the holds about. In the
     // other order the machine would have settings that no hold explains.
-    store.save(state)?;
+    // A release needs neither a plan that succeeds nor space: what remains and cannot be planned is
+    // not in force, and a store that cannot be written now is written when the machine is done.
+    let is_release = store.holds.iter().all(|hold| before.holds.contains(hold));
+    match store.save(state) {
+        Err(_) if is_release => {}
+        result => result?,
+    }
+    if is_release {
+        let (brought, effective, refused) =
+            bring_possible(host, state, &lock, command, (&store.holds, &facts, &store.left))?;
+        store.left.extend(brought.clamped(&effective));
+        store.failure = not_in_force(&refused);
+        store.save(state)?;
+        return Ok(Changed { brought, store, facts });
+    }
     match bring_about(host, state, &lock, command, (&effective, &store.left), &[]) {
         Ok(brought) => {
             store.left.extend(brought.clamped(&effective));
@@ -77,4 +94,11 @@ pub fn change_holds(
             Err(error.into())
         }
     }
+}
+
+/// The holds that are not in force because the machine refuses them, in one sentence.
+pub(crate) fn not_in_force(refused: &[(HoldName, String)]) -> Option<String> {
+    let one = |(name, why): &(HoldName, String)| format!("the hold '{name}' is not in force: {why}");
+    let sentences: Vec<String> = refused.iter().map(one).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
 }

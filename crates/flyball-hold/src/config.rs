@@ -109,7 +109,7 @@ impl Config {
             format!("config-{}:{profile}", index + 1).parse().map_err(|error| format!("{error}"))?;
         Ok(Hold {
             name,
-            owner: Hold::CONFIG.to_owned(),
+            owner: crate::Owner::Config,
             priority: FIRST_PRIORITY + index as u32,
             profile: Some(when.profile.clone()),
             settings: Vec::new(),

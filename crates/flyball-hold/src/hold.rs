@@ -60,6 +60,72 @@ impl<'de> Deserialize<'de> for HoldName {
     }
 }
 
+/// Who a hold belongs to: only its owner and root change or release it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// /etc/flyball/hold.toml.
+    Config,
+    /// /var/lib/flyball/active.
+    Boot,
+    /// A user.
+    User(u32),
+    /// A program on D-Bus. Its name is only shown: the program chose it.
+    Client { user: u32, name: String },
+}
+
+impl Owner {
+    /// The user, if it is one.
+    pub fn user(&self) -> Option<u32> {
+        match self {
+            Owner::Config | Owner::Boot => None,
+            Owner::User(user) | Owner::Client { user, .. } => Some(*user),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Config => f.pad("config"),
+            Owner::Boot => f.pad("boot"),
+            Owner::User(0) => f.pad("root"),
+            Owner::User(user) => f.pad(&format!("user {user}")),
+            Owner::Client { user, name } => f.pad(&format!("client of user {user}: {name}")),
+        }
+    }
+}
+
+impl From<&str> for Owner {
+    /// Reads what [`Owner`]'s `Display` prints. An earlier flyball wrote any name: such a hold
+    /// belongs to root.
+    fn from(text: &str) -> Owner {
+        let client = || {
+            let (user, name) = text.strip_prefix("client of user ")?.split_once(": ")?;
+            Some(Owner::Client { user: user.parse().ok()?, name: name.to_owned() })
+        };
+        match text {
+            "config" => Owner::Config,
+            "boot" => Owner::Boot,
+            _ => client().unwrap_or_else(|| {
+                let user = text.strip_prefix("user ").and_then(|user| user.parse().ok());
+                Owner::User(user.unwrap_or(0))
+            }),
+        }
+    }
+}
+
+impl Serialize for Owner {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Owner {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Owner, D::Error> {
+        Ok(String::deserialize(deserializer)?.as_str().into())
+    }
+}
+
 /// What is done if something else changes what a hold sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -134,9 +200,7 @@ impl End {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     pub name: HoldName,
-    /// Who asked: `config` for /etc/flyball/hold.toml, `boot` for /var/lib/flyball/active,
-    /// otherwise a user.
-    pub owner: String,
+    pub owner: Owner,
     /// Of two holds of one place the one with the higher number counts; of equal ones the later.
     pub priority: u32,
     /// The profile that the settings are from.
@@ -162,11 +226,6 @@ impl Hold {
     pub const HIGHEST: u32 = 1000;
     /// The priority of a hold that lasts as long as a command.
     pub const OF_COMMAND: u32 = 200;
-    /// The owner of holds of /etc/flyball/hold.toml.
-    pub const CONFIG: &str = "config";
-
-    /// The owner of holds of /var/lib/flyball/active.
-    pub const BOOT: &str = "boot";
 
     /// The settings, each with the hold's name in what it is from.
     pub fn intent(&self) -> Intent {
@@ -192,6 +251,20 @@ mod tests {
         for bad in ["", "-x", "a b", "a/b", "a\nb", "ä", &"x".repeat(65)] {
             assert!(bad.parse::<HoldName>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn owners_are_read_as_they_are_written() {
+        let client = |name: &str| Owner::Client { user: 1000, name: name.to_owned() };
+        for owner in [Owner::Config, Owner::Boot, Owner::User(0), Owner::User(1000), client("config")] {
+            let json = serde_json::to_string(&owner).unwrap();
+            assert_eq!(serde_json::from_str::<Owner>(&json).unwrap(), owner, "{json}");
+        }
+        for name in ["", "root", "config", "boot", "user 7", ": ", "client of user 7: x"] {
+            assert_eq!(Owner::from(client(name).to_string().as_str()), client(name));
+        }
+        // Of an earlier flyball: a name of sudo's, or what an application called itself.
+        assert_eq!(Owner::from("alice"), Owner::User(0));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use self::{
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
     config::{Config, Desktop},
     drift::{Action, Cause, Drift, Left, LeftBecause, MAX_CORRECTIONS},
-    hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, ProcessId},
+    hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, Owner, ProcessId},
     overlay::Effective,
     rehearse::{Done, Played, Rehearsal, events},
     service::{Moment, Notice, Profiles, Service, VERIFY_EVERY, Watched, concerns_processors},

@@ -7,7 +7,7 @@ mod notice;
 mod unsettled;
 mod watched;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use flyball_control::{
     Setting,
@@ -22,10 +22,12 @@ pub use self::{notice::Notice, watched::Watched};
 use crate::{
     BringError, Condition, Config, ConfigError, Effective, Facts, HoldName, OnExit, ProcessId, ServiceState,
     Store, StoreError,
-    apply::bring_about,
+    apply::{bring_about, bring_possible},
+    change::not_in_force,
     condition::{Lasting, next_edge},
     drift::Corrections,
     service::{correct::Seen, unsettled::Unsettled},
+    store::Stamp,
 };
 
 /// How often everything is compared although nothing was reported: firmware and the kernel change
@@ -68,6 +70,11 @@ pub struct Service<'h> {
     /// What the file held when it was read or written last.
     store: Store,
     effective: Effective,
+    /// The holds that the machine refuses although the pauses are over: the others are in force
+    /// without them.
+    refused: BTreeSet<HoldName>,
+    /// The file as it was when it was read or written last.
+    saved: Option<Stamp>,
     facts: Facts,
     /// What conditions are judged by instead of the machine's files, in a rehearsal.
     rehearsed: Option<Facts>,
@@ -127,6 +134,8 @@ impl<'h> Service<'h> {
             state,
             store,
             effective: Effective::default(),
+            refused: BTreeSet::new(),
+            saved: None,
             facts: Facts::default(),
             rehearsed: None,
             lasting: Lasting::default(),
@@ -152,6 +161,7 @@ impl<'h> Service<'h> {
         service.configure(config, profiles, moment);
         service.expire(moment);
         service.store.save(&service.state)?;
+        service.saved = Stamp::of(&service.state);
         service.look(moment);
         service.renew();
         service.bring(lock, moment);
@@ -176,7 +186,7 @@ impl<'h> Service<'h> {
             .store
             .holds
             .iter()
-            .filter(|hold| hold.owner == crate::Hold::CONFIG)
+            .filter(|hold| hold.owner == crate::Owner::Config)
             .map(|hold| hold.name.clone())
             .collect();
         for name in config_holds {
@@ -189,7 +199,7 @@ impl<'h> Service<'h> {
                 for hold in holds {
                     // What a user has made of it since the boot counts.
                     let is_known = |known: &crate::Hold| known.name == hold.name;
-                    if hold.owner == crate::Hold::BOOT && self.store.holds.iter().any(is_known) {
+                    if hold.owner == crate::Owner::Boot && self.store.holds.iter().any(is_known) {
                         continue;
                     }
                     // Too many, at most: the rest of the configuration counts all the same.
@@ -258,6 +268,9 @@ impl<'h> Service<'h> {
         if batch.store || batch.facts || batch.resumed || edge {
             self.look(moment);
         }
+        if batch.store || batch.facts || batch.resumed || batch.device.is_some() {
+            self.refused.clear();
+        }
         let has_changed = self.renew();
         let is_late = self.next_verify <= moment.now;
         let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.waits && batch.lock);
@@ -289,7 +302,8 @@ impl<'h> Service<'h> {
         for event in events {
             match event {
                 Event::File { name } => match name.as_str() {
-                    Store::NAME => batch.store = true,
+                    // Not for a write of its own.
+                    Store::NAME => batch.store |= Stamp::of(&self.state) != self.saved,
                     "lock" => batch.lock = true,
                     _ => {}
                 },
@@ -347,6 +361,8 @@ impl<'h> Service<'h> {
 
     /// Takes what a command has written.
     fn reload(&mut self) {
+        // Before the file is read: one that is replaced meanwhile is read again.
+        self.saved = Stamp::of(&self.state);
         match Store::load(&self.state, self.host) {
             Ok(mut store) => {
                 // A command knows nothing newer of these.
@@ -384,7 +400,13 @@ impl<'h> Service<'h> {
 
     /// Computes the overlay; whether it is another one.
     fn renew(&mut self) -> bool {
-        let effective = Effective::of(&self.store.holds, &self.facts);
+        let effective = if self.refused.is_empty() {
+            Effective::of(&self.store.holds, &self.facts)
+        } else {
+            let is_possible = |hold: &&crate::Hold| !self.refused.contains(&hold.name);
+            let holds: Vec<crate::Hold> = self.store.holds.iter().filter(is_possible).cloned().collect();
+            Effective::of(&holds, &self.facts)
+        };
         let has_changed = effective != self.effective;
         if effective.holds != self.effective.holds {
             self.notices.push(Notice::InForce(effective.holds.clone()));
@@ -403,7 +425,26 @@ impl<'h> Service<'h> {
         self.seen = None;
         let wanted = (&self.effective, self.store.left.as_slice());
         let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
+        let (result, refused) = match result {
+            // Not at once: policies that a driver is making are there after a pause.
+            Err(BringError::Plan(_)) if self.retry.is_some_and(|(count, _)| count + 1 >= RETRIES.len()) => {
+                let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
+                match bring_possible(self.host, &self.state, &lock, "flyball hold run", all) {
+                    Ok((brought, effective, refused)) => {
+                        self.effective = effective;
+                        (Ok(brought), refused)
+                    }
+                    Err(error) => (Err(error), Vec::new()),
+                }
+            }
+            result => (result, Vec::new()),
+        };
         self.conclude(&result, moment);
+        if let Some(why) = not_in_force(&refused) {
+            self.notices.push(Notice::Failed(why.clone()));
+            self.store.failure = Some(why);
+            self.refused = refused.into_iter().map(|(name, _)| name).collect();
+        }
         if let Ok(brought) = &result {
             self.settle(brought, &mut Vec::new(), moment);
         }
@@ -440,6 +481,7 @@ impl<'h> Service<'h> {
         if let Err(error) = self.store.save(&self.state) {
             self.notices.push(Notice::Failed(error.to_string()));
         }
+        self.saved = Stamp::of(&self.state);
     }
 
     /// Ends: settings stay, but for holds that are released on exit.

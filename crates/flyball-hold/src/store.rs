@@ -2,19 +2,31 @@
 //! others, and the last drifts. Who changes it has the lock of the directory; who reads it needs
 //! none, because it is replaced as a whole.
 
-use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use flyball_control::write::{state::StateDir, transaction::boot_id};
 use flyball_host::{Host, watch::LocalTime};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, Facts, Hold, HoldName, Left};
+use crate::{Drift, Facts, Hold, HoldName, Left, Owner};
 
 /// The format that this flyball writes.
 const FORMAT: u32 = 1;
 
 /// Holds at one time. Each change plans all of them.
 pub const MAX_HOLDS: usize = 64;
+
+/// Holds of one user but root.
+pub const MAX_PER_USER: usize = 16;
+
+/// Holds of all users but root: half of the places are left to root and the configuration.
+pub const MAX_OF_USERS: usize = 32;
 
 /// Drifts that are kept.
 const MAX_DRIFTS: usize = 100;
@@ -68,10 +80,29 @@ pub enum StoreError {
     Content { path: PathBuf, what: String },
     #[error("there are {MAX_HOLDS} holds already; release one first")]
     TooMany,
+    #[error("a user has at most {MAX_PER_USER} holds, all users together {MAX_OF_USERS}; release one first")]
+    TooManyOfUsers,
+    #[error("the hold '{0}' belongs to another; only its owner and root change or release it")]
+    NotOwner(HoldName),
     #[error("there is no hold '{0}'")]
     Unknown(HoldName),
     #[error("the hold '{0}' is of /etc/flyball/hold.toml; change it there and restart flyball-hold.service")]
     OfConfig(HoldName),
+}
+
+/// A version of the file: a replaced one has another inode or time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// That of the file now, if it is there.
+    pub(crate) fn of(state: &StateDir) -> Option<Stamp> {
+        let status = std::fs::symlink_metadata(Store::path(state)).ok()?;
+        Some(Stamp { inode: status.ino(), changed: (status.ctime(), status.ctime_nsec()) })
+    }
 }
 
 impl Store {
@@ -106,7 +137,7 @@ impl Store {
     pub fn load(state: &StateDir, host: &dyn Host) -> Result<Store, StoreError> {
         let path = Store::path(state);
         let io = |error: io::Error| StoreError::Io { path: path.clone(), error };
-        let file = match flyball_files::open_regular(std::fs::File::options().read(true), &path) {
+        let file = match flyball_files::open_trusted(std::fs::File::options().read(true), &path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Store::empty(host)),
             Err(error) => return Err(io(error)),
@@ -146,7 +177,7 @@ impl Store {
         // It is plain data, which can always be written. An empty file would be refused by the next
         // load, not taken for one without holds.
         let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
-        flyball_files::replace(&path, &bytes).map_err(|error| StoreError::Io { path, error })
+        write(&path, &bytes).map_err(|error| StoreError::Io { path, error })
     }
 
     /// Adds a hold; one of the same name is replaced.
@@ -157,7 +188,7 @@ impl Store {
         // The configuration's names have a colon that users may write too: without this check a
         // command could take such a hold over until the service reads the file again.
         let known = self.holds.iter().find(|known| known.name == hold.name);
-        if known.is_some_and(|known| known.owner == Hold::CONFIG && hold.owner != Hold::CONFIG) {
+        if known.is_some_and(|known| known.owner == Owner::Config && hold.owner != Owner::Config) {
             return Err(StoreError::OfConfig(hold.name));
         }
         if known.is_none() && self.holds.len() >= MAX_HOLDS {
@@ -167,6 +198,43 @@ impl Store {
         self.drop_hold(&hold.name);
         self.holds.push(hold);
         Ok(())
+    }
+
+    /// Adds a hold for a user; `None` is root, who may replace any hold but the configuration's.
+    ///
+    /// # Errors
+    /// As [`Store::add`]; the hold of that name is another's, or users have too many.
+    pub fn add_by(&mut self, user: Option<u32>, hold: Hold) -> Result<(), StoreError> {
+        self.check_owner(user, &hold.name)?;
+        let is_new = !self.holds.iter().any(|known| known.name == hold.name);
+        if let Some(user) = user.filter(|_| is_new) {
+            let users = || self.holds.iter().filter_map(|hold| hold.owner.user()).filter(|user| *user != 0);
+            if users().filter(|other| *other == user).count() >= MAX_PER_USER
+                || users().count() >= MAX_OF_USERS
+            {
+                return Err(StoreError::TooManyOfUsers);
+            }
+        }
+        self.add(hold)
+    }
+
+    /// Removes a hold for a user; `None` is root, who may remove any hold but the configuration's.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is another's.
+    pub fn release_by(&mut self, user: Option<u32>, name: &HoldName) -> Result<Hold, StoreError> {
+        self.check_owner(user, name)?;
+        self.release(name)
+    }
+
+    fn check_owner(&self, user: Option<u32>, name: &HoldName) -> Result<(), StoreError> {
+        match self.holds.iter().find(|hold| hold.name == *name) {
+            Some(hold) if hold.owner == Owner::Config => Err(StoreError::OfConfig(name.clone())),
+            Some(hold) if user.is_some() && hold.owner.user() != user => {
+                Err(StoreError::NotOwner(name.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes a hold.
@@ -224,5 +292,24 @@ impl Store {
     /// The service, if it runs.
     pub fn running(&self) -> Option<&ServiceState> {
         self.service.as_ref().filter(|service| service.process.runs())
+    }
+}
+
+/// Replaces the file, for its owner alone. If the file system has no space for a second file, an
+/// old one that is long enough is written over: releasing holds must not need space.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let is_full =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    match flyball_files::replace_private(path, bytes) {
+        Err(error) if is_full(&error) => {
+            let mut options = std::fs::File::options();
+            let mut file = flyball_files::open_trusted(options.read(true).write(true), path)?;
+            if file.metadata()?.len() < bytes.len() as u64 {
+                return Err(error);
+            }
+            file.write_all(bytes)?;
+            file.set_len(bytes.len() as u64)
+        }
+        result => result,
     }
 }

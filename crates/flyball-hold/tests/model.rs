@@ -24,7 +24,7 @@ use flyball_control::{
     },
 };
 use flyball_hold::{
-    Action, ChangeError, Config, Effective, End, Facts, Hold, Moment, OnDrift, OnExit, Service, Store,
+    Action, ChangeError, Config, Effective, End, Facts, Hold, Moment, OnDrift, OnExit, Owner, Service, Store,
     change_holds,
 };
 use flyball_host::watch::{Event, LocalTime, Writer};
@@ -116,7 +116,7 @@ fn hold(name: usize, settings: &[usize], priority: u32, now: u64) -> Hold {
     let end = (name == 3).then(|| Duration::from_secs(now + 50));
     Hold {
         name: NAMES[name].parse().unwrap(),
-        owner: "root".to_owned(),
+        owner: Owner::User(0),
         priority,
         profile: None,
         settings: intent.settings,
@@ -133,6 +133,55 @@ fn start<'k>(kernel: &'k Kernel, state: &StateDir, now: u64) -> Service<'k> {
     let profiles = |_: &str| Ok(Vec::new());
     Service::start(kernel, state.clone(), lock, Vec::new(), Ok(Config::default()), &profiles, moment(now))
         .unwrap()
+}
+
+/// Releasing one hold works although what remains cannot be planned; that is named.
+#[test]
+fn a_hold_that_is_refused_blocks_no_release() {
+    let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path().join("state"));
+    let first = kernel.dump();
+    let change = |change: &dyn Fn(&mut Store) -> Result<(), flyball_hold::StoreError>| {
+        change_holds(&kernel, &state, "test", moment(0), change)
+    };
+    let good = hold(0, &[2], 100, 0);
+    change(&|store| store.add(good.clone())).unwrap();
+    assert_ne!(kernel.dump(), first);
+    let mut store = Store::load(&state, &kernel).unwrap();
+    let mut refused = hold(1, &[], 100, 0);
+    refused.settings = Intent::from_arguments(&["max-freq=99GHz"], None).unwrap().settings;
+    store.add(refused.clone()).unwrap();
+    store.save(&state).unwrap();
+    let changed = change(&|store| store.release(&good.name).map(drop)).unwrap();
+    assert_eq!(differences(&first, &kernel.dump(), &[]), "");
+    let failure = changed.store.failure.unwrap();
+    assert!(failure.contains(refused.name.as_str()) && failure.contains("not in force"), "{failure}");
+}
+
+/// Only the owner and root change a hold, and users cannot fill the store.
+#[test]
+fn holds_belong_to_their_owners() {
+    let kernel = Kernel::new(Driver::IntelPstate, 1, 1, 0);
+    let mut store = Store::empty(&kernel);
+    let named =
+        |name: &str, owner: Owner| Hold { name: name.parse().unwrap(), owner, ..hold(0, &[], 100, 0) };
+    let client = Owner::Client { user: 1000, name: "config".to_owned() };
+    store.add(named("of-config", Owner::Config)).unwrap();
+    store.add_by(None, named("of-root", Owner::User(0))).unwrap();
+    store.add_by(Some(1000), named("of-client", client)).unwrap();
+    for name in ["of-config", "of-root", "of-client"] {
+        let taken = store.add_by(Some(1001), named(name, Owner::User(1001)));
+        assert!(taken.is_err() && store.release_by(Some(1001), &name.parse().unwrap()).is_err(), "{name}");
+    }
+    assert!(store.release_by(None, &"of-config".parse().unwrap()).is_err());
+    store.release_by(Some(1000), &"of-client".parse().unwrap()).unwrap();
+    let add = |store: &mut Store, user: u32, number: u32| {
+        store.add_by(Some(user), named(&format!("h{user}-{number}"), Owner::User(user))).is_ok()
+    };
+    let added = |store: &mut Store, user: u32| (0..70).filter(|number| add(store, user, *number)).count();
+    assert_eq!((added(&mut store, 1), added(&mut store, 2), added(&mut store, 3)), (16, 16, 0));
+    store.add_by(None, named("another", Owner::User(0))).unwrap();
 }
 
 /// What the holds want, by the plan: nothing is left to be written, if the machine can have it.

@@ -139,7 +139,8 @@ impl Holds {
         let facts = Facts::look(host, local_time(), conditions);
         for hold in &store.holds {
             let is_met = hold.condition.as_ref().is_none_or(|condition| condition.is_met(&facts));
-            let labels = [("hold", hold.name.as_str()), ("owner", &hold.owner)];
+            let owner = hold.owner.to_string();
+            let labels = [("hold", hold.name.as_str()), ("owner", owner.as_str())];
             out.add(names::HOLD_ACTIVE, &labels, f64::from(u8::from(is_met)));
         }
         out.add(names::HOLD_SERVICE, &[], f64::from(u8::from(store.running().is_some())));

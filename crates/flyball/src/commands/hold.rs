@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use flyball_control::write::{state::StateDir, transaction::TransactionError};
 use flyball_hold::{
     ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
-    HoldName, Moment, OnDrift, OnExit, Preview, ProcessId, Status, Store, StoreError,
+    HoldName, Moment, OnDrift, OnExit, Owner, Preview, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
 
@@ -149,7 +149,7 @@ fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, Sto
         return Ok(released);
     }
     let of_config =
-        |name: &&HoldName| store.holds.iter().any(|hold| hold.name == **name && hold.owner == Hold::CONFIG);
+        |name: &&HoldName| store.holds.iter().any(|hold| hold.name == **name && hold.owner == Owner::Config);
     if let Some(name) = args.name.iter().find(of_config) {
         return Err(StoreError::OfConfig(name.clone()));
     }
@@ -320,8 +320,8 @@ fn exit_of(brought: &Brought) -> Exit {
     if clamped { Exit::Clamped } else { Exit::Done }
 }
 
-/// Releases every hold because everything is going to be restored. The caller has the lock.
-pub fn release_all_before_restore(host: &dyn Host, state: &StateDir) -> Result<(), Failure> {
+/// Releases every hold because everything has been restored. The caller has the lock.
+pub fn release_all(host: &dyn Host, state: &StateDir) -> Result<(), Failure> {
     let mut store = Store::load(state, host)?;
     let count = store.clear();
     if count > 0 {
@@ -340,7 +340,11 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         match error {
             StoreError::Io { .. } | StoreError::Content { .. } => Failure::failed(error),
-            StoreError::TooMany | StoreError::Unknown(_) | StoreError::OfConfig(_) => Failure::usage(error),
+            StoreError::TooMany
+            | StoreError::TooManyOfUsers
+            | StoreError::NotOwner(_)
+            | StoreError::Unknown(_)
+            | StoreError::OfConfig(_) => Failure::usage(error),
         }
     }
 }

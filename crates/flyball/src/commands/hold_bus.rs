@@ -6,8 +6,8 @@ use std::os::{
     unix::net::UnixStream,
 };
 
-use flyball_bus::{Options, serve};
-use flyball_control::profile::Profile;
+use flyball_bus::{Options, note_service_user, serve};
+use flyball_control::{Setting, profile::Profile};
 use flyball_process::confine::Confinement;
 
 use crate::exit::{Exit, Failure};
@@ -29,6 +29,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let (service, bus) = (socket(std::io::stdin().as_fd())?, socket(std::io::stdout().as_fd())?);
     // Before anything is read, and before there is a second thread.
+    note_service_user();
     let confined = Confinement::without_files().enter();
     if !confined.calls {
         // The filter alone keeps root's files from a process of root's.
@@ -38,7 +39,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn read(text: &str) -> Result<serde_json::Value, String> {
+fn read(text: &str) -> Result<Vec<Setting>, String> {
     let profile = Profile::parse(text.as_bytes(), "profile").map_err(|error| error.to_string())?;
-    serde_json::to_value(profile.intent.settings).map_err(|error| error.to_string())
+    Ok(profile.intent.settings)
 }

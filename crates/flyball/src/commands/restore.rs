@@ -69,11 +69,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new
     // settings.
     let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
-    if scope == Scope::All {
-        // Otherwise the service would set them again.
-        super::hold::release_all_before_restore(&*host, &state)?;
-    }
     let restored = transaction::restore_locked(&*host, &state, scope)?;
+    if scope == Scope::All {
+        // With the lock: otherwise the service would set them again. After the machine, so that a
+        // store that cannot be used keeps nothing from being restored.
+        super::hold::release_all(&*host, &state)?;
+    }
     drop(lock);
     for note in &restored.notes {
         eprintln!("note: {note}");

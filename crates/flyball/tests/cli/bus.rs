@@ -287,6 +287,21 @@ fn other_users_are_polkits_to_judge() {
 }
 
 #[test]
+fn no_text_of_a_caller_ends_the_connection() {
+    let Some(bus) = Bus::start(&[]) else { return };
+    for profile in ["governor = \"\\u0000\"", "\"\\u0000\" = \"x\"", "max-freq = \"\\u0000\"", "\u{1b} = 1"] {
+        for (method, words) in [("Plan", vec![profile]), ("Apply", vec![profile, "x"])] {
+            let mut call = bus.client("gdbus");
+            call.args(["call", "--address", &bus.address(), "--dest", CONTROL.0, "--object-path", CONTROL.1]);
+            call.args(["--method", &format!("{}.{method}", CONTROL.0)]).args(&words);
+            let ran = Ran::of(&mut call);
+            assert!(ran.code != 0 && ran.text().contains("InvalidArgs"), "{profile}: {}", ran.text());
+        }
+    }
+    assert!(bus.is_served() && !bus.log().contains("has ended"), "{}", bus.log());
+}
+
+#[test]
 fn without_its_bus_the_service_goes_on() {
     let Some(mut bus) = Bus::start(&["powerprofilesctl"]) else { return };
     bus.tool(&["set", "performance"]);

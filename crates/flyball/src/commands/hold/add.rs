@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use flyball_control::{Snapshot, plan::plan};
 use flyball_hold::{
-    Active, Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, ProcessId, Store,
+    Active, Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, Owner, ProcessId, Store,
 };
 use flyball_host::Host;
 use flyball_process::User;
@@ -207,11 +207,8 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// Who adds it: the user who called sudo, or the user's number.
-pub(super) fn owner() -> String {
-    let caller = User::of_sudo().ok().flatten().map(|user| user.name);
-    caller.unwrap_or_else(|| match flyball_process::user() {
-        0 => "root".to_owned(),
-        user => format!("user {user}"),
-    })
+/// Who adds it: the user who called sudo, or that of this process.
+pub(super) fn owner() -> Owner {
+    let caller = User::of_sudo().ok().flatten().map(|user| user.uid);
+    Owner::User(caller.unwrap_or_else(flyball_process::user))
 }

@@ -23,7 +23,9 @@ use flyball_bus::{
     Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Request, State, Tell, read_line, write_line,
 };
 use flyball_control::{Setting, Snapshot, plan::plan, write::state::StateDir};
-use flyball_hold::{Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Service, Store, change_holds};
+use flyball_hold::{
+    Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Owner, Service, Store, change_holds,
+};
 use flyball_host::{Host, topology::scaling_driver, watch::Watch};
 
 use self::degraded::Heat;
@@ -32,6 +34,13 @@ use crate::{exit::Failure, output, process::own_program, profiles};
 /// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
 /// regular verify.
 const RETRIES: [u64; 4] = [1, 5, 20, 60];
+
+/// How long a program's hold outlives the connection to the bus that it came by, once there is
+/// another connection: the program may hold again.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Until when such holds last if there is no other connection.
+const MAX_GRACE: Duration = Duration::from_secs(300);
 
 /// How long a process that does not read may keep the service waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -73,6 +82,11 @@ pub(super) struct Bus<'a> {
     clients: BTreeMap<u32, Profile>,
     /// Those to be released as soon as the holds can be changed.
     ending: Vec<u32>,
+    /// When releasing those is tried again, if it failed.
+    end_after: Duration,
+    end_failures: usize,
+    /// Holds of programs whose connection is lost, and when they end.
+    orphans: BTreeMap<u32, Duration>,
     chosen: Option<Profile>,
     heat: Heat,
     told: State,
@@ -113,6 +127,9 @@ impl<'a> Bus<'a> {
             next_attempt: Duration::ZERO,
             clients: BTreeMap::new(),
             ending: Vec::new(),
+            end_after: Duration::ZERO,
+            end_failures: 0,
+            orphans: BTreeMap::new(),
             chosen: None,
             heat: Heat::of(host),
             told: State::default(),
@@ -167,7 +184,7 @@ impl<'a> Bus<'a> {
             None => {
                 let kept = self.kept.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
                 if let Some(profile) = kept.and_then(|name| name.trim().parse().ok())
-                    && let Err(refusal) = self.choose(profile)
+                    && let Err(refusal) = self.choose(profile, Owner::Boot)
                 {
                     eprintln!("flyball: the desktop's {profile}: {}", refusal.sentence);
                 }
@@ -178,7 +195,10 @@ impl<'a> Bus<'a> {
     /// How long until there is something to do here.
     pub(super) fn sleep_for(&self, now: Duration) -> Duration {
         let waits = self.socket.is_some() && self.running.is_none();
-        if waits { self.next_attempt.saturating_sub(now) } else { Duration::MAX }
+        let attempt = waits.then_some(self.next_attempt);
+        let end = (!self.ending.is_empty()).then_some(self.end_after);
+        let next = attempt.into_iter().chain(end).chain(self.orphans.values().copied()).min();
+        next.map_or(Duration::MAX, |next| next.saturating_sub(now))
     }
 
     /// Passes something that is worth a line in the log to clients.
@@ -201,11 +221,11 @@ impl<'a> Bus<'a> {
         let mut store = None;
         while let Some(request) = self.next(moment) {
             if let Ask::Serving { names } = &request.ask {
-                self.serves(names);
+                self.serves(names, moment);
                 self.answer(request.id, Ok(serde_json::Value::Null));
                 continue;
             }
-            let (answer, changed) = self.decide(request.ask, service);
+            let (answer, changed) = self.decide(request.ask, service, moment);
             if changed.is_some() {
                 store = changed;
             }
@@ -214,13 +234,20 @@ impl<'a> Bus<'a> {
             self.show(store.as_ref().unwrap_or(service.store()), service);
             self.answer(request.id, answer);
         }
-        if let Some(changed) = self.end_clients() {
+        let is_over = |(cookie, end): (&u32, &Duration)| (*end <= moment.now).then_some(*cookie);
+        let over: Vec<u32> = self.orphans.iter().filter_map(is_over).collect();
+        self.orphans.retain(|cookie, _| !over.contains(cookie));
+        self.ending.extend(over);
+        if let Some(changed) = self.end_clients(moment) {
             store = Some(changed);
         }
         self.show(store.as_ref().unwrap_or(service.store()), service);
     }
 
-    fn serves(&mut self, names: &[String]) {
+    fn serves(&mut self, names: &[String], moment: Moment) {
+        for end in self.orphans.values_mut() {
+            *end = (moment.now + GRACE).min(*end);
+        }
         if let Some(running) = &mut self.running {
             running.serves = true;
         }
@@ -237,7 +264,7 @@ impl<'a> Bus<'a> {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
                 self.lost(
-                    "the process that speaks D-Bus has ended; its holds end, everything else goes on",
+                    "the process that speaks D-Bus has ended; programs' holds last 30 s longer, everything else goes on",
                     moment,
                 );
                 None
@@ -245,7 +272,7 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// Without a bus there are no programs that hold anything.
+    /// Programs may come back with the bus: their holds outlive it for a while.
     fn lost(&mut self, why: &str, moment: Moment) {
         if let Some(mut running) = self.running.take() {
             // It may have closed its socket without ending.
@@ -256,7 +283,9 @@ impl<'a> Bus<'a> {
             eprintln!("flyball: {why}");
             why.clone_into(&mut self.complaint);
         }
-        self.ending.extend(self.clients.keys());
+        for cookie in self.clients.keys() {
+            self.orphans.entry(*cookie).or_insert(moment.now + MAX_GRACE);
+        }
         let pause = RETRIES[self.attempts.min(RETRIES.len() - 1)];
         self.attempts += 1;
         self.next_attempt = moment.now + Duration::from_secs(pause);
@@ -337,7 +366,7 @@ impl<'a> Bus<'a> {
         let in_force = |name: &HoldName| service.in_force().contains(name);
         let held = |hold: &Hold| HeldName {
             name: hold.name.to_string(),
-            owner: hold.owner.clone(),
+            owner: hold.owner.to_string(),
             priority: hold.priority,
             in_force: in_force(&hold.name),
         };
@@ -345,6 +374,7 @@ impl<'a> Bus<'a> {
             |cookie: &u32| store.holds.iter().any(|hold| hold.name.as_str() == client_name(*cookie));
         // Released by an administrator, or by a restore.
         self.clients.retain(|cookie, _| in_store(cookie));
+        self.orphans.retain(|cookie, _| in_store(cookie));
         if !store.holds.iter().any(|hold| hold.name.as_str() == CHOSEN.0) {
             self.chosen = None;
         }
@@ -372,8 +402,8 @@ impl<'a> Bus<'a> {
     }
 
     /// Releases what ended while the holds could not be changed.
-    fn end_clients(&mut self) -> Option<Store> {
-        if self.ending.is_empty() {
+    fn end_clients(&mut self, moment: Moment) -> Option<Store> {
+        if self.ending.is_empty() || self.end_after > moment.now {
             return None;
         }
         let ending = std::mem::take(&mut self.ending);
@@ -389,10 +419,19 @@ impl<'a> Bus<'a> {
         match released {
             Ok(store) => {
                 self.clients.retain(|cookie, _| !ending.contains(cookie));
+                self.orphans.retain(|cookie, _| !ending.contains(cookie));
+                self.end_failures = 0;
                 Some(store)
             }
-            Err(_) => {
-                // Another flyball has the machine; its end wakes the service.
+            Err(refusal) => {
+                // Another flyball may have the machine. Said once, and tried again after a pause:
+                // each attempt writes the store.
+                if self.end_failures == 0 {
+                    eprintln!("flyball: programs' holds cannot be released yet: {}", refusal.sentence);
+                }
+                let pause = RETRIES[self.end_failures.min(RETRIES.len() - 1)];
+                self.end_failures += 1;
+                self.end_after = moment.now + Duration::from_secs(pause);
                 self.ending = ending;
                 None
             }

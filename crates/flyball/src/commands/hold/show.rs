@@ -51,7 +51,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
                 columns.row(vec![
                     name,
                     hold.priority.to_string().into(),
-                    (&hold.owner).into(),
+                    hold.owner.to_string().into(),
                     counts,
                     what.into(),
                 ]);

@@ -1,0 +1,48 @@
+//! Texts for the bus. A string of D-Bus has no NUL, and the bus closes the connection of a process
+//! that sends one: every text from elsewhere goes through [`sendable`] first.
+
+/// Bytes of an error's sentence, of a name and of a value.
+pub(crate) const MAX_SENTENCE: usize = 4096;
+
+/// A text as the bus takes it: control characters are replaced, and it has at most `most` bytes.
+pub(crate) fn sendable(text: &str, most: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(most));
+    for character in text.chars() {
+        let is_plain = !character.is_control() || character == '\n';
+        let character = if is_plain { character } else { char::REPLACEMENT_CHARACTER };
+        if out.len() + character.len_utf8() > most {
+            break;
+        }
+        out.push(character);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use zbus::{Str, message::Message};
+
+    use super::*;
+    use crate::{
+        access::refused,
+        message::{Refusal, Why},
+    };
+
+    proptest! {
+        /// Any text gives a message that the bus takes, as a value and as an error.
+        #[test]
+        fn any_text_makes_a_valid_message(bytes in proptest::collection::vec(any::<u8>(), 0..6000)) {
+            let text = String::from_utf8_lossy(&bytes);
+            let sent = sendable(&text, MAX_SENTENCE);
+            prop_assert!(sent.len() <= MAX_SENTENCE && !sent.contains('\0'));
+            let message = Message::signal("/x", "org.flyball.Control1", "Changed");
+            let message = message.build(&(Str::from(sent.clone()),)).unwrap();
+            prop_assert_eq!(message.body().deserialize::<(String,)>().unwrap().0, sent);
+            for why in [Why::Invalid, Why::Denied, Why::TooMany, Why::Failed] {
+                let error = refused(Refusal::new(why, &text)).to_string();
+                prop_assert!(!error.contains('\0') && error.len() < MAX_SENTENCE + 200);
+            }
+        }
+    }
+}
