@@ -120,7 +120,7 @@ impl RoundSpeed for SpeedWatch<'_> {
                     words: step.limiter.words().to_owned(),
                     mhz: step.mhz,
                     share: step.share,
-                    evidence: step.evidence.iter().map(ToString::to_string).collect(),
+                    evidence: step.evidence.pieces().iter().map(ToString::to_string).collect(),
                     knob: step.knob.map(str::to_owned),
                     is_setting: step.limiter.is_setting(),
                 })

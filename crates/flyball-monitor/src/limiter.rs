@@ -163,8 +163,8 @@ impl Proof {
         &self.0[0]
     }
 
-    pub fn iter(&self) -> std::slice::Iter<'_, Evidence> {
-        self.0.iter()
+    pub fn pieces(&self) -> &[Evidence] {
+        &self.0
     }
 }
 

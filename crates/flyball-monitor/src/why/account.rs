@@ -290,7 +290,7 @@ impl Sum {
 
 /// The knob of Speed Select's feature that limits a core, if it is not the level.
 fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
-    let is_of = |place: &str| evidence.iter().any(|one| one.place == place);
+    let is_of = |place: &str| evidence.pieces().iter().any(|one| one.place == place);
     match limiter {
         Limiter::SpeedSelect if is_of(TURBO_FREQ) => Some("sst-tf"),
         Limiter::SpeedSelect if is_of(BASE_FREQ) => Some("sst-bf"),

@@ -293,7 +293,7 @@ fn steps(out: &mut String, one: &Explanation) {
     }
     let _ = writeln!(out, "  {highest:>6.0} MHz  highest ({})", one.highest_from);
     for step in &one.steps {
-        let evidence: Vec<String> = step.evidence.iter().map(ToString::to_string).collect();
+        let evidence: Vec<String> = step.evidence.pieces().iter().map(ToString::to_string).collect();
         let certainty = step.certainty.words().map_or_else(String::new, |words| format!("; {words}"));
         let knob = step.knob.map_or_else(String::new, |knob| format!("; setting: {knob}"));
         let by = step.by.as_ref().map_or_else(String::new, |by| format!("; by {by}"));
