@@ -1,7 +1,7 @@
 //! Callers: who may do what, which polkit decides as for every service of a desktop, and when one
 //! is gone.
 
-use std::{collections::HashMap, future::poll_fn, pin::Pin, sync::OnceLock};
+use std::{collections::HashMap, future::poll_fn, pin::Pin};
 
 use zbus::{
     Connection, MatchRule, MessageStream, Variant,
@@ -10,6 +10,7 @@ use zbus::{
 };
 
 use crate::{
+    link::Link,
     message::{Refusal, Why},
     text::{MAX_SENTENCE, sendable},
 };
@@ -39,24 +40,6 @@ impl Action {
     }
 }
 
-/// The user of the service, before this process became another one. A second one would be ignored.
-static SERVICE: OnceLock<u32> = OnceLock::new();
-
-/// Notes that the user of this process is the service's.
-pub fn note_service_user() {
-    let _ = SERVICE.set(rustix::process::geteuid().as_raw());
-}
-
-/// The user of the service.
-pub(crate) fn service_user() -> u32 {
-    *SERVICE.get_or_init(|| rustix::process::geteuid().as_raw())
-}
-
-/// Whether this is root or the user that the service runs as.
-fn is_root(user: u32) -> bool {
-    user == 0 || user == service_user()
-}
-
 /// The user of a caller.
 pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, Refusal> {
     let bus = "org.freedesktop.DBus";
@@ -68,15 +51,16 @@ pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, R
         .map_err(|error| Refusal::new(Why::Denied, format!("the caller is not known: {error}")))
 }
 
-/// Refuses what the caller may not do. The user that the service runs as may do everything.
+/// Refuses what the caller may not do. Root and the user that the service runs as may do everything.
 pub(crate) async fn check(
+    link: &Link,
     connection: &Connection,
     header: &Header<'_>,
     action: Action,
 ) -> Result<u32, Refusal> {
     let sender = sender_of(header)?;
     let user = user(connection, &sender).await?;
-    if is_root(user) {
+    if user == 0 || user == link.service_user {
         return Ok(user);
     }
     // polkit's documentation: a caller that can show a dialogue says so in the call's header.

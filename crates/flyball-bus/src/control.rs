@@ -55,7 +55,7 @@ impl Control {
         #[zbus(header)] header: Header<'_>,
         profile: &str,
     ) -> Result<String> {
-        check(connection, &header, Action::Read).await.map_err(refused)?;
+        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
         self.ask(Ask::Plan { settings }).await
     }
@@ -70,7 +70,7 @@ impl Control {
         hold: &str,
     ) -> Result<String> {
         // First, here and below: whoever may not call costs nothing.
-        let user = check(connection, &header, Action::Hold).await.map_err(refused)?;
+        let user = check(&self.link, connection, &header, Action::Hold).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
         self.ask(Ask::Apply { name: hold.to_owned(), settings, user }).await
     }
@@ -82,7 +82,7 @@ impl Control {
         #[zbus(header)] header: Header<'_>,
         hold: &str,
     ) -> Result<String> {
-        let user = check(connection, &header, Action::Hold).await.map_err(refused)?;
+        let user = check(&self.link, connection, &header, Action::Hold).await.map_err(refused)?;
         self.ask(Ask::ReleaseNamed { name: hold.to_owned(), user }).await
     }
 
@@ -93,7 +93,7 @@ impl Control {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<String> {
-        check(connection, &header, Action::Read).await.map_err(refused)?;
+        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
         self.ask(Ask::Verify).await
     }
 
@@ -103,7 +103,7 @@ impl Control {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<String> {
-        check(connection, &header, Action::Read).await.map_err(refused)?;
+        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
         self.ask(Ask::Status).await
     }
 

@@ -147,7 +147,7 @@ impl Desktop {
         name: &str,
     ) -> std::result::Result<(), Refusal> {
         let header = header.ok_or_else(|| Refusal::new(Why::Denied, "not a call"))?;
-        let user = check(connection, &header, Action::SwitchProfile).await?;
+        let user = check(&self.link, connection, &header, Action::SwitchProfile).await?;
         let profile = self.profile(name)?;
         self.link.ask(Ask::Choose { profile, user }).await.map(drop)
     }
@@ -160,7 +160,7 @@ impl Desktop {
         (name, reason, application): (&str, &str, &str),
     ) -> std::result::Result<u32, Refusal> {
         let invalid = |sentence: &str| Refusal::new(Why::Invalid, sentence);
-        let user = check(connection, header, Action::HoldProfile).await?;
+        let user = check(&self.link, connection, header, Action::HoldProfile).await?;
         let profile = self.profile(name)?;
         if profile == Profile::Balanced {
             return Err(invalid("only power-saver and performance can be held"));
@@ -377,7 +377,7 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
         #[zbus(header)] header: Option<Header<'_>>,
     ) -> Result<()> {
         let header = header.ok_or_else(|| Error::AccessDenied("not a call".to_owned()))?;
-        check(connection, &header, Action::SwitchProfile).await.map_err(refused)?;
+        check(&self.0.link, connection, &header, Action::SwitchProfile).await.map_err(refused)?;
         self.0.inner().battery_aware = aware;
         Ok(())
     }

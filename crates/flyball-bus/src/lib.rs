@@ -17,7 +17,6 @@ mod server;
 mod text;
 
 pub use self::{
-    access::note_service_user,
     message::{
         Answer, Ask, Degraded, Drifted, HeldName, MAX_REPORTED, MAX_REQUESTED, Offered, Profile, Refusal,
         Request, State, Tell, Why, read_line, write_line,

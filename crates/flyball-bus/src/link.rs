@@ -37,6 +37,8 @@ struct Waiting {
 pub(crate) struct Link {
     to: Mutex<UnixStream>,
     waiting: Mutex<Waiting>,
+    /// The user that the service runs as, who is not the user of this process.
+    pub(crate) service_user: u32,
     pub(crate) news: Mailbox<News>,
 }
 
@@ -46,10 +48,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Link {
     /// Starts the thread that reads what the service sends.
-    pub(crate) fn start(service: UnixStream) -> std::io::Result<Arc<Link>> {
+    pub(crate) fn start(service: UnixStream, service_user: u32) -> std::io::Result<Arc<Link>> {
         let from = service.try_clone()?;
-        let link =
-            Arc::new(Link { to: Mutex::new(service), waiting: Mutex::default(), news: Mailbox::default() });
+        let link = Arc::new(Link {
+            to: Mutex::new(service),
+            waiting: Mutex::default(),
+            service_user,
+            news: Mailbox::default(),
+        });
         let reader = Arc::clone(&link);
         std::thread::Builder::new().name("service".to_owned()).spawn(move || reader.read(from))?;
         Ok(link)

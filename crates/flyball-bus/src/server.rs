@@ -11,7 +11,6 @@ use zbus::{
 };
 
 use crate::{
-    access::service_user,
     control::{Control, ReadProfile},
     desktop::{Desktop, Face, Hadess, Held, UPower},
     link::{Link, News},
@@ -29,6 +28,8 @@ const HADESS: (&str, &str) = ("net.hadess.PowerProfiles", "/net/hadess/PowerProf
 pub struct Options {
     /// Whether the desktop's names are taken too.
     pub desktop: bool,
+    /// The user that the service runs as, by whom the bus knows the connection.
+    pub service_user: u32,
     /// Reads a profile's text; the answer is its settings, as the service reads them.
     pub read: ReadProfile,
 }
@@ -38,7 +39,8 @@ pub struct Options {
 /// # Errors
 /// In one sentence: the bus refuses or is gone, or another program has a name.
 pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(), String> {
-    let link = Link::start(service).map_err(|error| format!("cannot start a thread: {error}"))?;
+    let link = Link::start(service, options.service_user)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
     zbus::block_on(run(bus, link, options))
 }
 
@@ -51,7 +53,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
     }
     let failed = |error: zbus::Error| format!("D-Bus: {error}");
     let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
-    let mut builder = Builder::unix_stream(bus).user_id(service_user()).serve_at(CONTROL.1, control);
+    let mut builder = Builder::unix_stream(bus).user_id(options.service_user).serve_at(CONTROL.1, control);
     if options.desktop {
         builder = builder.serve_at(UPOWER.1, UPower(Arc::clone(&desktop)));
         builder = builder.serve_at(HADESS.1, Hadess(Arc::clone(&desktop)));

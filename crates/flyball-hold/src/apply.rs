@@ -139,6 +139,13 @@ pub fn bring_about(
 /// A hold that the machine refuses, and why.
 pub(crate) type Refused = (HoldName, String);
 
+/// The holds that are not in force because the machine refuses them, in one sentence.
+pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
+    let one = |(name, why): &Refused| format!("the hold '{name}' is not in force: {why}");
+    let sentences: Vec<String> = refused.iter().map(one).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
 /// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force: it
 /// is left out and named. Returns the overlay that is in force, too.
 ///

@@ -5,7 +5,8 @@ use flyball_control::write::state::{LockError, StateDir};
 use flyball_host::Host;
 
 use crate::{
-    BringError, Brought, Effective, Facts, HoldName, Moment, Store, StoreError, apply::bring_possible,
+    BringError, Brought, Effective, Facts, Moment, Store, StoreError,
+    apply::{bring_possible, not_in_force},
     bring_about,
 };
 
@@ -94,11 +95,4 @@ pub fn change_holds(
             Err(error.into())
         }
     }
-}
-
-/// The holds that are not in force because the machine refuses them, in one sentence.
-pub(crate) fn not_in_force(refused: &[(HoldName, String)]) -> Option<String> {
-    let one = |(name, why): &(HoldName, String)| format!("the hold '{name}' is not in force: {why}");
-    let sentences: Vec<String> = refused.iter().map(one).collect();
-    (!sentences.is_empty()).then(|| sentences.join("; "))
 }

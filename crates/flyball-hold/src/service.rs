@@ -22,8 +22,7 @@ pub use self::{notice::Notice, watched::Watched};
 use crate::{
     BringError, Condition, Config, ConfigError, Effective, Facts, HoldName, OnExit, ProcessId, ServiceState,
     Store, StoreError,
-    apply::{bring_about, bring_possible},
-    change::not_in_force,
+    apply::{bring_about, bring_possible, not_in_force},
     condition::{Lasting, next_edge},
     drift::Corrections,
     service::{correct::Seen, unsettled::Unsettled},

@@ -6,7 +6,7 @@ use std::os::{
     unix::net::UnixStream,
 };
 
-use flyball_bus::{Options, note_service_user, serve};
+use flyball_bus::{Options, serve};
 use flyball_control::{Setting, profile::Profile};
 use flyball_process::confine::Confinement;
 
@@ -29,13 +29,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let (service, bus) = (socket(std::io::stdin().as_fd())?, socket(std::io::stdout().as_fd())?);
     // Before anything is read, and before there is a second thread.
-    note_service_user();
+    let service_user = flyball_process::user();
     let confined = Confinement::without_files().enter();
     if !confined.calls {
         // The filter alone keeps root's files from a process of root's.
         return Err(Failure::failed("D-Bus is not served: this kernel has no filters of system calls"));
     }
-    serve(bus, service, Options { desktop: args.desktop, read }).map_err(Failure::failed)?;
+    serve(bus, service, Options { desktop: args.desktop, service_user, read }).map_err(Failure::failed)?;
     Ok(Exit::Done)
 }
 

@@ -293,7 +293,9 @@ fn no_text_of_a_caller_ends_the_connection() {
         for (method, words) in [("Plan", vec![profile]), ("Apply", vec![profile, "x"])] {
             let mut call = bus.client("gdbus");
             call.args(["call", "--address", &bus.address(), "--dest", CONTROL.0, "--object-path", CONTROL.1]);
-            call.args(["--method", &format!("{}.{method}", CONTROL.0)]).args(&words);
+            // In GVariant's notation, which has escapes of its own.
+            let words = words.iter().map(|word| format!("'{}'", word.replace('\\', "\\\\")));
+            call.args(["--method", &format!("{}.{method}", CONTROL.0)]).args(words);
             let ran = Ran::of(&mut call);
             assert!(ran.code != 0 && ran.text().contains("InvalidArgs"), "{profile}: {}", ran.text());
         }
