@@ -32,6 +32,7 @@ pub struct SearchBlocks<'a> {
 /// How a search ended.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Outcome {
+    /// The arm that the search chose. Whether it is worth choosing is for fresh rounds to show.
     pub chosen: usize,
     /// The probability, by the model, that it is within the indifference of the best.
     pub certainty: f64,
@@ -49,6 +50,14 @@ pub struct Outcome {
     /// Of each arm, the expected change of the objective against the first and its standard
     /// deviation, as logarithms.
     pub expected: Vec<(f64, f64)>,
+}
+
+impl Outcome {
+    /// The least and the greatest expected cost of a setting against the first, as logarithms.
+    pub(crate) fn range(&self) -> Option<(f64, f64)> {
+        let costs = || self.expected.iter().skip(1).map(|(cost, _)| *cost);
+        Some((costs().min_by(f64::total_cmp)?, costs().max_by(f64::total_cmp)?))
+    }
 }
 
 /// The block after which the noise is known well enough to say what it means.

@@ -36,7 +36,7 @@ impl Pictures {
         )
         .with(Series::unnamed(Mark::Intervals(intervals.collect())));
         let names = ran.iter().enumerate().map(|(index, arm)| {
-            let chosen = if *arm == outcome.chosen { " (chosen)" } else { "" };
+            let chosen = if *arm == outcome.chosen { " (the search's choice)" } else { "" };
             format!("{}. {}{chosen}", index + 1, record.searched.arms[*arm].name)
         });
         let page = Page::new(record.goal.title(metric))

@@ -14,15 +14,20 @@ use crate::{
 #[derive(Debug, serde::Serialize)]
 pub struct Verdict<'a> {
     pub goal: &'a Goal,
-    /// The chosen setting, by its name.
+    /// The setting to use, by its name: 'now' unless fresh rounds show that the candidate is better
+    /// (see [`Confirmed::shows_gain`]).
     pub chosen: String,
+    /// The settings of `chosen`; none for 'now'.
     pub settings: Vec<String>,
-    /// Whether the machine as it is was chosen.
+    /// Whether `chosen` is the machine as it is.
     pub keeps_now: bool,
+    /// The setting that the search proposed, by its name.
+    pub candidate: String,
     pub search: &'a Outcome,
-    /// Of each searched knob, which share of the differences it explains alone.
+    /// Of each searched knob, which share of the expected differences it explains alone. Empty if no
+    /// gain is shown: these differences may then be noise.
     pub mattered: Vec<(String, f64)>,
-    /// The chosen setting against the machine as it is, in fresh rounds.
+    /// The candidate against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
     pub left_out: usize,
     /// Settings that failed twice, each with its last failure: nothing is known of them.
@@ -43,6 +48,8 @@ pub struct Confirmed {
     pub limit: Option<Comparison>,
     /// Whether the limit is kept: known, known not to be, or not decided.
     pub keeps_limit: Option<bool>,
+    /// The same of the machine as it is, for an absolute limit. It always keeps a relative one.
+    pub now_keeps_limit: Option<bool>,
 }
 
 impl Confirmed {
@@ -66,22 +73,33 @@ impl Confirmed {
                     None
                 }
             }),
-            (Some(wanted), _) => absolute(directory, wanted.aim, wanted.value),
+            (Some(wanted), _) => absolute(directory, 1, wanted.aim, wanted.value),
             (None, _) => None,
         };
+        let now_keeps_limit = goal.limit.and_then(|wanted| match wanted.relative {
+            true => Some(true),
+            false => absolute(directory, 0, wanted.aim, wanted.value),
+        });
         let rounds = rounds.iter().filter(|round| round.arm == 1 && !round.warm_up).count();
-        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit }
+        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit }
+    }
+
+    /// Whether fresh rounds show a gain: the setting is better than the machine as it is, or keeps a
+    /// limit that the machine as it is breaks. A setting that breaks the limit is no gain.
+    pub fn shows_gain(&self, aim: Aim) -> bool {
+        let is_needed = self.keeps_limit == Some(true) && self.now_keeps_limit == Some(false);
+        self.keeps_limit != Some(false) && (self.is_better(aim) || is_needed)
     }
 
     /// Whether fresh rounds show that the search was wrong: the limit is not kept, or the machine
-    /// as it is is better.
+    /// as it is is better and keeps the limit.
     pub fn contradicts(&self, aim: Aim) -> bool {
         let is_worse = self
             .objective
             .as_ref()
             .and_then(|found| found.interval)
             .is_some_and(|interval| if aim.more { interval.high < 0.0 } else { interval.low > 0.0 });
-        is_worse || self.keeps_limit == Some(false)
+        is_worse && self.now_keeps_limit != Some(false) || self.keeps_limit == Some(false)
     }
 
     /// Whether fresh rounds show the chosen setting to be better than the machine as it is.
@@ -94,13 +112,13 @@ impl Confirmed {
     }
 }
 
-/// Whether all fresh rounds are on one side of an absolute limit.
-fn absolute(directory: &RunDirectory, aim: Aim, value: f64) -> Option<bool> {
+/// Whether all fresh rounds of an arm are on one side of an absolute limit.
+fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Option<bool> {
     let manifest = &directory.manifest;
     let measured: Vec<f64> = directory
         .rounds
         .iter()
-        .filter(|round| round.arm == 1 && !round.warm_up)
+        .filter(|round| round.arm == arm && !round.warm_up)
         .filter_map(|round| aim.quantity.of(round, manifest))
         .collect();
     let keeps = |one: &f64| if aim.more { *one >= value } else { *one <= value };
@@ -154,15 +172,17 @@ impl<'a> Verdict<'a> {
         confirmed: Option<Confirmed>,
         second: bool,
     ) -> Verdict<'a> {
-        let arm = &searched.arms[search.chosen];
-        let mut mattered: Vec<(String, f64)> =
-            searched.factors.iter().map(|row| row.knob.clone()).zip(search.shares.iter().copied()).collect();
+        let shows_gain = confirmed.as_ref().is_some_and(|fresh| fresh.shows_gain(goal.aim));
+        let chosen = &searched.arms[if shows_gain { search.chosen } else { 0 }];
+        let shares = searched.factors.iter().map(|row| row.knob.clone()).zip(search.shares.iter().copied());
+        let mut mattered: Vec<(String, f64)> = shares.filter(|_| shows_gain).collect();
         mattered.sort_by(|a, b| b.1.total_cmp(&a.1));
         Verdict {
             goal,
-            chosen: arm.name.clone(),
-            settings: arm.settings.iter().map(ToString::to_string).collect(),
-            keeps_now: search.chosen == 0,
+            chosen: chosen.name.clone(),
+            settings: chosen.settings.iter().map(ToString::to_string).collect(),
+            keeps_now: !shows_gain,
+            candidate: searched.arms[search.chosen].name.clone(),
             search,
             mattered,
             confirmed,
@@ -173,11 +193,11 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The sentences that are printed.
+    /// The sentences that are printed: the answer first.
     pub fn text(&self, manifest: &Manifest, searched: &Searched) -> String {
         let metric = &manifest.workload.metric;
-        let mut out = String::new();
-        let _ = writeln!(out, "goal       {}", self.goal.title(metric));
+        let mut out = self.answer(manifest, searched);
+        let _ = writeln!(out, "\ngoal       {}", self.goal.title(metric));
         let _ = writeln!(
             out,
             "search     {} rounds in {} blocks, {} of {} settings tried",
@@ -189,10 +209,39 @@ impl<'a> Verdict<'a> {
         let _ = writeln!(out, "chosen     {}", self.chosen);
         let mattered: Vec<String> =
             self.mattered.iter().map(|(knob, share)| format!("{knob} {:.0} %", 100.0 * share)).collect();
-        if mattered.len() > 1 {
-            let _ = writeln!(out, "mattered   {}", mattered.join(", "));
+        if let (true, Some((low, high))) = (mattered.len() > 1, self.search.range()) {
+            let change = |cost| render::percent(self.goal.aim.of_log(cost).exp_m1());
+            let _ = writeln!(
+                out,
+                "mattered   {} of the differences that the model expects, which are {} to {} against now",
+                mattered.join(", "),
+                change(low).trim_end_matches(" %"),
+                change(high)
+            );
         }
-        out.push('\n');
+        out
+    }
+
+    /// What was found, in sentences.
+    pub fn answer(&self, manifest: &Manifest, searched: &Searched) -> String {
+        let metric = &manifest.workload.metric;
+        let mut out = String::new();
+        match &self.confirmed {
+            None if self.failed.len() + 1 == searched.arms.len() => {
+                let _ = writeln!(out, "No other setting could be run.");
+            }
+            None => {
+                let within = 100.0 * self.goal.within;
+                let _ = writeln!(
+                    out,
+                    "Keep the machine as it is: no setting is known to be better by more than {within} %."
+                );
+            }
+            Some(confirmed) => {
+                out += &self.objective(confirmed, metric, manifest.schedule.confidence);
+                out += &self.limit(confirmed, metric);
+            }
+        }
         if self.second {
             out += "The fresh rounds of a first choice contradicted the search; this is the second.\n";
         }
@@ -204,23 +253,11 @@ impl<'a> Verdict<'a> {
                 100.0 * over
             );
         }
-        match &self.confirmed {
-            None if self.failed.len() + 1 == searched.arms.len() => {
-                let _ = writeln!(out, "No other setting could be run.");
-            }
-            None => {
-                let _ = writeln!(out, "No setting is better than the machine as it is.");
-            }
-            Some(confirmed) => {
-                out += &self.objective(confirmed, metric, manifest.schedule.confidence);
-                out += &self.limit(confirmed, metric);
-            }
-        }
         out += &self.certainty(searched);
         out
     }
 
-    /// The first sentence: what the chosen setting is worth.
+    /// The first sentence: what the candidate is worth.
     fn objective(&self, confirmed: &Confirmed, metric: &Metric, confidence: f64) -> String {
         let name = self.goal.aim.quantity.metric(metric).name;
         let Some(found) = &confirmed.objective else {
@@ -236,16 +273,22 @@ impl<'a> Verdict<'a> {
             render::level(confidence),
             found.pairs
         );
-        if confirmed.is_better(self.goal.aim) {
+        if !confirmed.is_better(self.goal.aim) && confirmed.shows_gain(self.goal.aim) {
+            format!(
+                "'{}' keeps the limit, which the machine as it is breaks: {name} {} {range}.\n",
+                self.candidate,
+                render::percent(found.change)
+            )
+        } else if confirmed.is_better(self.goal.aim) {
             format!(
                 "'{}' changes {name} by {} against now {range}.\n",
-                self.chosen,
+                self.candidate,
                 render::percent(found.change)
             )
         } else {
             format!(
-                "The fresh rounds do not show that '{}' is better than now: {name} {} {range}.\n",
-                self.chosen,
+                "Keep the machine as it is: the fresh rounds do not show that '{}' is better, {name} {} {range}.\n",
+                self.candidate,
                 render::percent(found.change)
             )
         }
@@ -292,7 +335,8 @@ impl<'a> Verdict<'a> {
             return failed;
         }
         let mut out = format!(
-            "{failed}By the model it is within {within} % of the best of {ran} settings with {} certainty",
+            "{failed}By the model, {} is within {within} % of the best of {ran} settings with {} certainty",
+            if self.search.chosen == 0 { "now".to_owned() } else { format!("'{}'", self.candidate) },
             certainty(self.search.certainty)
         );
         if !self.search.settled {

@@ -3144,12 +3144,13 @@ class TuneOutputSearch(TuneOutputSearchRequired, total=False):
 
 
 class TuneOutputConfirmed(TypedDict, total=False):
-    """The chosen setting against the machine as it is, in fresh rounds; null if that was chosen."""
+    """The proposed setting against the machine as it is, in fresh rounds; null if that was proposed."""
 
     rounds: int
     objective: Union[TuneComparison, None]
     limit: Union[TuneComparison, None]
     keeps_limit: Union[bool, None]
+    now_keeps_limit: Union[bool, None]
 
 
 class TuneOutputRequired(TypedDict):
@@ -3170,6 +3171,7 @@ class TuneOutput(TuneOutputRequired, total=False):
 
     simulated: bool
     emulated: str
+    candidate: str
     second: bool
 
 

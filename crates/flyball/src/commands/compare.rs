@@ -313,7 +313,7 @@ fn conclude(
             eprintln!(
                 "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
                 directory.rounds.len(),
-                resume_command(&context.machine, directory)
+                resume_command("compare", &context.machine, directory)
             );
             // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
@@ -332,10 +332,10 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     Failure::new(exit, error).reworded(|message| format!("{message}{kept}"))
 }
 
-/// The command that continues a comparison. It names another machine than this one, because a
+/// The command that continues a comparison or a search. It names another machine than this one, because a
 /// directory may come from another user, whose choice of a machine is not followed.
-fn resume_command(machine: &MachineArg, directory: &RunDirectory) -> String {
-    let mut words = vec!["flyball".to_owned(), "compare".to_owned()];
+pub(super) fn resume_command(command: &str, machine: &MachineArg, directory: &RunDirectory) -> String {
+    let mut words = vec!["flyball".to_owned(), command.to_owned()];
     if !matches!(machine, MachineArg::Live) {
         words.extend(machine.arguments().into_iter().map(|word| word.to_string_lossy().into_owned()));
     }
@@ -355,7 +355,7 @@ fn waiting(context: &Context, directory: &RunDirectory) {
             eprintln!(
                 "arm '{}' needs a boot with {needed} on the kernel's command line; then: {}",
                 arm.name,
-                resume_command(&context.machine, directory)
+                resume_command("compare", &context.machine, directory)
             );
         }
     }

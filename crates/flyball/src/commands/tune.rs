@@ -30,7 +30,8 @@ pub use self::args::Args;
 pub use self::replay::report;
 use self::screen::Screen;
 use super::compare::{
-    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, take,
+    Finished, confirm, failure, manifest, power, quiet_during_arms, resume_command, resumed_quiet,
+    run_rounds, take,
 };
 use crate::{
     change,
@@ -73,9 +74,15 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         || &verdict,
         || verdict.text(&directory.manifest, &record.searched),
     )?;
-    if let Some(path) = &args.output {
-        save_profile(path, &directory, &record, &verdict)?;
-        eprintln!("profile: {}", path.display());
+    match &args.output {
+        Some(path) if verdict.keeps_now => {
+            eprintln!("profile: none; {} is not written, because no gain is shown", path.display());
+        }
+        Some(path) => {
+            save_profile(path, &directory, &record, &verdict)?;
+            eprintln!("profile: {}", path.display());
+        }
+        None => {}
     }
     eprintln!("run directory: {}", directory.path().display());
     if verdict.failed.len() + 1 == record.searched.arms.len() {
@@ -236,9 +243,9 @@ impl Tuning<'_> {
     /// Says how to go on after Ctrl-C.
     fn stopped(&self) -> Exit {
         eprintln!(
-            "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball tune --resume {}",
+            "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
             self.directory.rounds.len(),
-            self.directory.path().display()
+            resume_command("tune", &self.context.machine, &self.directory)
         );
         Exit::Command(130)
     }

@@ -103,6 +103,25 @@ fn a_search_ends_with_a_confirmed_profile() {
     assert_eq!(members(&before), members(&after));
 }
 
+/// 'latency-limit' of 1 s and more does nothing here, so no value of it can be shown to be better.
+#[test]
+fn a_search_without_a_gain_chooses_nothing_and_writes_no_profile() {
+    let folder = tempfile::tempdir().expect("a directory");
+    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
+    let space = ["-M", "sim:ryzen-5750g", "--over", "latency-limit=1s,1.1s,1.2s", "--minimize", "time"];
+    for seed in ["1", "2", "3"] {
+        let words = ["--model", "short.toml", "--seed", seed, "--directory", seed, "-o", "p.toml"];
+        let ran = tune(folder.path(), &[&space[..], &words].concat());
+        assert_eq!(ran.code, 0, "{}", ran.text());
+        assert!(ran.out.starts_with("Keep the machine as it is: "), "{}", ran.out);
+        assert!(!ran.out.contains("mattered"), "{}", ran.out);
+        assert!(ran.err.contains("p.toml is not written"), "{}", ran.err);
+        assert!(!folder.path().join("p.toml").exists());
+        let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", seed, "--json"])));
+        assert_eq!((&report["chosen"], &report["keeps_now"]), (&"now".into(), &true.into()), "{report:#}");
+    }
+}
+
 #[test]
 fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
     let folder = tempfile::tempdir().expect("a directory");
