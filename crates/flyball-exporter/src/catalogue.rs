@@ -32,7 +32,7 @@ pub enum Set {
 /// A metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Family {
-    /// As text 0.0.4 has it: counters end in `_total`.
+    /// Name in text format 0.0.4, where counters end in `_total`.
     pub name: &'static str,
     pub kind: Kind,
     /// The last part of the name without `_total`, if that is a unit; OpenMetrics states it.

@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{Exposition, Format, catalogue as names};
 
-/// What is exported.
+/// Metrics that the user chose to export.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub per_cpu: bool,

@@ -70,8 +70,8 @@ impl Exposition {
         self.text.push('\n');
     }
 
-    /// The same for a family with one label that is a number: most series of a machine with 512
-    /// CPUs.
+    /// Adds a value of a family whose one label is a number, as most series of a large machine
+    /// have.
     pub fn add_of(&mut self, family: &'static Family, label: &str, number: u32, value: f64) {
         self.add(family, &[(label, itoa::Buffer::new().format(number))], value);
     }

@@ -11,7 +11,7 @@ pub const MAX_HEAD: usize = 8 << 10;
 /// Lines of it; browsers send about twenty.
 const MAX_HEADERS: usize = 64;
 
-/// What a client asks for.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The answer's body is left out.
@@ -29,7 +29,7 @@ pub struct Request {
     pub length: usize,
 }
 
-/// What bytes are.
+/// Result of parsing received bytes as a request's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
     /// The beginning of a head.

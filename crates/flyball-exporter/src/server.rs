@@ -41,7 +41,7 @@ pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// For taking the answer.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// What the server serves.
+/// Content of the server's answers.
 pub trait Handler {
     /// The metrics for a client.
     fn metrics(&mut self, client: &str, format: Format) -> String;

@@ -16,7 +16,7 @@ pub const MAX_BYTES: u64 = 64 << 10;
 /// on purpose.
 const MAX_KNOWN: usize = 100;
 
-/// What the file says.
+/// Contents of a web configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebConfig {
     /// bcrypt hashes by user; empty: no password is asked for.
@@ -35,7 +35,7 @@ pub struct Tls {
     pub only_1_3: bool,
 }
 
-/// What is asked of clients.
+/// Client certificates that the server demands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     #[default]
@@ -46,7 +46,7 @@ pub enum ClientAuth {
     Required,
 }
 
-/// What is wrong with the file.
+/// Errors in the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WebConfigError {
     #[error("line {line}: {what}")]
@@ -214,7 +214,7 @@ impl Guard {
         Guard { users, known: BTreeSet::new() }
     }
 
-    /// Whether the user may have an answer; without users everyone may.
+    /// Returns whether the user and password are admitted; without users, everyone is.
     pub fn admits(&mut self, given: Option<&(String, String)>) -> bool {
         if self.users.is_empty() {
             return true;
@@ -255,7 +255,7 @@ mod tests {
         WebConfig::parse(text, Path::new("/etc/flyball"))
     }
 
-    /// Of the password `test`, cost 4.
+    /// Hash of the password `test`, cost 4.
     const HASH: &str = "$2b$04$fXf7b8DJNVnBnKBJgZ0AvuS6ocBNhGuMr9VPyXC3C8zWT7ssIbsWW";
 
     #[test]

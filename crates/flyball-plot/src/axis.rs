@@ -10,17 +10,17 @@ pub enum Scale {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it shows.
+    /// Name of the quantity.
     pub label: String,
     /// The unit, or nothing.
     pub unit: String,
     /// How values lie.
     pub scale: Scale,
-    /// What categories are called where their names have no room; by default their numbers.
+    /// Short names of categories, used if the full names do not fit; by default their numbers.
     pub short: Vec<String>,
     /// The ends, where they are not to follow the data.
     pub range: Option<(f64, f64)>,
-    /// Whether 0 belongs to it.
+    /// True if the axis includes 0.
     pub from_zero: bool,
 }
 
@@ -43,19 +43,19 @@ impl Axis {
         Axis { scale: Scale::Categories(names), short, ..Axis::new(label, "") }
     }
 
-    /// The same with other short names, one for each category.
+    /// Sets the short names, one for each category.
     #[must_use]
     pub fn in_short(self, short: Vec<String>) -> Axis {
         Axis { short, ..self }
     }
 
-    /// The same with fixed ends.
+    /// Fixes the ends.
     #[must_use]
     pub fn between(self, low: f64, high: f64) -> Axis {
         Axis { range: Some((low, high)), ..self }
     }
 
-    /// The same with 0 in sight.
+    /// Includes 0.
     #[must_use]
     pub fn with_zero(self) -> Axis {
         Axis { from_zero: true, ..self }

@@ -23,13 +23,13 @@ pub struct Chart {
     pub subtitle: String,
     pub x: Axis,
     pub y: Axis,
-    /// What is drawn, those behind first.
+    /// Series from back to front.
     pub series: Vec<Series>,
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels, without the key of categories.
     pub height: u32,
-    /// Whether categories that stand under their short names are listed below the title.
+    /// True if a key below the title explains the short names of categories.
     pub key: bool,
 }
 
@@ -48,33 +48,32 @@ impl Chart {
         }
     }
 
-    /// The same with another series.
+    /// Adds a series.
     #[must_use]
     pub fn with(mut self, series: Series) -> Chart {
         self.series.push(series);
         self
     }
 
-    /// The same in another size; at least 200 x 120.
+    /// Sets the size; at least 200 x 120.
     #[must_use]
     pub fn sized(self, width: u32, height: u32) -> Chart {
         Chart { width: width.clamp(200, 16_000), height: height.clamp(120, 16_000), ..self }
     }
 
-    /// The same with a line below the title.
+    /// Adds a line below the title.
     #[must_use]
     pub fn described(self, subtitle: impl Into<String>) -> Chart {
         Chart { subtitle: subtitle.into(), ..self }
     }
 
-    /// The same without a list of what short names of categories stand for: the page around it has
-    /// one.
+    /// Leaves out the key of short names, because the page around the chart has one.
     #[must_use]
     pub fn without_key(self) -> Chart {
         Chart { key: false, ..self }
     }
 
-    /// As SVG text.
+    /// Renders the chart as SVG.
     pub fn svg(&self) -> String {
         self.scene().svg()
     }

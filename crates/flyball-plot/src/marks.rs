@@ -1,4 +1,4 @@
-//! What is drawn into a chart.
+//! Marks that a chart draws.
 
 /// The five numbers of a box.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,11 +43,11 @@ impl BoxStat {
 pub struct Cross {
     pub x: (f64, f64, f64),
     pub y: (f64, f64, f64),
-    /// What stands next to it.
+    /// Text next to the mark.
     pub label: String,
 }
 
-/// What a series is drawn as. Points are x and y in the axes' units.
+/// How a series is drawn. Points are x and y in the axes' units.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mark {
     /// A line; a point that is not finite breaks it.
@@ -165,7 +165,7 @@ impl Mark {
 pub struct Series {
     /// The name in the legend; without one it is not there.
     pub name: String,
-    /// What is drawn.
+    /// Shape and points.
     pub mark: Mark,
     /// The number of its colour; if not given, its place among the series that have names.
     pub colour: Option<usize>,
@@ -183,13 +183,13 @@ impl Series {
         Series::new("", mark)
     }
 
-    /// The same in the colour with this number.
+    /// Sets the number of the colour.
     #[must_use]
     pub fn coloured(self, colour: usize) -> Series {
         Series { colour: Some(colour), ..self }
     }
 
-    /// The same, seen through.
+    /// Makes the series transparent.
     #[must_use]
     pub fn faint(self, opacity: f32) -> Series {
         Series { opacity: opacity.clamp(0.0, 1.0), ..self }

@@ -26,9 +26,9 @@ pub struct Table {
 pub enum Block {
     Heading(String),
     Paragraph(String),
-    /// What a reader must know before anything else.
+    /// A warning that readers must see before anything else.
     Banner(String),
-    /// What it comes down to: words that stand out, and the rest of their line.
+    /// The answer: emphasised words, each with the rest of its line.
     Answer(Vec<(String, String)>),
     List(Vec<String>),
     /// Pairs of a word and what it stands for here.
@@ -76,7 +76,7 @@ impl Page {
         Page { title: title.into(), blocks: Vec::new() }
     }
 
-    /// The same with another part.
+    /// Adds a block.
     #[must_use]
     pub fn with(mut self, block: Block) -> Page {
         self.blocks.push(block);

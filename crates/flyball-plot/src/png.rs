@@ -32,7 +32,7 @@ impl std::fmt::Display for PngError {
 impl std::error::Error for PngError {}
 
 impl Chart {
-    /// As a PNG file, at `scale` pixels for each of the chart's (2 is sharp on most screens).
+    /// Renders a PNG file at `scale` pixels per chart pixel (2 is sharp on most screens).
     ///
     /// # Errors
     /// A size that no picture can have.
@@ -42,7 +42,7 @@ impl Chart {
 }
 
 impl Scene {
-    /// As a PNG file, at `scale` pixels for each of the scene's.
+    /// Renders a PNG file at `scale` pixels per scene pixel.
     ///
     /// # Errors
     /// A size that no picture can have.

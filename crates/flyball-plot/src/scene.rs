@@ -68,10 +68,10 @@ pub(crate) fn on_black() -> impl Iterator<Item = (Colour, Colour)> {
 /// Which point of a text is at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its left end.
+    /// Left end.
     Start,
     Middle,
-    /// Its right end.
+    /// Right end.
     End,
 }
 
@@ -83,7 +83,7 @@ pub enum Shape {
         points: Vec<(f32, f32)>,
         colour: Colour,
         width: f32,
-        /// Whether it is dashed.
+        /// True for a dashed line.
         dashed: bool,
     },
     Area {
@@ -101,7 +101,7 @@ pub enum Shape {
         colour: Colour,
         /// 0 to 1.
         opacity: f32,
-        /// What a pointer over it shows.
+        /// Tooltip.
         hint: Option<String>,
     },
     Dot {
@@ -111,7 +111,7 @@ pub enum Shape {
         colour: Colour,
         /// 0 to 1.
         opacity: f32,
-        /// What a pointer over it shows.
+        /// Tooltip.
         hint: Option<String>,
     },
     Text {
@@ -124,9 +124,9 @@ pub enum Shape {
         colour: Colour,
         /// Which point is at the place.
         anchor: Anchor,
-        /// Whether it is bold.
+        /// True for bold text.
         bold: bool,
-        /// Whether it runs upwards.
+        /// True for text that runs upwards.
         upwards: bool,
     },
 }
@@ -137,7 +137,7 @@ pub struct Scene {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// What it shows, for those who cannot see it.
+    /// Description for screen readers.
     pub description: String,
     /// The shapes, those behind first.
     pub shapes: Vec<Shape>,

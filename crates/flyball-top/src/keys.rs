@@ -22,7 +22,7 @@ pub enum Key {
     End,
 }
 
-/// What a key does outside a prompt.
+/// Action of a key outside a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Quit,
@@ -115,7 +115,7 @@ pub const KEYS: &[Row] = rows! {
     "Ctrl-L" [Ctrl('l')] Redraw "draw the whole screen again";
 };
 
-/// What a key does.
+/// Returns the action of a key.
 pub fn action(key: Key) -> Option<Action> {
     KEYS.iter().find(|row| row.keys.contains(&key)).map(|row| row.action)
 }

@@ -29,8 +29,8 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What happened up to a sample. Reasons follow from what is known of the settings: without it
-    /// there are none.
+    /// Describes the interval between two samples. Without `facts` there are no reasons, because
+    /// reasons follow from the settings.
     pub fn between(
         layout: &Layout,
         facts: Option<&Facts>,
@@ -63,7 +63,7 @@ impl Moment {
     }
 }
 
-/// What a CPU is asked for at most, MHz.
+/// Highest frequency that a CPU is asked for, MHz.
 pub fn wanted(cpu: &CpuInterval) -> Option<f64> {
     cpu.max
 }
@@ -116,7 +116,7 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
     groups
 }
 
-/// What is said of a group in one line.
+/// Summary line of a group of CPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     pub watts: Option<f64>,
@@ -197,7 +197,7 @@ pub fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// Whether a CPU ran.
+/// Returns whether a CPU ran.
 pub fn is_running(cpu: &CpuInterval) -> bool {
     cpu.state == State::Running
 }
@@ -227,7 +227,7 @@ fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Op
     reasons
 }
 
-/// What took how much of a CPU's highest frequency, a line per step.
+/// Explains, a line per step, what a CPU lost from its highest frequency.
 pub fn steps(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample, cpu: u32) -> Vec<String> {
     let only = std::iter::once(cpu).collect();
     let mut account = Account::new(layout);

@@ -10,7 +10,7 @@ pub const ASLEEP: char = '·';
 pub const OFFLINE: char = 'x';
 pub const UNKNOWN: char = '?';
 
-/// What a text means.
+/// Meaning of a text, from which its colour follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Plain,

@@ -133,7 +133,7 @@ fn why(source: &mut dyn Source, number: u64, cpu: u32) -> io::Result<Vec<String>
     })
 }
 
-/// What is looked at.
+/// State of one run of the screen.
 struct Looker {
     layout: Layout,
     series: Series,
@@ -191,7 +191,7 @@ impl Looker {
 
     /// Makes the graphs up to a sample that was jumped to.
     fn fill(&mut self, source: &mut dyn Source, number: u64) -> io::Result<()> {
-        /// As many as a usual screen has columns: more would be seen only on a wide one, and later.
+        /// Columns of a usual screen: older points are visible only on wide screens.
         const POINTS: u64 = 100;
         if number > 0 && self.series.has(number - 1) {
             if let Some(moment) = &self.moment {
@@ -262,7 +262,7 @@ impl Looker {
         Ok(())
     }
 
-    /// What an input does; whether it quits.
+    /// Handles one input and returns whether to quit.
     fn input(
         &mut self,
         input: Input,

@@ -1,10 +1,10 @@
-//! What is drawn, and what was.
+//! Input of the drawing code, and the size of what it drew last.
 
 use flyball_monitor::Layout;
 
 use crate::{moment::Moment, series::Series};
 
-/// What there is to see.
+/// Everything that a frame shows.
 #[derive(Debug)]
 pub struct Scene<'a> {
     pub layout: &'a Layout,
@@ -21,7 +21,7 @@ pub struct Scene<'a> {
     pub interval: f64,
     /// The share of a CPU that this process took lately.
     pub own: Option<f64>,
-    /// What could not be read, a sentence each.
+    /// Sentences about sources that could not be read.
     pub missing: &'a [String],
     /// Alerts that are on, or what else has just happened.
     pub alerts: &'a [String],
@@ -31,7 +31,7 @@ pub struct Scene<'a> {
     pub recording: Option<&'a str>,
 }
 
-/// What was drawn, for the keys that move in it.
+/// Size of the last frame's list, for keys that move in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drawn {
     /// Rows or cells, and how many of them are a line and a page.

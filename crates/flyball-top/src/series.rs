@@ -1,4 +1,4 @@
-//! What the graphs show of the last minutes: a few numbers per sample instead of the sample.
+//! Points of the graphs: a few numbers per sample of the last minutes.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ pub struct Point {
     /// MHz while busy, and busy in 1/255, of each CPU; 0 and 0 for one that slept.
     pub mhz: Vec<u16>,
     pub busy: Vec<u8>,
-    /// Of each package; not a number where it is not known.
+    /// Watts by package; NaN if not known.
     pub watts: Vec<f32>,
 }
 

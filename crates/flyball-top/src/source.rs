@@ -13,7 +13,7 @@ pub trait Source {
     /// Takes the next sample. A recording has no next one: `false`.
     ///
     /// # Errors
-    /// What ends the program: a recording that cannot be written.
+    /// Only an error that ends the program: a recording that cannot be written.
     fn advance(&mut self) -> io::Result<bool>;
 
     fn status(&self) -> Status<'_>;
@@ -30,7 +30,7 @@ pub trait Source {
     /// Writes a view as text to a file, whose path it returns.
     ///
     /// # Errors
-    /// As [`Source::record`].
+    /// See [`Source::record`].
     fn export(&mut self, text: &str) -> Result<PathBuf, SourceError>;
 }
 
@@ -44,7 +44,7 @@ pub struct Status<'a> {
     pub alerts: &'a [u64],
     /// Alerts that are on, and notes about what has just happened.
     pub notices: &'a [String],
-    /// What cannot be read.
+    /// Sentences about sources that cannot be read.
     pub missing: &'a [String],
     /// The file that is recorded to.
     pub recording: Option<&'a str>,
@@ -52,7 +52,7 @@ pub struct Status<'a> {
     pub own: Option<f64>,
 }
 
-/// What became of a request to record.
+/// Outcome of a request to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recording {
     /// It goes into this file.
@@ -103,7 +103,7 @@ pub fn target(jump: Jump, newest: u64) -> u64 {
 /// A sample by its number.
 ///
 /// # Errors
-/// What reading a file answered.
+/// A recording that cannot be read.
 pub fn read(source: &mut dyn Source, number: u64) -> io::Result<Option<Sample>> {
     source.timeline().sample(number).map_err(io::Error::other)
 }
@@ -111,7 +111,7 @@ pub fn read(source: &mut dyn Source, number: u64) -> io::Result<Option<Sample>> 
 /// The moment of a sample, from it and the one before.
 ///
 /// # Errors
-/// What reading a file answered.
+/// A recording that cannot be read.
 pub fn moment_at(source: &mut dyn Source, number: u64) -> io::Result<Option<Moment>> {
     let before = match number.checked_sub(1) {
         Some(before) => read(source, before)?,

@@ -1,4 +1,4 @@
-//! What the screen shows and what a key changes of it. Nothing is drawn here.
+//! State of the screen, and how keys change it. Nothing is drawn here.
 
 use flyball_host::CpuList;
 
@@ -30,13 +30,13 @@ impl View {
     }
 }
 
-/// What the cells of the map show.
+/// Quantity in the cells of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Frequency while busy, of the highest.
     Speed,
     Busy,
-    /// What it got of what it was asked for.
+    /// Frequency as a share of the requested one.
     Got,
     /// Why it is not faster, as a letter.
     Why,
@@ -62,7 +62,7 @@ impl Quantity {
     }
 }
 
-/// What the table is sorted by.
+/// Column that sorts the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     Cpu,
@@ -78,7 +78,7 @@ impl Column {
         [Column::Cpu, Column::Busy, Column::Want, Column::Got, Column::Why, Column::Heat];
 }
 
-/// What a prompt asks for.
+/// Input that a prompt asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     Filter,
@@ -101,7 +101,7 @@ pub enum Jump {
     Clock(u64),
 }
 
-/// What the program has to do after a key.
+/// Work that a key leaves to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     None,
@@ -115,7 +115,7 @@ pub enum Effect {
     Jump(Jump),
 }
 
-/// What of the data the keys depend on.
+/// Range of the data, on which keys depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent<'a> {
     /// Numbers of the oldest and the newest sample.
@@ -125,13 +125,13 @@ pub struct Extent<'a> {
     pub minute: u64,
     /// Numbers of the samples at which alerts began.
     pub alerts: &'a [u64],
-    /// What was drawn last.
+    /// Size of the last frame's list.
     pub drawn: Drawn,
     /// Samples come from a file, as fast as they are played.
     pub is_replay: bool,
 }
 
-/// What the screen shows.
+/// Everything that keys can change about the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own, with its own key")]
 pub struct State {
@@ -153,7 +153,7 @@ pub struct State {
     /// The page of the help that covers the screen, from 1; 0 without help.
     pub help: usize,
     pub prompt: Option<Prompt>,
-    /// What was wrong with the last input; the next key clears it.
+    /// Error in the last input; the next key clears it.
     pub message: Option<String>,
     /// The view to go back to from one CPU.
     pub(crate) before: View,
@@ -184,7 +184,7 @@ impl Default for State {
 const MAX_TYPED: usize = 60;
 
 impl State {
-    /// What a key does.
+    /// Handles a key.
     pub fn key(&mut self, key: Key, extent: &Extent) -> Effect {
         self.message = None;
         // Not even a prompt keeps the keys that end a program.
@@ -421,7 +421,7 @@ pub fn time(text: &str) -> Option<Jump> {
     is_time.then_some(Jump::Clock(hour * 3600 + minute * 60 + second))
 }
 
-/// Whether a row passes a filter: its CPUs are among those of a list, or its text has every word.
+/// Returns whether a row passes a filter: a CPU list contains its CPU, or its text has every word.
 pub fn passes(filter: &str, cpu: u32, text: &str) -> bool {
     if filter.is_empty() {
         return true;

@@ -80,7 +80,7 @@ pub fn bell() -> io::Result<()> {
     out.flush()
 }
 
-/// What came from the terminal.
+/// An event of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     Key(Key),
@@ -89,7 +89,7 @@ pub enum Input {
     Gone,
 }
 
-/// Whether stdin was a terminal at first: one that went away no longer counts as one.
+/// Returns whether stdin was a terminal at the start. A terminal that goes away no longer counts.
 fn has_terminal() -> bool {
     static FIRST: OnceLock<bool> = OnceLock::new();
     *FIRST.get_or_init(|| rustix::termios::isatty(rustix::stdio::stdin()))

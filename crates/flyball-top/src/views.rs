@@ -22,7 +22,7 @@ fn percent(share: Option<f64>) -> String {
     number(share.map(|share| share * 100.0), 0)
 }
 
-/// What a CPU does, in a word.
+/// State of a CPU in a word.
 fn state(cpu: &CpuInterval) -> &'static str {
     match cpu.state {
         State::Asleep => "asleep",

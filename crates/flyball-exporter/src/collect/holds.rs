@@ -18,7 +18,7 @@ const MAX_WRITERS: usize = 32;
 /// The file as it was read last.
 pub(super) struct Holds {
     state: StateDir,
-    /// Its change time, size and number, to read it only if it is another one.
+    /// Change time, size and inode of the store's file: it is read again only if they changed.
     stamp: Option<(i64, i64, u64, u64)>,
     store: Option<Store>,
     refused: Option<String>,
@@ -147,7 +147,7 @@ impl Holds {
     }
 }
 
-/// What makes a drift another one: its CPUs may still grow.
+/// Identity of a drift. CPUs are left out because more of them may still drift.
 fn key(drift: &Drift) -> String {
     let Drift { at, hold, knob, instance, wanted, found, cause, .. } = drift;
     format!("{at} {hold} {knob} {instance} {wanted} {found:?} {cause}")

@@ -28,8 +28,8 @@ pub(super) struct Node {
     stat: KeptAttribute,
     policies: Vec<Policy>,
     isolated: CpuList,
-    /// Of each CPU: throttle counts of core and package when the exporter started. A CPU that
-    /// sleeps is not throttled.
+    /// Throttle counts of core and package by CPU, when the exporter started. A sleeping CPU is not
+    /// throttled.
     throttles: Vec<[Option<u64>; 2]>,
     /// Zone of a package, and of its memory.
     zones: Vec<(Quantity, usize, String, String)>,

@@ -212,7 +212,7 @@ impl Settings {
 struct Counts<'a> {
     knob: &'a str,
     form: Form,
-    /// Of each package: a value and its CPUs.
+    /// Values by package, each with the number of its CPUs.
     values: Vec<Vec<(u64, u64)>>,
 }
 
@@ -268,7 +268,7 @@ fn write_ranges(out: &mut Exposition, family: &'static Family, ranges: &Ranges<'
     }
 }
 
-/// As people set it; `None` for a governor that is not among those that were there at the start.
+/// Returns the value as a user would type it; `None` for a governor that appeared after the start.
 fn spelled(form: Form, value: u64, machine: &Machine) -> Option<String> {
     let text = match (form, value) {
         (Form::Switch, 0) | (Form::InvertedSwitch, 1..) => "off",

@@ -18,7 +18,7 @@ struct Group {
 /// The groups of a machine, and the package of each CPU.
 pub(super) struct Groups {
     of_types: Vec<Group>,
-    /// Of each CPU of the layout the index in [`Groups::packages`].
+    /// Index in [`Groups::packages`] by CPU of the layout.
     pub(super) package_of: Vec<Option<usize>>,
     pub(super) packages: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl Groups {
     }
 }
 
-/// The same of each CPU.
+/// Writes the speed of each CPU.
 pub(super) fn write_each(out: &mut Exposition, layout: &Layout, interval: &Interval) {
     type Value = fn(&CpuInterval) -> Option<f64>;
     let families: [(&'static Family, Value); 3] = [

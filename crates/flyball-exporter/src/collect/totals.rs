@@ -27,12 +27,11 @@ const REASONS: &[(&str, Quantity, u32)] = &[
     ("turbo-limit", Quantity::LimitReasons, 12),
 ];
 
-/// What was added up since the exporter started.
+/// Sums since the exporter started.
 pub(super) struct Totals {
-    /// Of each CPU, in milliseconds: its core's throttling and its package's.
+    /// Throttled time of core and package by CPU, ms.
     throttled: Vec<[u64; 2]>,
-    /// Of each package: whether a reason was seen in the last sample, and for how long so far,
-    /// seconds.
+    /// Reasons by package: true if the last sample showed it, and its total time, s.
     reasons: Vec<BTreeMap<&'static str, (bool, f64)>>,
     /// The reasons that this machine's registers can show.
     known: Vec<&'static str>,

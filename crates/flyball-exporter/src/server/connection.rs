@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use super::{ANSWER_TIME, Acceptor, HEAD_TIME, socket::Socket, tls::Session};
 use crate::http::MAX_HEAD;
 
-/// What a connection waits for.
+/// Stage of a connection, named after what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The rest of a head.
@@ -33,7 +33,7 @@ pub(super) struct Connection {
     sent: usize,
     pub(super) stage: Stage,
     keep_alive: bool,
-    /// Whether the client has ended its side: nothing more comes from it.
+    /// True once the client has closed its side and sends nothing more.
     has_ended: bool,
     /// When the stage began.
     since: Instant,

@@ -137,7 +137,7 @@ impl Listener {
         Ok(Listener::Tcp(listener))
     }
 
-    /// Whether other machines can reach it.
+    /// Returns whether other machines can reach the listener.
     pub fn is_open_to_others(&self) -> bool {
         match self {
             Listener::Tcp(listener) => listener.local_addr().is_ok_and(|address| !address.ip().is_loopback()),

@@ -16,7 +16,7 @@ pub(super) struct Frame {
     pub(super) right: f32,
     pub(super) top: f32,
     pub(super) bottom: f32,
-    /// Of the picture.
+    /// Height of the picture.
     pub(super) height: f32,
     pub(super) x: Fitted,
     pub(super) y: Fitted,
@@ -343,8 +343,8 @@ fn short(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Of the points in one column of pixels the first, the lowest, the highest and the last: what is
-/// seen of them all.
+/// Keeps the first, lowest, highest and last point of each pixel column: the others cannot be
+/// seen.
 fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
     // Below this all of them together are smaller than what thinning saves.
     if points.len() < 2000 {

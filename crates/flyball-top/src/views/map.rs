@@ -11,14 +11,14 @@ use crate::{
     state::{Quantity, State, passes},
 };
 
-/// What a cell shows: a glyph, a number of three characters, a tone.
+/// A cell: a glyph, a number of three characters, a tone.
 struct Shown {
     glyph: char,
     number: String,
     tone: Tone,
 }
 
-/// What 1 stands for, in the unit of the quantity.
+/// Value of a full cell, in the unit of the quantity.
 struct Scale {
     most: f64,
 }
@@ -220,7 +220,7 @@ fn cells(row: &Row) -> usize {
     }
 }
 
-/// What the glyphs mean.
+/// Explains the glyphs.
 fn legend(quantity: Quantity, scale: &Scale) -> String {
     let name = quantity.name();
     let bars: String = BARS.iter().collect();

@@ -133,7 +133,7 @@ fn graph(
     2
 }
 
-/// Its idle states, with the share of time in each.
+/// Draws the idle states with the share of time in each.
 fn idle(canvas: &mut Canvas, y: usize, scene: &Scene, cpu: &CpuInterval) -> usize {
     let names = &scene.layout.machine.idle_states;
     let part = |(name, share): (&String, &Option<f64>)| match share {
