@@ -39,8 +39,9 @@ use flyball_host::Host;
 use serde::Serialize;
 
 /// How bad it is. The order is the order of severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "DoctorVerdict")]
 pub enum Verdict {
     /// As it should be.
     Ok,
@@ -68,7 +69,7 @@ impl Verdict {
 }
 
 /// A section of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Which driver runs, in which mode, and why not a better one.
@@ -103,7 +104,7 @@ impl Group {
 }
 
 /// One thing that was read: where, and what was there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Evidence {
     /// A path, a register of a CPU, or a kernel parameter.
     pub place: String,
@@ -112,7 +113,8 @@ pub struct Evidence {
 }
 
 /// A knob and the value to set it to: `KNOB=VALUE` as text, as `flyball set` takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct KnobValue {
     pub knob: Id,
     pub value: String,
@@ -131,7 +133,7 @@ impl Serialize for KnobValue {
 }
 
 /// What to do about a finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "by", content = "do")]
 pub enum Fix {
     /// Settings that flyball can make.
@@ -145,7 +147,7 @@ pub enum Fix {
 }
 
 /// What a test of the kernel's amd-pstate-ut module would report on this machine and kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct KernelTest {
     /// Name in the module.
     pub name: &'static str,
@@ -156,7 +158,7 @@ pub struct KernelTest {
 }
 
 /// The answer of one check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Finding {
     /// The check's stable name, `group.question`.
     pub id: &'static str,
@@ -282,7 +284,7 @@ pub static CHECKS: &[&[Check]] = &[
 ];
 
 /// A machine that hides the processors' settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct NotVisible {
     pub what: String,
     /// Where to look instead.
@@ -292,7 +294,7 @@ pub struct NotVisible {
 }
 
 /// The doctor's answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Report {
     /// The machine's name as given after `-M`.
     pub machine: String,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Id, KnobName, UnknownKnob, Wanted, WantedError};
 
 /// One wanted setting.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Setting {
     /// The knob, and perhaps which instance of it (`idle-state:C6`).
     pub name: KnobName,
@@ -30,7 +30,7 @@ pub struct Setting {
 }
 
 /// What is wanted of a machine.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Intent {
     /// The settings in order.
     pub settings: Vec<Setting>,

@@ -76,7 +76,7 @@ impl fmt::Display for Scope {
 }
 
 /// Whether a row can be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub enum Access {
     #[serde(rename = "ro")]
     ReadOnly,

@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{At, Id, Knob, Place, UnknownKnob};
 
 /// A knob, and perhaps the instance that is meant.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct KnobName {
     pub knob: Id,
     /// What followed the colon: `C6`, `long_term`, `package_00_die_00`.

@@ -16,7 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use crate::partition;
 
 /// Where a value is held.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub enum Location {
     /// An attribute file, by its path.
     File(String),
@@ -235,7 +236,7 @@ impl<'de> Deserialize<'de> for Location {
 }
 
 /// What a location held at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// The bytes, as the kernel printed them.

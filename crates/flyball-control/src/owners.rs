@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A program that writes knobs, at work on a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Owner {
     /// What it is called.
     pub name: &'static str,

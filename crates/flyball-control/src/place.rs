@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::Scope;
 
 /// The identity of a place. Orders by kind, then by number, so that a list of places reads well.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
     /// The whole machine.
@@ -118,7 +120,7 @@ impl fmt::Display for At {
 }
 
 /// How a place goes with a selection of CPUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub enum Belongs {
     /// With any of its CPUs.
     #[default]
@@ -130,7 +132,7 @@ pub enum Belongs {
 }
 
 /// One instance of a knob's scope on a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     pub at: At,
     /// The instance's own name where the scope has named instances (`C6`, `package-0 long_term`,

@@ -44,8 +44,9 @@ pub use note::{Note, Obstacle};
 pub use refusal::{Alternative, Hint, Refusal, Side};
 pub use targets::{Target, targets};
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Change {
+    /// The knob or fact, as `flyball explain` names it.
     pub knob: Id,
     /// The instance of the knob, where it has instances (`C6` of `idle-state:C6`); else empty.
     pub instance: String,
@@ -80,7 +81,7 @@ pub struct Change {
 }
 
 /// Every write that brings a machine to what is wanted, in order.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Plan {
     /// The machine, as its host calls it.
     pub machine: String,

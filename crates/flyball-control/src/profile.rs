@@ -22,6 +22,10 @@
 //! taken too where they cannot be misread. What a list and an optional setting come to on a machine
 //! is decided by the plan (`plan/choice.rs`).
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use crate::intent::{Intent, IntentError, Setting};
@@ -59,6 +63,39 @@ struct Reader<'a> {
     /// square of the length.
     ends: Vec<usize>,
     profile: Profile,
+}
+
+/// The schema of the file, as TOML.
+impl JsonSchema for Profile {
+    fn schema_name() -> Cow<'static, str> {
+        "Profile".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let value = json!({ "type": ["string", "boolean", "integer"] });
+        let values = json!({
+            "description": "A value as on the command line, or several, of which the first that the machine accepts is used.",
+            "anyOf": [value, { "type": "array", "items": value }],
+        });
+        let settings = json!({ "type": "object", "additionalProperties": values });
+        let section = |by: &str| {
+            let description = format!("Settings of some CPUs, by {by}.");
+            json!({ "description": description, "type": "object", "additionalProperties": settings })
+        };
+        let groups = ["cpus"].into_iter().chain(GROUPS);
+        let sections: serde_json::Map<_, _> = groups.map(|name| (name.to_owned(), section(name))).collect();
+        let mut properties = sections.clone();
+        let optional = json!({
+            "description": "Settings that are left out where the machine lacks them, with a note.",
+            "type": "object",
+            "properties": sections,
+            "additionalProperties": values,
+        });
+        properties.insert("optional".to_owned(), optional);
+        let description = json!({ "description": "What the profile is for.", "type": "string" });
+        properties.insert("description".to_owned(), description);
+        json_schema!({ "type": "object", "properties": properties, "additionalProperties": values })
+    }
 }
 
 impl Profile {

@@ -18,7 +18,7 @@ use crate::{
 pub use self::plan::{QuietError, QuietOptions, QuietPlan, QuietResult};
 
 /// How much speed may be given up for steadiness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// No loss of speed: governor, preference, wake-up latency, interrupts elsewhere.
@@ -61,7 +61,7 @@ impl fmt::Display for Level {
 }
 
 /// A setting that makes the machine quieter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(into = "QuietSettingRecord")]
 pub struct QuietSetting {
     pub knob: Id,
@@ -80,7 +80,7 @@ impl fmt::Display for QuietSetting {
 }
 
 /// How a setting is written to JSON.
-#[derive(Serialize)]
+#[derive(schemars::JsonSchema, Serialize)]
 struct QuietSettingRecord {
     setting: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ impl From<QuietSetting> for QuietSettingRecord {
 }
 
 /// A kernel parameter that would make the machine quieter after another boot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(into = "String")]
 pub struct BootParameter {
     /// The parameter, as it stands on the kernel's command line.
@@ -111,7 +111,7 @@ impl From<BootParameter> for String {
 }
 
 /// What makes this machine quiet.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, schemars::JsonSchema, Serialize)]
 pub struct QuietSettings {
     /// The CPUs on which the benchmark is to run.
     pub cpus: CpuList,
@@ -139,7 +139,7 @@ impl QuietSettings {
 }
 
 /// A control group whose CPUs are its own (cgroup v2, cpuset).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Partition {
     /// Its directory.
     pub path: String,

@@ -17,7 +17,7 @@ pub fn saved() -> Vec<Id> {
 }
 
 /// A setting of a saved profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct SavedSetting {
     /// The knob, and perhaps which instance of it (`idle-state:C6`).
     pub knob: String,

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Location, knob::On, value::ReadError};
 
 /// The kind of core on a hybrid processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 pub enum CoreType {
     P,
     E,
@@ -38,7 +40,7 @@ impl fmt::Display for CoreType {
 }
 
 /// One logical CPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
     /// Whether it is online. The kernel knows the ids below for online CPUs only.
@@ -57,7 +59,7 @@ pub struct Cpu {
 }
 
 /// A cpufreq policy: CPUs that share one frequency setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Policy {
     /// The number in `policyN`.
     pub number: u32,

@@ -14,7 +14,7 @@ use crate::Location;
 ///
 /// A word that the table does not know (a driver mode of a later kernel) is still a
 /// [`Value::Word`]: shown as text, never a failure.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Value {
     /// One of a set of words: a governor, a driver, a preference.
@@ -95,6 +95,21 @@ impl Value {
 /// Serialises a [`Value`] without its type tag.
 #[derive(Debug)]
 pub struct Plain<'a>(&'a Value);
+
+/// What the values of all knobs have in common is little: a word, a number, a switch (`true` is on),
+/// a list, or named fields.
+impl schemars::JsonSchema for Plain<'_> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PlainValue".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A word, a number in the knob's unit, a switch (true is on), a list, or named fields.",
+            "type": ["string", "number", "boolean", "array", "object"],
+        })
+    }
+}
 
 impl Serialize for Plain<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

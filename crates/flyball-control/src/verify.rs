@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Whether an intent holds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Verdict {
     /// The settings that do not hold: what is there (`old`), and what should be (`new`).
     pub drifted: Vec<Change>,

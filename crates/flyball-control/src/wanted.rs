@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Form, Id, Knob, Value};
 
 /// A wanted value of a knob.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wanted {
     Exactly(Value),

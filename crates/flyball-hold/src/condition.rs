@@ -18,7 +18,7 @@ pub use self::{
 pub(crate) use self::{facts::groups, lasting::Lasting};
 
 /// When a hold counts. All parts that are given must be met.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ pub const MAX_CORRECTIONS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Why something changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A process wrote it: known from the kernel.
@@ -49,7 +49,7 @@ impl fmt::Display for Cause {
 }
 
 /// What was done about a drift.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     Corrected,
@@ -74,7 +74,7 @@ impl fmt::Display for Action {
 }
 
 /// A setting that changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Drift {
     /// In seconds since 1970.
     pub at: u64,
@@ -119,7 +119,7 @@ impl fmt::Display for Drift {
 }
 
 /// Why a place is not set although a hold wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftBecause {
     /// The hold's policy is to report.

@@ -9,7 +9,8 @@ use crate::Condition;
 
 /// A hold's name: letters, digits and `-_.:@`, so that it is one word in a shell, a log and a
 /// unit's name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct HoldName(String);
 
 /// Why a text is not a hold's name.
@@ -61,7 +62,8 @@ impl<'de> Deserialize<'de> for HoldName {
 }
 
 /// Who a hold belongs to: only its owner and root change or release it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String", rename = "HoldOwner")]
 pub enum Owner {
     /// /etc/flyball/hold.toml.
     Config,
@@ -127,7 +129,7 @@ impl<'de> Deserialize<'de> for Owner {
 }
 
 /// What is done if something else changes what a hold sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDrift {
     /// It is set again, a few times in a minute; then it is left with a warning.
@@ -140,7 +142,7 @@ pub enum OnDrift {
 }
 
 /// What becomes of a hold when the service stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnExit {
     /// Its settings stay: a service that is updated must not change the machine.
@@ -150,7 +152,7 @@ pub enum OnExit {
 }
 
 /// A process that will not be mistaken for a later one of the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
     /// In ticks since boot.
@@ -169,7 +171,7 @@ impl ProcessId {
 }
 
 /// When a hold ends by itself: at the first of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct End {
     /// At this time since boot, sleep included: setting the wall clock does not move it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,7 +199,7 @@ impl End {
 }
 
 /// Settings that are kept under a name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Hold {
     pub name: HoldName,
     pub owner: Owner,
@@ -206,6 +208,7 @@ pub struct Hold {
     /// The profile that the settings are from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The settings, as the state file has them; from is the setting as it was written.
     pub settings: Vec<Setting>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,

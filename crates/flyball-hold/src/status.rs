@@ -17,15 +17,16 @@ use serde::Serialize;
 use crate::{Cause, Condition, Drift, Effective, Facts, Hold, HoldName, LeftBecause, ServiceState, Store};
 
 /// A hold that wants something of a place that another hold decides.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Asked {
     pub hold: HoldName,
     pub wanted: String,
 }
 
 /// A knob that is held on some CPUs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct HeldKnob {
+    /// The knob, as `flyball explain` names it.
     pub knob: Id,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
@@ -47,7 +48,7 @@ pub struct HeldKnob {
 }
 
 /// A hold, and whether it counts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct HoldStatus {
     #[serde(flatten)]
     pub hold: Hold,
@@ -61,15 +62,18 @@ pub struct HoldStatus {
 }
 
 /// All of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Status {
     pub service: Option<ServiceState>,
+    /// The holds, in the order in which they were added.
     pub holds: Vec<HoldStatus>,
     pub knobs: Vec<HeldKnob>,
+    /// Why the holds are not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
+    /// The last changes by others, oldest first.
     pub drifts: Vec<Drift>,
 }
 

@@ -35,7 +35,7 @@ const MAX_DRIFTS: usize = 100;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The service, as its commands see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ServiceState {
     pub process: crate::ProcessId,
     /// Since when, in seconds since 1970.

@@ -21,7 +21,9 @@ use crate::CpuList;
 
 /// What a process and the descendants that it waited for used, by the kernel's accounting
 /// (getrusage(2)).
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 pub struct Usage {
     /// Seconds of CPU time in user mode.
     pub user_seconds: f64,

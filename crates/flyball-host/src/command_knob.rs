@@ -33,7 +33,9 @@ const MAX_COMMAND: usize = 4096;
 
 /// A setting with its commands, each a line for /bin/sh. The journal holds them, so that it can be
 /// restored when the file that they came from has changed or gone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(deny_unknown_fields)]
 pub struct CommandKnob {
     pub name: String,

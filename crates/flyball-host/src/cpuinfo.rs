@@ -13,7 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Host, HostError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    schemars::JsonSchema,
+    Serialize,
+    Deserialize,
+    Default,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vendor {
     Intel,

@@ -8,7 +8,8 @@ const HIGHEST: u32 = 65_535;
 
 /// A set of CPU numbers, in ascending order. A bit a CPU, without zero words at the end: a set of
 /// one large machine's CPUs is a handful of words, and there are thousands of such sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct CpuList(Vec<u64>);
 
 /// Why a text is not a CPU list.

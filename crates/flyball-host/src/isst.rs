@@ -66,7 +66,7 @@ pub mod number {
 pub const HIGHEST_API: u16 = 3;
 
 /// What the drivers of a machine are (isst_if_platform_info).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Platform {
     /// 1: mailbox and MMIO; 2 and 3: TPMI.
     pub api_version: u16,

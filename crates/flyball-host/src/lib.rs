@@ -56,7 +56,7 @@ pub use units::{
 use std::time::Duration;
 
 /// The kind of machine of a [`Host`], for messages and reports.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The kernel that this process runs on.

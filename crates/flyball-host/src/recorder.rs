@@ -12,7 +12,7 @@ use self::redact::{Redactor, without_addresses};
 use crate::{CpuList, Errno, Host, HostError, archive::Writer, msr};
 
 /// What was recorded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Summary {
     /// Files with their content.
     pub files: usize,

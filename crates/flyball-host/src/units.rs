@@ -17,7 +17,7 @@ macro_rules! integer_units {
     ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
-                 serde::Serialize, serde::Deserialize)]
+                 schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub $inner);
     )*};
@@ -66,7 +66,7 @@ impl Epb {
 macro_rules! float_units {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub f64);
     )*};

@@ -9,7 +9,7 @@ use flyball_control::{IntentError, Setting};
 use flyball_host::CommandKnob;
 
 /// One setting of an arm. Reports and run directories keep its words, the machine gets its meaning.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Words", into = "Words")]
 pub struct ArmSetting {
     words: Words,
@@ -17,7 +17,7 @@ pub struct ArmSetting {
 }
 
 /// A setting as it was typed, and as run directories hold it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 struct Words {
     /// The knob, perhaps with the CPUs it is for: `max-freq@0-3`.
     knob: String,
@@ -101,7 +101,7 @@ impl fmt::Display for ArmSetting {
 }
 
 /// Settings under a name.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Arm {
     /// The name in tables and plots.
     pub name: String,

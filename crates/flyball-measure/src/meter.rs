@@ -24,7 +24,7 @@ use flyball_host::{CpuList, Host};
 pub type Series = Vec<(f64, u64)>;
 
 /// Where a meter's numbers come from, in the manifest.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct MeterList {
     /// Energy meters; the order is that of [`Readings::energy`].
     pub energy: Vec<EnergySource>,
@@ -46,7 +46,7 @@ pub struct MeterList {
 }
 
 /// The raw readings of one round.
-#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Readings {
     /// Per energy source: counts of a counter, or microwatts of a power meter.
     #[serde(default)]

@@ -1,7 +1,9 @@
 //! What is measured of a workload: a number, its unit, and which way is better.
 
 /// Which way is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better: throughput.
@@ -11,7 +13,7 @@ pub enum Better {
 }
 
 /// A quantity that rounds yield.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Metric {
     /// What it is: `wall time`, `throughput`.
     pub name: String,

@@ -41,7 +41,7 @@ const MAX_ROUNDS: u64 = 1 << 30;
 const MAX_AT_ONCE: u32 = 1000;
 
 /// The machine that was measured.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct MachineNote {
     /// `live`, or the name of a simulated machine.
     pub name: String,
@@ -60,7 +60,9 @@ pub struct MachineNote {
 }
 
 /// Which machine it is, and what may differ between machines of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 pub struct SystemNote {
     /// The host's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +96,7 @@ impl MachineNote {
 }
 
 /// The workload that was run.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct WorkloadNote {
     /// Its name in reports.
     pub name: String,
@@ -127,7 +129,7 @@ pub struct WorkloadNote {
 }
 
 /// A load that ran during every round.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct BackgroundNote {
     /// As it was named.
     pub name: String,
@@ -148,7 +150,7 @@ impl BackgroundNote {
 }
 
 /// That the machine was kept quiet around all rounds, and how.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct QuietNote {
     /// `light`, `steady` or `fixed`.
     pub level: String,
@@ -162,7 +164,7 @@ pub struct QuietNote {
 }
 
 /// One boot of the machine in which rounds were run.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Boot {
     /// The kernel's boot id (/proc/sys/kernel/random/boot_id).
     pub id: String,
@@ -182,7 +184,7 @@ pub struct Boot {
 }
 
 /// What was compared, how and where.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: String,
@@ -218,7 +220,7 @@ pub struct Manifest {
 }
 
 /// The file with an experiment that many machines run.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct ExperimentNote {
     pub name: String,
     /// Equal for files that say the same: a name may be used twice.
@@ -226,7 +228,7 @@ pub struct ExperimentNote {
 }
 
 /// The driver's decisions in one round, summed up; the trace itself is a file next to the rounds.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct TraceNote {
     /// The trace, by its name in the run directory.
     pub file: String,
@@ -249,7 +251,7 @@ pub struct TraceNote {
 }
 
 /// Plain means over all records of a driver's decisions, of all CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Sampled {
     pub des_perf: f64,
     pub ghz: Option<f64>,
@@ -258,7 +260,7 @@ pub struct Sampled {
 }
 
 /// One round: one run of the workload under one arm.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Round {
     /// The boot, by index in the manifest.
     pub boot: usize,

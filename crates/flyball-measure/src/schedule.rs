@@ -10,7 +10,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
 /// When to stop.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Length {
     /// This many blocks.
@@ -41,7 +41,7 @@ pub enum Length {
 }
 
 /// How a comparison is run.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
     /// Of every random choice.
     pub seed: u64,

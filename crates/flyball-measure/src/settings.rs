@@ -55,7 +55,7 @@ pub trait Settings {
 }
 
 /// The settings of a machine before or after the rounds of a boot: a file `snapshot-*.json`.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum SettingsSnapshot {
     /// Every setting that a profile can have.

@@ -48,7 +48,7 @@ impl Default for Options {
 }
 
 /// What kind of change a segment shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// From one level to another between two runs.
@@ -66,7 +66,7 @@ const OF_TEMPORARY: f64 = 0.25;
 const OF_SPREAD: f64 = 0.25;
 
 /// A change in a series.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Shift {
     pub form: Form,
     /// Index of the first value of the change, counted from 0.

@@ -17,19 +17,20 @@ pub trait RoundSpeed {
 }
 
 /// The speed of the CPUs that ran, on average over the time in which each ran.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct SpeedNote {
     /// In list form.
     pub cpus: String,
     /// The highest frequency of the hardware, and the mean while they ran.
     pub highest_mhz: f64,
+    /// The mean frequency while they ran.
     pub mhz: f64,
     /// What lies between the two, in the order in which it takes effect.
     pub losses: Vec<SpeedLoss>,
 }
 
 /// What one limit took.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct SpeedLoss {
     /// As `flyball why --json` names it.
     pub limiter: String,

@@ -47,7 +47,8 @@ impl Stop {
 }
 
 /// What one run of a workload yielded.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "RunOutcome")]
 pub struct Outcome {
     /// The value of the workload's metric; `None` where its output did not have it.
     pub value: Option<f64>,

@@ -9,7 +9,7 @@ use flyball_text::span;
 use serde::Serialize;
 
 /// What an alert is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// Busy CPUs that heat, power or current keeps below their request.
@@ -134,7 +134,7 @@ pub struct Reading {
 }
 
 /// An alert that begins or is over.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Event {
     pub alert: String,
     pub subject: Subject,

@@ -51,7 +51,7 @@ pub struct KeptAwake {
 }
 
 /// A frequency that a setting allows at most.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cap {
     pub limiter: Limiter,
     pub mhz: f64,

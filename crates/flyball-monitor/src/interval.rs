@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{Layout, Quantity, Sample, places::Places};
 
 /// What happened between two samples.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Interval {
     /// Its length, s.
     pub seconds: f64,
@@ -19,7 +19,7 @@ pub struct Interval {
     pub platform_watts: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It did not run, or for less than a thousandth of the time.
@@ -30,7 +30,7 @@ pub enum State {
 }
 
 /// A CPU between two samples. What is not known is `None`; a sleeping CPU has no frequency.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct CpuInterval {
     pub state: State,
     /// Share of the time in which it ran, 0 to 1.
@@ -69,7 +69,7 @@ impl CpuInterval {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct PackageInterval {
     /// W.
     pub watts: Option<f64>,

@@ -77,7 +77,7 @@ impl Cpu {
 }
 
 /// A package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Package {
     pub number: u32,
     pub cpus: CpuList,
@@ -123,7 +123,7 @@ pub enum Unit {
 }
 
 /// What is read. Names, as recordings and CSV have them, are [`Quantity::name`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// 1 for a CPU that is online.

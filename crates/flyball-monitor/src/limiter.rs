@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! limiters {
     ($($(#[doc = $doc:literal])+ $name:ident: $id:literal, $words:literal, $knob:expr, $about:literal;)*) => {
         /// What keeps a CPU below its highest frequency.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Limiter { $($(#[doc = $doc])+ $name,)* }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Limiter {
 }
 
 /// How far the evidence of a reason goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Certainty {
     /// The evidence shows the reason itself.
@@ -138,9 +138,9 @@ impl Certainty {
 }
 
 /// The evidence of a reason: one piece at least.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(transparent)]
-pub struct Proof(Vec<Evidence>);
+pub struct Proof(#[schemars(length(min = 1))] Vec<Evidence>);
 
 impl Proof {
     pub(crate) fn new(first: Evidence) -> Proof {
@@ -192,7 +192,8 @@ impl Reason {
 }
 
 /// Where a reason was seen, and what it shows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "ReasonEvidence")]
 pub struct Evidence {
     /// A file or register.
     pub place: String,

@@ -20,7 +20,7 @@ pub struct Sample {
 }
 
 /// What a reading cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time of the reading thread, ns.
     pub cpu: u64,

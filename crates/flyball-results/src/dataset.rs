@@ -64,7 +64,7 @@ struct Known {
 }
 
 /// What came of adding.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Added {
     /// Inputs that are new.
     pub inputs: usize,
@@ -75,7 +75,7 @@ pub struct Added {
 }
 
 /// A file that cannot be used, and why.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Passed {
     pub path: String,
     pub why: String,

@@ -8,8 +8,11 @@ use flyball_table::Kind as Type;
 pub const VERSION: u32 = 1;
 
 /// A kind of table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize,
+)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "TableKind")]
 pub enum Kind {
     /// A row per round of a benchmark.
     Rounds,

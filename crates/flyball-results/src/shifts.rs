@@ -38,8 +38,9 @@ pub struct Question {
 }
 
 /// What was found.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Answer {
+    /// One minus the share of the named series that are named by chance, at most and on average.
     pub confidence: f64,
     /// Rounds that count.
     pub rounds: usize,
@@ -61,10 +62,11 @@ pub struct Answer {
 }
 
 /// A series that shifted.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Shifted {
     pub host: String,
     pub benchmark: String,
+    /// The arm; empty if there is none.
     pub arm: String,
     pub metric: String,
     pub unit: String,
@@ -75,7 +77,8 @@ pub struct Shifted {
 }
 
 /// Where a series shifted.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+#[schemars(rename = "ShiftPlace")]
 pub struct Place {
     pub form: Form,
     /// The last run before and the first after, in milliseconds since 1970.
@@ -91,7 +94,8 @@ pub struct Place {
 }
 
 /// A fact that changed with a series.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize)]
+#[schemars(rename = "ChangedFact")]
 pub struct Fact {
     pub name: String,
     pub before: Option<String>,
@@ -101,7 +105,7 @@ pub struct Fact {
 }
 
 /// A change of a fact, over all series of a benchmark.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct With {
     pub benchmark: String,
     pub arm: String,

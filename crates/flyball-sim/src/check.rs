@@ -24,8 +24,9 @@ use serde::Serialize;
 use crate::{errno::Errno, workload::WorkloadError};
 
 /// What a row's error is measured against.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "limit")]
+#[schemars(rename = "SimulationAim")]
 pub enum Aim {
     /// At most so many percent.
     Percent(f64),
@@ -38,7 +39,7 @@ pub enum Aim {
 }
 
 /// One measured value.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Row {
     pub source: &'static str,
     /// The table or sentence in it.

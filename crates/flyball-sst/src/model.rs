@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// One bucket of turbo limits: the highest frequency while at most this many cores are active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Bucket {
     pub cores: u32,
     pub mhz: MegaHertz,
 }
 
 /// Turbo limits for a class of instructions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Turbo {
     /// `sse`, `avx2`, `avx512`, or `level-0` on later parts.
     pub instructions: &'static str,
@@ -27,7 +27,7 @@ pub struct Turbo {
 }
 
 /// SST-BF of a level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct BaseFreqOffer {
     /// High-priority CPUs.
     pub high_cpus: CpuList,
@@ -42,7 +42,7 @@ pub struct BaseFreqOffer {
 }
 
 /// SST-TF of a level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct TurboFreqOffer {
     /// High-priority cores' turbo limits.
     pub high: Vec<Turbo>,
@@ -50,7 +50,7 @@ pub struct TurboFreqOffer {
     pub clip: Vec<(&'static str, MegaHertz)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Level {
     pub level: u8,
     pub current: bool,
@@ -77,7 +77,7 @@ pub struct Level {
     pub turbo_freq: Option<TurboFreqOffer>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct ClassOfService {
     pub clos: u8,
     pub min_mhz: MegaHertz,
@@ -90,7 +90,7 @@ pub struct ClassOfService {
 }
 
 /// The state of a power domain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct DomainModel {
     pub package: u8,
     pub die: u32,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What a candidate adds to its level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feature {
     None,
@@ -35,7 +35,8 @@ impl fmt::Display for Feature {
 }
 
 /// A setting of one of flyball's knobs; `KNOB=VALUE` as text, as `flyball set` takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct KnobSetting {
     pub knob: &'static str,
     pub value: String,
@@ -54,7 +55,7 @@ impl Serialize for KnobSetting {
 }
 
 /// One way to set up a power domain for the CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Candidate {
     pub package: u8,
     /// The number in the package.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What a record's time counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
     /// Per-CPU nanoseconds; the default.

@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// A task's name as the kernel keeps it: at most 15 bytes, any bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Comm([u8; 16]);
 
 impl Comm {

@@ -25,7 +25,7 @@ use crate::{
 use windows::Windows;
 
 /// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Worth knowing.
@@ -37,7 +37,7 @@ pub enum Severity {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     /// Lowest frequency at high load.
@@ -66,7 +66,8 @@ pub enum FindingKind {
     Unexplained,
 }
 
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+#[schemars(rename = "TraceFinding")]
 pub struct Finding {
     pub kind: FindingKind,
     pub severity: Severity,

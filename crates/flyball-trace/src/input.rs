@@ -49,7 +49,7 @@ pub struct RawDescription {
 }
 
 /// How a trace was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stored {
     TraceDat,
@@ -60,7 +60,7 @@ pub enum Stored {
 }
 
 /// What a trace was, besides its records.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
 pub struct TraceSummary {
     /// How it was stored.
     pub stored: Stored,

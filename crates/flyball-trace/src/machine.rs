@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use flyball_host::isolation::{Isolation, LastCpu, command_line_words};
 
 /// The machine of a trace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
     /// The processor's name.

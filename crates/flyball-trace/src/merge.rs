@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What one CPU's pages held.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuCount {
     pub cpu: u32,
     /// Records, decoded or not.
@@ -29,7 +29,7 @@ pub struct CpuCount {
 }
 
 /// What a buffer held.
-#[derive(Debug, Clone, Default, serde::Serialize)]
+#[derive(Debug, Clone, Default, schemars::JsonSchema, serde::Serialize)]
 pub struct BufferSummary {
     /// For each CPU, in the order of the file.
     pub cpus: Vec<CpuCount>,

@@ -4,7 +4,7 @@
 use crate::scan::decimal;
 
 /// One CPU's counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuStats {
     pub cpu: u32,
     /// Records still in the buffer.

@@ -30,7 +30,8 @@ pub struct SearchBlocks<'a> {
 }
 
 /// How a search ended.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
+#[schemars(rename = "SearchOutcome")]
 pub struct Outcome {
     /// The arm that the search chose. Whether it is worth choosing is for fresh rounds to show.
     pub chosen: usize,

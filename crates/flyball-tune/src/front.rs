@@ -34,7 +34,7 @@ pub struct FrontBlocks<'a> {
 }
 
 /// What a search for a front found.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct FrontFound {
     pub goal: Goal,
     /// The probability that all claims are right.
@@ -48,7 +48,7 @@ pub struct FrontFound {
 }
 
 /// A setting's place.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
 pub struct FrontPlace {
     #[serde(skip)]
     pub arm: usize,
@@ -68,7 +68,7 @@ pub struct FrontPlace {
 }
 
 /// What is claimed of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrontClaim {
     OnFront,

@@ -73,7 +73,8 @@ impl fmt::Display for Pointer {
 }
 
 /// A quantity and the direction in which it is good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "SearchAim")]
 pub struct Aim {
     pub quantity: Quantity,
     /// Whether more of it is better.
@@ -94,7 +95,8 @@ impl Aim {
 }
 
 /// A limit on a quantity.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "SearchLimit")]
 pub struct Limit {
     /// The direction that keeps it.
     pub aim: Aim,
@@ -114,7 +116,8 @@ impl Limit {
 }
 
 /// The goal of a search.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "SearchGoal")]
 pub struct Goal {
     pub aim: Aim,
     pub limit: Option<Limit>,

@@ -29,7 +29,7 @@ pub const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
 /// A round of an earlier search. Kept in this search's record, so that it can be computed without
 /// the other directory.
-#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct EarlierRound {
     pub(crate) arm: usize,
     pub(crate) objective: Option<f64>,
@@ -45,9 +45,10 @@ impl EarlierRound {
 }
 
 /// What `search.json` holds.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     format: String,
+    /// The version of the file's format.
     version: u32,
     pub goal: Goal,
     pub most_rounds: usize,

@@ -83,17 +83,20 @@ impl fmt::Display for Under {
 }
 
 /// What is searched. The first arm is the machine as it is.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Searched {
+    /// The knobs with their values, and the values' positions where they have an order.
     pub factors: Vec<Row>,
     pub arms: Vec<Arm>,
     /// The index of each arm's value of each factor; of the machine as it is they are not known.
     pub levels: Vec<Option<Vec<usize>>>,
+    /// Combinations that are not searched, and why.
     pub left_out: Vec<LeftOut>,
 }
 
 /// A knob and its values.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "Factor")]
 pub struct Row {
     pub knob: String,
     pub values: Vec<String>,
@@ -102,7 +105,8 @@ pub struct Row {
 }
 
 /// A setting that is not searched.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "SettingLeftOut")]
 pub struct LeftOut {
     pub settings: String,
     pub why: String,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The result of `tune`.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Verdict<'a> {
     pub goal: &'a Goal,
     /// The setting to use, by its name: 'now' unless fresh rounds show that the candidate is better
@@ -29,6 +29,7 @@ pub struct Verdict<'a> {
     pub mattered: Vec<(String, f64)>,
     /// The candidate against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
+    /// Combinations that were left out.
     pub left_out: usize,
     /// Settings that failed twice, each with its last failure: nothing is known of them.
     pub failed: Vec<(String, String)>,
@@ -41,8 +42,9 @@ pub struct Verdict<'a> {
 }
 
 /// What fresh rounds say.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Confirmed {
+    /// Fresh rounds of the chosen setting.
     pub rounds: usize,
     pub objective: Option<Comparison>,
     pub limit: Option<Comparison>,

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
 use flyball_control::{
-    Id, Scope, Setting,
+    Content, Id, Location, Scope, Setting,
     intent::Intent,
     owners::neighbours,
     plan::{Change, Plan, PlanError},
@@ -18,6 +18,8 @@ use flyball_control::{
 use flyball_hold::Store;
 use flyball_host::{CpuList, Host, Kind};
 use flyball_process::confine::Confinement;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     context::Context,
@@ -27,10 +29,24 @@ use crate::{
     output::Reporter,
     paint::{self, one_line},
     profiles::{self, Source},
-    schema,
 };
 
 pub use crate::process::{command_line, interrupts};
+
+/// A location that does not hold what was there before flyball's first change.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Difference {
+    pub location: Location,
+    /// What was there before the first change.
+    pub was: String,
+    pub now: String,
+}
+
+impl Difference {
+    pub fn new(location: &Location, was: &Content, now: &Content) -> Difference {
+        Difference { location: location.clone(), was: was.to_string(), now: now.to_string() }
+    }
+}
 
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
@@ -170,7 +186,7 @@ fn note_holds(state: &StateDir, host: &dyn Host, intent: &Intent) {
 }
 
 fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
-    output.object(schema::SET, || applied, || render_applied(applied))
+    output.object(|| applied, || render_applied(applied))
 }
 
 /// A line for each setting that was asked for and each value it got; CPUs that got the same value
@@ -250,7 +266,7 @@ fn of_cpus(cpus: &CpuList) -> String {
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal
 /// writes to many CPUs are one line, unless `each` is asked for.
 pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
-    output.object(schema::PLAN, || plan, || plan_text(plan, each))
+    output.object(|| plan, || plan_text(plan, each))
 }
 
 /// A plan as text; its notes go to stderr.

@@ -30,7 +30,6 @@ mod process;
 mod profiles;
 mod quiet_machine;
 mod run_as;
-mod schema;
 mod service_manager;
 mod terminal;
 mod time;

@@ -8,13 +8,24 @@ use std::{
 };
 
 use flyball_host::{Host, emulated, simulated};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
-    schema::Schema,
     terminal,
 };
+
+/// Data that a command prints with `--json`.
+pub(crate) trait Document: Serialize + JsonSchema {
+    /// Its name and number, as in `"schema": "get/1"`. The number changes only with an incompatible
+    /// change; fields may be added without.
+    const ID: &'static str;
+}
+
+impl<T: Document> Document for &T {
+    const ID: &'static str = T::ID;
+}
 
 /// In which form data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +35,7 @@ pub enum Format {
 }
 
 /// What JSON objects say first if the machine they describe is not real.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 struct Provenance {
     /// The machine exists only in software.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -35,8 +46,8 @@ struct Provenance {
 }
 
 /// Data with its schema and provenance as the first fields.
-#[derive(Serialize)]
-struct Envelope<'a, T> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Envelope<'a, T> {
     schema: &'static str,
     #[serde(flatten)]
     provenance: &'a Provenance,
@@ -77,51 +88,48 @@ impl Reporter {
         self.format == Format::Json
     }
 
-    /// Prints an object: `data` as JSON of this schema, or `text`. Only the one that is printed is
-    /// built.
-    pub fn object<T: Serialize>(
+    /// Prints an object: `data` as JSON, or `text`. Only the one that is printed is built.
+    pub fn object<T: Document>(
         &self,
-        schema: Schema,
         data: impl FnOnce() -> T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Text => print(text()),
-            Format::Json => json(&self.envelope(schema, data())),
+            Format::Json => json(&self.envelope(data())),
         }
     }
 
     /// Prints an object as JSON on one line: one of a stream.
-    pub fn json_line<T: Serialize>(&self, schema: Schema, data: &T) -> Result<(), Failure> {
+    pub fn json_line<T: Document>(&self, data: &T) -> Result<(), Failure> {
         let mut out = terminal::json_stdout();
-        let text = serde_json::to_string(&self.envelope(schema, data)).map_err(Failure::failed)? + "\n";
+        let text = serde_json::to_string(&self.envelope(data)).map_err(Failure::failed)? + "\n";
         checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     /// Prints a list of objects, each with its schema and provenance.
-    pub fn list<T: Serialize>(
+    pub fn list<T: Document>(
         &self,
-        schema: Schema,
         data: impl FnOnce() -> Vec<T>,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Text => print(text()),
             Format::Json => {
-                let items: Vec<_> = data().into_iter().map(|data| self.envelope(schema, data)).collect();
+                let items: Vec<_> = data().into_iter().map(|data| self.envelope(data)).collect();
                 json(&items)
             }
         }
     }
 
     /// The same object for a file.
-    pub fn file(schema: Schema, data: impl Serialize) -> Result<Vec<u8>, Failure> {
-        let whole = Envelope { schema: schema.id, provenance: &Provenance::default(), data };
+    pub fn file<T: Document>(data: T) -> Result<Vec<u8>, Failure> {
+        let whole = Envelope { schema: T::ID, provenance: &Provenance::default(), data };
         serde_json::to_vec_pretty(&whole).map_err(Failure::failed)
     }
 
-    fn envelope<T>(&self, schema: Schema, data: T) -> Envelope<'_, T> {
-        Envelope { schema: schema.id, provenance: &self.provenance, data }
+    fn envelope<T: Document>(&self, data: T) -> Envelope<'_, T> {
+        Envelope { schema: T::ID, provenance: &self.provenance, data }
     }
 }
 

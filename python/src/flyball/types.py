@@ -5,258 +5,726 @@ For type checkers: no module of the package imports this one at run time.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, TypedDict, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 
-class AtBootOutputSnippetsItem(TypedDict):
-    file: str
-    why: str
-    lines: List[str]
+Access = Literal["ro", "rw"]
 
 
-class AtBootOutputRequired(TypedDict):
-    schema: Literal["at-boot/1"]
-    profile: str
-    unit: str
-    made: List[str]
-    snippets: List[AtBootOutputSnippetsItem]
+class Action3(TypedDict):
+    """It could not be corrected."""
+
+    failed: str
 
 
-class AtBootOutput(AtBootOutputRequired, total=False):
-    """What `flyball apply --at-boot` prints."""
-
-    simulated: bool
-    emulated: str
+Action = Union[Literal["corrected", "reported", "yielded", "gave-way"], "Action3"]
 
 
-class WorkloadNoteRequired(TypedDict):
+class Applied(TypedDict):
+    """What applying an intent came to."""
+
+    made: List[AppliedChange]
+    not_needed: NotRequired[List[Change]]
+    notes: List[Note]
+
+
+class AppliedChange(TypedDict):
+    """A change that was made."""
+
+    change: Change
+    outcome: Outcome
+
+
+class Arm(TypedDict):
+    """Settings under a name."""
+
     name: str
-    metric: Metric
+    wishes: List[ArmSetting]
+
+
+class ArmDrift(TypedDict):
+    """A trend inside an arm that is too strong to be chance."""
+
+    change: float
+    p: float
+
+
+class ArmPlan(TypedDict):
+    booted_with: NotRequired[List[str]]
+    name: str
+    needs_boot: Union[str, None]
+    plan: Union[Plan, None]
+
+
+class ArmReport(TypedDict):
+    boots: List[int]
+    grades: NotRequired[Grades]
+    left_out: List[LeftOut]
+    name: str
+    notes: List[str]
+    rounds: int
+    settings: List[str]
+    speed: NotRequired[SpeedNote]
+    summaries: List[Summary]
+    throttled: Union[int, None]
+    waits_for: Union[str, None]
+
+
+class ArmSetting(TypedDict):
+    """One setting of an arm."""
+
+    knob: str
+    value: str
+
+
+class Asked(TypedDict):
+    """A hold that wants something of a place that another hold decides."""
+
+    hold: HoldName
+    wanted: str
+
+
+class BackgroundNote(TypedDict):
+    """A load that ran during every round."""
+
     argv: List[str]
-    ignore_failure: bool
-
-
-class WorkloadNote(WorkloadNoteRequired, total=False):
-    """The workload that was run."""
-
-    reader: Reader
-    cpus: str
-    directory: str
-    server: List[str]
-    background: List[BackgroundNote]
-    prepare: str
-
-
-class Metric(TypedDict):
-    """A quantity that rounds yield."""
-
+    cpus: NotRequired[str]
     name: str
-    unit: str
-    better: Better
+
+
+class BaseFreqOffer(TypedDict):
+    """SST-BF of a level."""
+
+    high_cpus: CpuList
+    high_mhz: MegaHertz
+    low_mhz: MegaHertz
+    tdp_w: int
+    tjunction_c: int
 
 
 Better = Literal["higher", "lower"]
 
 
-Reader1 = TypedDict("Reader1", {"from": Literal["wall-time"]})
+class Boot(TypedDict):
+    """One boot of the machine in which rounds were run."""
+
+    arms: List[int]
+    command_line: str
+    driver: NotRequired[str]
+    id: str
+    kernel: str
+    meters: MeterList
+    started: int
 
 
-Reader2 = TypedDict("Reader2", {"from": Literal["user-time"]})
+BootParameter = str
 
 
-Reader3 = TypedDict("Reader3", {"from": Literal["preset"], "preset": "Preset"})
+Bound = Literal["lower", "upper", "none"]
 
 
-Reader4 = TypedDict("Reader4", {"from": Literal["expression"], "pattern": str, "metric": "Metric"})
+class Bucket(TypedDict):
+    """One bucket of turbo limits: the highest frequency while at most this many cores are active."""
+
+    cores: int
+    mhz: MegaHertz
 
 
-Reader5 = TypedDict("Reader5", {"from": Literal["model"], "metric": "Metric"})
+class BufferSummary(TypedDict):
+    """What a buffer held."""
+
+    cpus: List[CpuCount]
+    damaged: int
+    problems: List[str]
+    undecoded: int
 
 
-Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5"]
+class Cap(TypedDict):
+    """A frequency that a setting allows at most."""
+
+    evidence: ReasonEvidence
+    limiter: Limiter
+    mhz: float
 
 
-Preset = Literal["perf-pipe", "perf-messaging", "tbench", "fio", "fio-latency", "sysbench", "stress-ng", "openssl", "openssl-sign", "sched-pipe", "spin", "io4k"]
+class CaptureSummary(TypedDict):
+    """What a capture recorded."""
+
+    bytes: int
+    cpus: List[CpuCapture]
+    file: str
+    leftovers: List[str]
+    lost: int
+    received: int
+    written: int
 
 
-class BackgroundNoteRequired(TypedDict):
+class Cause1(TypedDict):
+    """A process wrote it: known from the kernel."""
+
+    written: Writer
+
+
+class Cause2After(TypedDict):
+    by: Writer
+    path: str
+
+
+class Cause2(TypedDict):
+    """A process wrote another setting, which resets this one as a rule."""
+
+    after: Cause2After
+
+
+class Cause4(TypedDict):
+    """A CPU came or went, or another device."""
+
+    device: str
+
+
+class Cause5NotSeen(TypedDict):
+    perhaps: List[str]
+
+
+Cause5 = TypedDict("Cause5", {"not-seen": "Cause5NotSeen"})
+
+
+Cause = Union[Literal["resume"], "Cause1", "Cause2", "Cause4", "Cause5"]
+
+
+Celsius = float
+
+
+class Certainty1(TypedDict):
+    """The evidence shows the reason itself."""
+
+    kind: Literal["measured"]
+
+
+class Certainty2(TypedDict):
+    """Everything else that can be seen was ruled out, and these fit what remains."""
+
+    fits: List[Limiter]
+    kind: Literal["inferred"]
+
+
+class Certainty3(TypedDict):
+    """The evidence does not show what it is."""
+
+    kind: Literal["not-known"]
+
+
+Certainty = Union["Certainty1", "Certainty2", "Certainty3"]
+
+
+class Change(TypedDict):
+    because: str
+    cpus: CpuList
+    instance: str
+    knob: Id
+    location: Location
+    new: str
+    old: Union[str, None]
+    place: str
+    provisional: bool
+    step: Step
+    through: NotRequired[str]
+    value: str
+    was: Union[str, None]
+
+
+class ChangedFact(TypedDict):
+    """A fact that changed with a series."""
+
+    after: Union[str, None]
+    before: Union[str, None]
     name: str
-    argv: List[str]
+    runs_away: int
 
 
-class BackgroundNote(BackgroundNoteRequired, total=False):
-    """A load that ran during every round."""
+class Check(TypedDict):
+    """One cell, computed again."""
 
-    cpus: str
-
-
-class ComparePlanScheduleRequired(TypedDict):
-    seed: int
-    length: ComparePlanLength
-    warm_up: int
-    cool_down: float
-    interval: float
-    confidence: float
+    agrees: bool
+    column: str
+    computed: str
+    line: int
+    printed: str
+    row: str
 
 
-class ComparePlanSchedule(ComparePlanScheduleRequired, total=False):
-    """How a comparison is run."""
+class CheckLine(TypedDict):
+    """A row of the JSON output."""
 
-    unobserved: bool
+    aim: SimulationAim
+    error_percent: Union[float, None]
+    met: Union[bool, None]
+    published: float
+    quantity: str
+    row: str
+    simulated: Union[float, None]
+    source: str
+    spread: Union[float, None]
+    table: str
+    unit: str
+    used: bool
+    within_spread: bool
 
 
-class ComparePlanLength1(TypedDict):
-    """This many blocks."""
+Clock = Literal["local", "global", "counter", "uptime", "perf", "mono", "mono-raw", "boot", "tai", "x86-tsc", "unknown", "ticks"]
 
+
+class ColumnChange(TypedDict):
+    """A column that changed where the series shifted."""
+
+    after: str
+    at: int
+    before: str
+    name: str
+    p: float
+    unit: str
+    until: NotRequired[int]
+
+
+Comm = str
+
+
+class CommandKnob(TypedDict):
+    """A setting with its commands, each a line for /bin/sh."""
+
+    name: str
+    read: NotRequired[str]
+    restore: NotRequired[str]
+    write: str
+
+
+class Comparison(TypedDict):
+    """Two arms compared in one quantity."""
+
+    arm: int
+    base: int
+    change: float
+    delta: float
+    interval: Union[Interval, None]
+    p: float
+    p_corrected: float
+    paired: bool
+    pairs: int
+    quantity: Quantity
+    rounds_for_one_percent: Union[int, None]
+    shows: Union[float, None]
+    steadiness: NotRequired[Steadiness]
+    verdict: Verdict
+
+
+Condition = TypedDict("Condition", {"cgroup": "NotRequired[str]", "for": "NotRequired[Duration]", "limit": "NotRequired[Limit]", "power": "NotRequired[Power]", "pressure": "NotRequired[Pressure]", "program": "NotRequired[str]", "temperature": "NotRequired[Heat]", "time": "NotRequired[Window]", "unit": "NotRequired[str]", "user": "NotRequired[str]"})
+
+
+class Conditions(TypedDict):
+    """What the machine did during one run."""
+
+    busy: Union[float, None]
+    floor_mhz: NotRequired[float]
+    frequency_mhz: Union[float, None]
+    frequency_range_mhz: Union[float, None]
+    interrupts_per_s: Union[float, None]
+    load: Union[float, None]
+    load_before: NotRequired[float]
+    memory_pressure: Union[float, None]
+    steal: Union[float, None]
+    switches_per_s: Union[float, None]
+    temperature_c: Union[float, None]
+    temperature_limit_c: NotRequired[float]
+    throttles: Union[int, None]
+    unix_s: NotRequired[float]
+    uptime_s: NotRequired[float]
+
+
+class Confirmed(TypedDict):
+    """What fresh rounds say."""
+
+    keeps_limit: Union[bool, None]
+    limit: Union[Comparison, None]
+    objective: Union[Comparison, None]
     rounds: int
 
 
-class ComparePlanLength2Until(TypedDict):
-    half_width: float
-    least: int
-    most: int
+class Content1(TypedDict):
+    """The bytes, as the kernel printed them."""
+
+    text: str
 
 
-class ComparePlanLength2(TypedDict):
-    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
+class Content2(TypedDict):
+    """The bytes in hexadecimal, where they are not UTF-8."""
 
-    until: ComparePlanLength2Until
-
-
-class ComparePlanLength3Search(TypedDict):
-    most: int
+    hex: str
 
 
-class ComparePlanLength3(TypedDict):
-    """Until a search ends, which chooses the arms of each block."""
+class Content3(TypedDict):
+    """It could not be read; the errno says what that means (EBUSY: the CPU is offline)."""
 
-    search: ComparePlanLength3Search
-
-
-ComparePlanLength = Union["ComparePlanLength1", "ComparePlanLength2", "ComparePlanLength3"]
+    unreadable: int
 
 
-class ComparePlanArmPlanRequired(TypedDict):
-    name: str
-    needs_boot: Union[str, None]
-    plan: Union[ComparePlanPlan, None]
+Content = Union["Content1", "Content2", "Content3"]
 
 
-class ComparePlanArmPlan(ComparePlanArmPlanRequired, total=False):
-    booted_with: List[str]
+class Cost(TypedDict):
+    """What a reading cost."""
+
+    asked: int
+    cpu: int
+    interrupts: int
+    touched: int
 
 
-class ComparePlanPlan(TypedDict):
-    """Every write that brings a machine to what is wanted, in order."""
+class CpuCapture(TypedDict):
+    """What one CPU recorded."""
 
-    machine: str
-    changes: List[ComparePlanChange]
-    notes: List[Note]
+    bytes: int
+    cpu: int
+    received: int
+    stats: CpuStats
 
 
-class ComparePlanChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: ComparePlanStep
+class CpuCount(TypedDict):
+    """What one CPU's pages held."""
+
+    cpu: int
+    lost: int
+    lost_unknown: int
+    records: int
+
+
+class CpuInterval(TypedDict):
+    """A CPU between two samples."""
+
+    busy: Union[float, None]
+    celsius: Union[float, None]
+    epp: Union[int, None]
+    governor: Union[int, None]
+    idle: List[Union[float, None]]
+    is_reported: bool
+    margin: Union[float, None]
+    max: Union[float, None]
+    mhz: Union[float, None]
+    min: Union[float, None]
+    package_throttles: Union[int, None]
+    productive: Union[float, None]
+    smi: Union[int, None]
+    state: State
+    steal: Union[float, None]
+    throttles: Union[int, None]
+
+
+CpuList = str
+
+
+class CpuReport(TypedDict):
+    """One CPU."""
+
+    c0: NotRequired[float]
+    cpu: int
+    decisions: int
+    decisions_per_second: NotRequired[float]
+    des_perf: NotRequired[Range]
+    epp: NotRequired[Range]
+    fast_switch: NotRequired[float]
+    frequency_events: int
+    ghz: NotRequired[Range]
+    idle: NotRequired[List[IdleReport]]
+    lag: NotRequired[Lag]
+    levels: NotRequired[List[LevelTime]]
+    limits_events: int
+    load: NotRequired[Range]
+    longest_gap_seconds: NotRequired[float]
+    max_perf: NotRequired[Range]
+    min_perf: NotRequired[Range]
+    running_ghz: NotRequired[float]
+    samples: int
+
+
+class CpuStats(TypedDict):
+    """One CPU's counts."""
+
+    commit_overrun: int
+    cpu: int
+    dropped: int
+    entries: int
+    overrun: int
+    read: int
+
+
+class Difference(TypedDict):
+    """A location that does not hold what was there before flyball's first change."""
+
     location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
+    now: str
+    was: str
 
 
-class ComparePlanChange(ComparePlanChangeRequired, total=False):
-    through: str
+class Disturbance(TypedDict):
+    """One thing that disturbed a run."""
 
-
-ComparePlanStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-Location = str
-
-
-Note = str
-
-
-class ComparePlanOutputRequired(TypedDict):
-    schema: Literal["compare-plan/1"]
-    workload: WorkloadNote
-    schedule: ComparePlanSchedule
-    arms: List[ComparePlanArmPlan]
-    rounds_at_most: int
-    pause_seconds: float
-    order: List[List[str]]
-
-
-class ComparePlanOutput(ComparePlanOutputRequired, total=False):
-    """What `flyball compare --dry-run` prints: the arms, their writes and the order of the rounds."""
-
-    simulated: bool
-    emulated: str
-
-
-DoctorListGroup = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
-
-
-class DoctorListOutputItemRequired(TypedDict):
-    schema: Literal["doctor-list/1"]
-    id: str
-    group: DoctorListGroup
-    why: str
-    looks: str
-    option: Union[str, None]
-
-
-class DoctorListOutputItem(DoctorListOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
-
-
-DoctorListOutput = List["DoctorListOutputItem"]
-
-
-Kind = Literal["live", "recorded", "simulated"]
-
-
-class DoctorNotVisible(TypedDict):
-    """A machine that hides the processors' settings."""
-
+    grade: Grade
+    source: Source
     what: str
-    remedy: str
-    evidence: List[DoctorEvidence]
 
 
-class DoctorEvidence(TypedDict):
+DoctorVerdict = Literal["ok", "unknown", "note", "warning", "fault"]
+
+
+Domain = Literal["dram", "package", "platform", "cores"]
+
+
+class DomainModel(TypedDict):
+    """The state of a power domain."""
+
+    core_power: PmConfig
+    cpus: CpuList
+    die: int
+    domain: int
+    features: Features
+    levels: Levels
+    package: int
+    qos: Qos
+
+
+class Drift(TypedDict):
+    """A setting that changed."""
+
+    action: Action
+    at: int
+    cause: Cause
+    cpus: CpuList
+    found: Union[str, None]
+    hold: HoldName
+    instance: NotRequired[str]
+    knob: Id
+    took_us: NotRequired[int]
+    wanted: str
+
+
+class Duration(TypedDict):
+    nanos: int
+    secs: int
+
+
+EarlierBoot = str
+
+
+class EarlierRound(TypedDict):
+    """A round of an earlier search."""
+
+    arm: int
+    bounded: Union[float, None]
+    objective: Union[float, None]
+    seconds: float
+
+
+class Effect(TypedDict):
+    """An arm's effect over the fleet."""
+
+    arm: int
+    better: int
+    between: float
+    change: float
+    facts: List[FactEffect]
+    i_squared: float
+    interval: Union[Interval, None]
+    machines: int
+    next: Union[Interval, None]
+    noise: float
+    odd: List[Odd]
+    p: float
+    p_corrected: float
+    quantity: Quantity
+    undecided: int
+    verdict: Verdict
+    without_one: Union[Lasting, None]
+    worse: int
+
+
+class Effective(TypedDict):
+    """What the registers counted over a round on one CPU."""
+
+    aperf: int
+    mperf: int
+    seconds: float
+    tsc: int
+
+
+class End(TypedDict):
+    """When a hold ends by itself: at the first of these."""
+
+    at: NotRequired[Duration]
+    process: NotRequired[ProcessId]
+
+
+class EnergySource(TypedDict):
+    """One energy meter, and how its numbers become joules."""
+
+    domain: Domain
+    is_power: bool
+    name: str
+    place: str
+    unit: float
+    wraps_after: NotRequired[int]
+
+
+class Entry(TypedDict):
+    """One transaction, as the journal has it."""
+
+    at: int
+    command: str
+    holds: NotRequired[List[str]]
+    id: int
+    pid: int
+    purpose: NotRequired[Purpose]
+    standing: TransactionState
+    writes: int
+
+
+class Environment(TypedDict):
+    """What a journal belongs to."""
+
+    boot: Union[str, None]
+    machine: str
+
+
+Epb = int
+
+
+Epp = int
+
+
+class Event(TypedDict):
+    """An alert that begins or is over."""
+
+    alert: str
+    begins: bool
+    place: str
+    subject: Subject
+    unit: str
+    value: float
+    wall: int
+
+
+class EventCount(TypedDict):
+    """How often an event occurred."""
+
+    count: int
+    name: str
+
+
+class Evidence(TypedDict):
     """One thing that was read: where, and what was there."""
 
     place: str
     value: str
 
 
-class DoctorFindingRequired(TypedDict):
+class Experiment(TypedDict):
+    """What was run on every machine."""
+
+    argv: List[str]
+    arms: List[List[Union[str, List[str]]]]
+    metric: Metric
+    name: NotRequired[str]
+    workload: str
+
+
+class ExperimentNote(TypedDict):
+    """The file with an experiment that many machines run."""
+
+    digest: str
+    name: str
+
+
+Explained = TypedDict("Explained", {"after": "Range_of_uint", "at": "int", "before": "Range_of_uint", "form": "Form", "median_after": "float", "median_before": "float", "p": "float", "with": "List[ColumnChange]"})
+
+
+class Extra(TypedDict):
+    """A write to a file that is not a knob."""
+
+    location: Location
+    new: str
+
+
+Fact = Literal["processor", "product", "firmware", "microcode", "kernel", "driver"]
+
+
+class FactEffect(TypedDict):
+    """The fleet divided by a fact."""
+
+    facts: List[Fact]
+    groups: List[GroupEffect]
+    p: float
+    p_corrected: float
+
+
+class Factor(TypedDict):
+    """A knob and its values."""
+
+    knob: str
+    places: Union[List[float], None]
+    values: List[str]
+
+
+class Facts(TypedDict):
+    core_types: Dict[str, CpuList]
+    cores: int
+    dies: int
+    driver_before_policies: NotRequired[str]
+    emulated: NotRequired[str]
+    kernel: Union[str, None]
+    kind: Kind
+    microcode: NotRequired[str]
+    model_name: Union[str, None]
+    name: str
+    nodes: Dict[str, CpuList]
+    offline: CpuList
+    online: CpuList
+    packages: Dict[str, CpuList]
+    policies: int
+    policy_size: int
+    present: CpuList
+    signature: Union[List[int], None]
+    simulated: NotRequired[bool]
+    vendor: Vendor
+    virtual_machine: bool
+
+
+Feature = Literal["none", "base-freq", "turbo-freq"]
+
+
+class Features(TypedDict):
+    """Whether a level has SST-BF and SST-TF, and which of them are on."""
+
+    base_freq: bool
+    base_freq_on: bool
+    turbo_freq: bool
+    turbo_freq_on: bool
+
+
+class Finding(TypedDict):
+    """The answer of one check."""
+
+    evidence: List[Evidence]
+    fix: NotRequired[Fix]
+    group: Group
     id: str
-    group: DoctorGroup
+    kernel_test: NotRequired[KernelTest]
     verdict: DoctorVerdict
     what: str
     why: str
-    evidence: List[DoctorEvidence]
 
 
-class DoctorFinding(DoctorFindingRequired, total=False):
-    """The answer of one check."""
-
-    fix: Fix
-    kernel_test: KernelTest
-
-
-DoctorGroup = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
-
-
-DoctorVerdict = Literal["ok", "unknown", "note", "warning", "fault"]
+FindingKind = Literal["stuck-low", "stuck-high", "no-decisions", "stopped", "ignored", "clipped", "throttled", "hunting", "no-boost", "siblings-disagree", "lost", "unexplained"]
 
 
 class Fix1(TypedDict):
@@ -290,119 +758,1353 @@ class Fix4(TypedDict):
 Fix = Union["Fix1", "Fix2", "Fix3", "Fix4"]
 
 
-KnobValue = str
+Form = Literal["step", "drift", "spread"]
 
 
-class KernelTestRequired(TypedDict):
+class Found(TypedDict):
+    """One series with its shifts."""
+
+    name: str
+    runs: int
+    shifts: List[Explained]
+    unit: str
+
+
+FrontClaim = Literal["on-front", "dominated", "undecided"]
+
+
+class FrontPlace(TypedDict):
+    """A setting's place."""
+
+    by: NotRequired[str]
+    chance: float
+    changes: List[List[float]]
+    claim: FrontClaim
+    name: str
+    p: float
+
+
+Grade = Literal["not watched", "good", "fair", "bad"]
+
+
+class Grades(TypedDict):
+    """How many rounds had which conditions."""
+
+    bad: int
+    fair: int
+    good: int
+    not_watched: int
+
+
+Group = Literal["driver", "amd-pstate", "firmware", "conflicts", "now", "trace", "recommended"]
+
+
+class GroupEffect(TypedDict):
+    """The machines that share a fact."""
+
+    change: float
+    interval: Union[Interval, None]
+    machines: int
+    values: List[str]
+
+
+Heat = str
+
+
+class HeldKnob(TypedDict):
+    """A knob that is held on some CPUs."""
+
+    cause: NotRequired[Cause]
+    cpus: CpuList
+    found: Union[str, None]
+    hold: HoldName
+    holds: bool
+    instance: NotRequired[str]
+    knob: Id
+    left: NotRequired[LeftBecause]
+    over: NotRequired[List[Asked]]
+    wanted: str
+
+
+class Hold(TypedDict):
+    """Settings that are kept under a name."""
+
+    condition: NotRequired[Condition]
+    end: End
+    name: HoldName
+    on_drift: OnDrift
+    on_exit: OnExit
+    owner: HoldOwner
+    priority: int
+    profile: NotRequired[str]
+    settings: List[Setting]
+    since: int
+
+
+HoldName = str
+
+
+HoldOwner = str
+
+
+class HoldStatus(TypedDict):
+    """A hold, and whether it counts."""
+
+    because: NotRequired[str]
+    condition: NotRequired[Condition]
+    end: End
+    in_force: bool
+    name: HoldName
+    not_reported: NotRequired[str]
+    on_drift: OnDrift
+    on_exit: OnExit
+    owner: HoldOwner
+    priority: int
+    profile: NotRequired[str]
+    settings: List[Setting]
+    since: int
+
+
+Id = str
+
+
+class IdleReport(TypedDict):
+    """One idle state of one CPU, from cpu_idle events."""
+
+    entries: int
+    seconds: float
+    share: NotRequired[float]
+    state: int
+
+
+class Interval(TypedDict):
+    high: float
+    low: float
+
+
+class KernelTest(TypedDict):
+    """What a test of the kernel's amd-pstate-ut module would report on this machine and kernel."""
+
+    because: NotRequired[str]
     name: str
     passes: bool
 
 
-class KernelTest(KernelTestRequired, total=False):
-    """What a test of the kernel's amd-pstate-ut module would report on this machine and kernel."""
+KiloHertz = int
+
+
+Kind = Literal["live", "recorded", "simulated"]
+
+
+KnobName = str
+
+
+KnobSetting = str
+
+
+KnobValue = str
+
+
+class Lag(TypedDict):
+    """From request to frequency: see the module's source for what is counted."""
+
+    count: int
+    max_ms: float
+    median_ms: float
+    p95_ms: float
+
+
+class Lasting(TypedDict):
+    """The lowest and the highest mean with one machine left out, each with that machine's name."""
+
+    highest: List[Union[str, float]]
+    lowest: List[Union[str, float]]
+
+
+LeftBecause = Literal["reported", "yielded", "contended", "clamped"]
+
+
+class LeftOut(TypedDict):
+    """A round that does not count."""
+
+    block: int
+    boot: int
+    why: str
+
+
+class Length1(TypedDict):
+    """This many blocks."""
+
+    rounds: int
+
+
+class Length2Until(TypedDict):
+    decided: NotRequired[bool]
+    half_width: float
+    least: int
+    most: int
+
+
+class Length2(TypedDict):
+    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
+
+    until: Length2Until
+
+
+class Length3Search(TypedDict):
+    cut: NotRequired[float]
+    most: int
+
+
+class Length3(TypedDict):
+    """Until a search ends, which chooses the arms of each block."""
+
+    search: Length3Search
+
+
+Length = Union["Length1", "Length2", "Length3"]
+
+
+Level = Literal["light", "steady", "fixed"]
+
+
+class LevelTime(TypedDict):
+    """How long a performance level was asked for."""
+
+    level: int
+    samples: int
+    seconds: float
+
+
+class Levels(TypedDict):
+    """The performance levels of a domain."""
+
+    current: int
+    enabled: bool
+    highest: int
+    locked: bool
+    version: int
+
+
+Limit = Literal["thermal", "power"]
+
+
+class LimitStep(TypedDict):
+    """What one limit took."""
+
+    by: Union[str, None]
+    certainty: Certainty
+    evidence: Proof
+    knob: Union[str, None]
+    limiter: Limiter
+    mhz: float
+    share: float
+
+
+Limiter = Literal["bios-limit", "active-cores", "latency-limit", "idle-state", "turbo-off", "speed-select", "class-of-service", "percentage", "max-freq", "governor", "preference", "wake-up", "power", "current", "heat", "prochot", "package", "firmware", "unseen"]
+
+
+Location = str
+
+
+class Loss(TypedDict):
+    """Records that were lost on one CPU, if the trace itself says so."""
+
+    cpu: int
+    places: int
+    records: int
+
+
+class Machine(TypedDict):
+    """The machine of a trace."""
+
+    command_line: NotRequired[str]
+    cores: NotRequired[List[List[int]]]
+    driver: NotRequired[str]
+    online: NotRequired[str]
+    possible: NotRequired[str]
+    processor: NotRequired[str]
+    tickless: NotRequired[str]
+
+
+class MachineEffect(TypedDict):
+    """An arm's effect on one machine."""
+
+    arm: int
+    change: float
+    interval: Union[Interval, None]
+    quantity: Quantity
+    verdict: Verdict
+
+
+class MachineNote(TypedDict):
+    """The machine that was measured."""
+
+    cpus: int
+    emulated: NotRequired[str]
+    name: str
+    processor: str
+    simulated: bool
+    system: NotRequired[SystemNote]
+
+
+class MachineReportFacts(TypedDict):
+    """processor, product, firmware, microcode, kernel, driver."""
+
+    driver: NotRequired[str]
+    firmware: NotRequired[str]
+    kernel: NotRequired[str]
+    microcode: NotRequired[str]
+    processor: NotRequired[str]
+    product: NotRequired[str]
+
+
+class MachineReport(TypedDict):
+    """One machine."""
+
+    directory: str
+    effects: List[MachineEffect]
+    facts: MachineReportFacts
+    machine: str
+    pairs: int
+    simulated: bool
+
+
+Measured = Literal["latency", "wall-power"]
+
+
+MegaHertz = int
+
+
+class MeterList(TypedDict):
+    """Where a meter's numbers come from, in the manifest."""
+
+    energy: List[EnergySource]
+    frequency: List[List[Union[int, str]]]
+    no_energy: NotRequired[str]
+    no_frequency: NotRequired[str]
+    registers: List[int]
+    temperature: List[List[str]]
+    throttle: bool
+
+
+class Metric(TypedDict):
+    """A quantity that rounds yield."""
+
+    better: Better
+    name: str
+    unit: str
+
+
+MicroJoules = int
+
+
+MicroWatts = int
+
+
+Micros = int
+
+
+class Moment(TypedDict):
+    """A moment of the machine, by its own clocks."""
+
+    load_before: NotRequired[float]
+    unix_s: NotRequired[float]
+    uptime_s: NotRequired[float]
+
+
+class NotRestored(TypedDict):
+    """A location that does not hold what it held, or is not known to."""
+
+    because: NotRestoredReason
+    error: Union[Refused, None]
+    found: str
+    location: Location
+    wanted: str
+
+
+NotRestoredReason = Literal["differs", "cannot-be-read", "was-not-read", "was-lost"]
+
+
+class NotVisible(TypedDict):
+    """A machine that hides the processors' settings."""
+
+    evidence: List[Evidence]
+    remedy: str
+    what: str
+
+
+Note = str
+
+
+class Odd(TypedDict):
+    """A machine that is unlike its peers."""
+
+    change: float
+    differs_in: List[List[Union[Fact, str]]]
+    machine: str
+    p_corrected: float
+    peers: float
+
+
+class Of(TypedDict):
+    """Rounds of an arm."""
+
+    arm: str
+    benchmark: str
+    median: float
+    metric: str
+    rounds: int
+    unit: str
+
+
+OnDrift = Literal["correct", "report", "yield"]
+
+
+OnExit = Literal["release", "keep"]
+
+
+class One(TypedDict):
+    """Why CPUs ran as fast as they did."""
+
+    busy: Union[float, None]
+    cpus: CpuList
+    highest: Union[float, None]
+    highest_from: str
+    idle: List[List[Union[str, float]]]
+    limits: List[Cap]
+    mhz: Union[float, None]
+    productive: Union[float, None]
+    rest: float
+    sentence: str
+    state: State
+    steps: List[LimitStep]
+
+
+class Outcome2(TypedDict):
+    """The kernel accepted the write and made this of it."""
+
+    clamped: str
+
+
+class Outcome3(TypedDict):
+    """The kernel accepted the write, and the location still holds this, which it held before."""
+
+    lost: str
+
+
+class Outcome4(TypedDict):
+    """The value was read back, and something changed it to this before the work was done."""
+
+    overridden: str
+
+
+Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
+
+
+class Owner(TypedDict):
+    """A program that writes knobs, at work on a machine."""
+
+    name: str
+    pid: Union[int, None]
+    remedy: str
+    writes: List[Id]
+
+
+class PackageInterval(TypedDict):
+    celsius: Union[float, None]
+    dram_watts: Union[float, None]
+    limit: Union[float, None]
+    short_limit: Union[float, None]
+    watts: Union[float, None]
+
+
+class PairVerdict(TypedDict):
+    """What the rounds of two groups show in one column."""
+
+    apart: bool
+    base: str
+    change: float
+    column: str
+    compared: str
+    p: float
+    p_corrected: float
+    rounds: List[int]
+    shown: bool
+    smallest_p: float
+    welch_corrected: Union[float, None]
+
+
+class Partition(TypedDict):
+    """A control group whose CPUs are its own (cgroup v2, cpuset)."""
+
+    content: str
+    hand_down: bool
+    path: str
+
+
+class Passed(TypedDict):
+    """A file that cannot be used, and why."""
+
+    path: str
+    why: str
+
+
+Percent = int
+
+
+Perf = int
+
+
+class Pilot(TypedDict):
+    """How many machines show an effect with this many rounds of each arm."""
+
+    machines: Union[int, None]
+    rounds: int
+
+
+PlainValue = Union[str, float, bool, List[Any], Dict[str, Any]]
+
+
+class Plan(TypedDict):
+    """Every write that brings a machine to what is wanted, in order."""
+
+    changes: List[Change]
+    machine: str
+    notes: List[Note]
+
+
+class Platform(TypedDict):
+    """What the drivers of a machine are (isst_if_platform_info)."""
+
+    api_version: int
+    driver_version: int
+    mailbox: bool
+    max_commands: int
+    mmio: bool
+
+
+class PmConfig(TypedDict):
+    """SST-CP as the power unit reports it."""
+
+    enabled: bool
+    supported: bool
+
+
+class Point(TypedDict):
+    """The value of one round."""
+
+    block: int
+    boot: int
+    value: float
+
+
+Power = Literal["ac", "battery"]
+
+
+Preset = Literal["spin", "perf-pipe", "perf-messaging", "tbench", "fio", "fio-latency", "sysbench", "stress-ng", "openssl", "openssl-sign", "sched-pipe", "io4k"]
+
+
+Pressure = str
+
+
+class ProcessId(TypedDict):
+    """A process that will not be mistaken for a later one of the same number."""
+
+    pid: int
+    started: int
+
+
+Proof = List["ReasonEvidence"]
+
+
+class PublishedLine(TypedDict):
+    """One published number and its counterpart."""
+
+    arm: str
+    here: Union[float, None]
+    machine: str
+    of: Measured
+    row: str
+    settings: List[List[str]]
+    source: str
+    value: float
+    workload: str
+
+
+Purpose = Literal["quiet-on", "set", "quiet", "run", "compare", "doctor", "hold", "other"]
+
+
+class Qos(TypedDict):
+    """How classes of service take effect."""
+
+    enabled: bool
+    ordered: bool
+
+
+Quantity = Literal["time", "performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+
+
+class QuietNote(TypedDict):
+    """That the machine was kept quiet around all rounds, and how."""
+
+    cpus: str
+    level: str
+    settings: List[str]
+    unavailable: NotRequired[List[str]]
+
+
+class QuietSetting(TypedDict):
+    """A setting that makes the machine quieter."""
 
     because: str
+    cpus: NotRequired[CpuList]
+    setting: str
 
 
-class DoctorOutputRequired(TypedDict):
-    schema: Literal["doctor/1"]
-    machine: str
-    kind: Kind
-    processor: str
-    kernel: Union[str, None]
-    findings: List[DoctorFinding]
+class QuietSettings(TypedDict):
+    """What makes this machine quiet."""
+
+    boot: List[BootParameter]
+    cpus: CpuList
+    partition: NotRequired[Partition]
+    settings: List[QuietSetting]
+    unavailable: List[str]
 
 
-class DoctorOutput(DoctorOutputRequired, total=False):
+class Range(TypedDict):
+    """Least, mean and most of a value over its samples."""
+
+    max: float
+    mean: float
+    min: float
+
+
+class Range_of_uint(TypedDict):
+    end: int
+    start: int
+
+
+Reader1 = TypedDict("Reader1", {"from": "Literal['wall-time']"})
+
+
+Reader2 = TypedDict("Reader2", {"from": "Literal['user-time']"})
+
+
+Reader3 = TypedDict("Reader3", {"from": "Literal['preset']", "preset": "Preset"})
+
+
+Reader4 = TypedDict("Reader4", {"from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
+
+
+Reader5 = TypedDict("Reader5", {"from": "Literal['model']", "metric": "Metric"})
+
+
+Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5"]
+
+
+class Readings(TypedDict):
+    """The raw readings of one round."""
+
+    energy: List[List[List[Union[float, int]]]]
+    frequency: List[List[List[Union[float, int]]]]
+    registers: List[Union[Effective, None]]
+    switches: NotRequired[int]
+    temperature: List[List[List[Union[float, int]]]]
+    throttled: NotRequired[int]
+
+
+class ReasonEvidence(TypedDict):
+    """Where a reason was seen, and what it shows."""
+
+    place: str
+    value: str
+
+
+Refused = str
+
+
+class RehearsalStep(TypedDict):
+    """What happened at one moment."""
+
+    at_s: float
+    did: List[str]
+    event: Union[str, None]
+
+
+class ReleasePlan(TypedDict):
+    """What a release would do."""
+
+    plan: Union[Plan, None]
+    restored: List[Difference]
+
+
+class Report(TypedDict):
+    """A trace in numbers."""
+
+    clock: Clock
+    cpus: List[CpuReport]
+    driver: Union[str, None]
+    duration: float
+    events: List[EventCount]
+    impossible_cpus: NotRequired[int]
+    losses: List[Loss]
+    records: int
+    start: float
+    tasks: List[TaskReport]
+    unread: NotRequired[List[EventCount]]
+
+
+class Restoration(TypedDict):
+    """What restoring did."""
+
+    damaged: NotRequired[int]
+    foreign: NotRequired[List[Location]]
+    left: List[NotRestored]
+    made: NotRequired[int]
+    remembered: int
+    written: List[Written]
+
+
+class Run(TypedDict):
+    """One run of the series."""
+
+    busy: Union[float, None]
+    disturbances: List[Disturbance]
+    floor_mhz: NotRequired[float]
+    frequency_mhz: Union[float, None]
+    frequency_range_mhz: Union[float, None]
+    grade: Grade
+    interrupts_per_s: Union[float, None]
+    load: Union[float, None]
+    load_before: NotRequired[float]
+    memory_pressure: Union[float, None]
+    seconds: float
+    steal: Union[float, None]
+    switches_per_s: Union[float, None]
+    temperature_c: Union[float, None]
+    temperature_limit_c: NotRequired[float]
+    throttles: Union[int, None]
+    unix_s: NotRequired[float]
+    uptime_s: NotRequired[float]
+
+
+class RunOutcome(TypedDict):
+    """What one run of a workload yielded."""
+
+    cut: NotRequired[bool]
+    failure: NotRequired[str]
+    output: NotRequired[str]
+    seconds: float
+    usage: NotRequired[Usage]
+    value: Union[float, None]
+    work_seconds: NotRequired[float]
+
+
+class Sampled(TypedDict):
+    """Plain means over all records of a driver's decisions, of all CPUs."""
+
+    des_perf: float
+    ghz: Union[float, None]
+    load: Union[float, None]
+
+
+class SavedSetting(TypedDict):
+    """A setting of a saved profile."""
+
+    cpus: NotRequired[CpuList]
+    knob: str
+    value: str
+
+
+class Schedule(TypedDict):
+    """How a comparison is run."""
+
+    confidence: float
+    cool_down: float
+    interval: float
+    length: Length
+    seed: int
+    unobserved: NotRequired[bool]
+    warm_up: int
+
+
+class SearchAim(TypedDict):
+    """A quantity and the direction in which it is good."""
+
+    more: bool
+    quantity: Quantity
+
+
+class SearchGoal(TypedDict):
+    """The goal of a search."""
+
+    aim: SearchAim
+    limit: Union[SearchLimit, None]
+    prefer: Union[SearchAim, None]
+    second: NotRequired[SearchAim]
+    within: float
+
+
+class SearchLimit(TypedDict):
+    """A limit on a quantity."""
+
+    aim: SearchAim
+    relative: bool
+    value: float
+
+
+class SearchOutcome(TypedDict):
+    """How a search ended."""
+
+    blocks: int
+    certainty: float
+    chosen: int
+    expected: List[List[float]]
+    rounds: int
+    runner_up: Union[int, None]
+    settled: bool
+    shares: List[float]
+    tried: int
+    undecided: List[List[Union[int, float]]]
+
+
+class Searched(TypedDict):
+    """What is searched."""
+
+    arms: List[Arm]
+    factors: List[Factor]
+    left_out: List[SettingLeftOut]
+    levels: List[Union[List[int], None]]
+
+
+class ServiceState(TypedDict):
+    """The service, as its commands see it."""
+
+    blind: NotRequired[List[str]]
+    process: ProcessId
+    since: int
+
+
+Setting = TypedDict("Setting", {"from": "str", "name": "KnobName", "on": "Union[str, None]", "optional": "NotRequired[bool]", "otherwise": "NotRequired[List[Wanted]]", "wanted": "Wanted"})
+
+
+class SettingLeftOut(TypedDict):
+    """A setting that is not searched."""
+
+    settings: str
+    why: str
+
+
+Severity = Literal["note", "warning", "fault"]
+
+
+class ShiftPlace(TypedDict):
+    """Where a series shifted."""
+
+    after: int
+    before: int
+    better: Union[bool, None]
+    change: Union[float, None]
+    facts: List[ChangedFact]
+    form: Form
+    median_after: float
+    median_before: float
+
+
+class Shifted(TypedDict):
+    """A series that shifted."""
+
+    arm: str
+    benchmark: str
+    changes: List[ShiftPlace]
+    host: str
+    metric: str
+    p: float
+    runs: int
+    unit: str
+
+
+class ShownRow(TypedDict):
+    absent: NotRequired[str]
+    cpus: str
+    error: NotRequired[str]
+    instance: NotRequired[str]
+    knob: str
+    places: int
+    source: Union[str, None]
+    unit: str
+    value: Union[PlainValue, None]
+
+
+class SimulationAim1(TypedDict):
+    """At most so many percent."""
+
+    kind: Literal["percent"]
+    limit: float
+
+
+class SimulationAim2(TypedDict):
+    """At most so many of the row's unit, whatever the published value."""
+
+    kind: Literal["absolute"]
+    limit: float
+
+
+class SimulationAim3(TypedDict):
+    """The same sign, and at most so many percentage points away: for changes in percent."""
+
+    kind: Literal["sign"]
+    limit: float
+
+
+class SimulationAim4(TypedDict):
+    """No aim: printed for completeness."""
+
+    kind: Literal["none"]
+
+
+SimulationAim = Union["SimulationAim1", "SimulationAim2", "SimulationAim3", "SimulationAim4"]
+
+
+class Skipped(TypedDict):
+    """A directory that could not be used, and why."""
+
+    directory: str
+    why: str
+
+
+class Snippet(TypedDict):
+    """Text for a file that an administrator may want."""
+
+    file: str
+    lines: List[str]
+    why: str
+
+
+Source = Literal["steal", "frequency", "memory", "load", "heat"]
+
+
+class SpeedLoss(TypedDict):
+    """What one limit took."""
+
+    evidence: List[str]
+    is_setting: bool
+    knob: NotRequired[str]
+    limiter: str
+    mhz: float
+    share: float
+    words: str
+
+
+class SpeedNote(TypedDict):
+    """The speed of the CPUs that ran, on average over the time in which each ran."""
+
+    cpus: str
+    highest_mhz: float
+    losses: List[SpeedLoss]
+    mhz: float
+
+
+Spelling = Literal["text", "any-case", "number", "hexadecimal", "switch", "smt-control", "preference", "bias", "percent-of127", "frequency-limit", "speed", "cpuset-controller", "interrupt", "unread"]
+
+
+State = Literal["running", "offline", "unknown", "asleep"]
+
+
+class Status(TypedDict):
+    """All of it."""
+
+    config_error: NotRequired[str]
+    drifts: List[Drift]
+    failure: NotRequired[str]
+    holds: List[HoldStatus]
+    knobs: List[HeldKnob]
+    service: Union[ServiceState, None]
+
+
+class Steadiness(TypedDict):
+    """How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe), by ranks and pair by pair."""
+
+    change: float
+    p: float
+    p_corrected: float
+    spreads: List[float]
+    verdict: Verdict
+
+
+Step = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
+
+
+Stored = Literal["trace-dat", "raw-pages", "text"]
+
+
+Subject = Literal["throttled", "package", "temperature", "busy", "speed", "got"]
+
+
+class Summary(TypedDict):
+    """One quantity of one arm."""
+
+    deviation: Union[float, None]
+    drift: Union[ArmDrift, None]
+    interval: Union[Interval, None]
+    mean: float
+    median: float
+    metric: Metric
+    outliers: List[int]
+    points: List[Point]
+    quantity: Quantity
+
+
+class SystemNote(TypedDict):
+    """Which machine it is, and what may differ between machines of one kind."""
+
+    firmware: NotRequired[str]
+    hostname: NotRequired[str]
+    microcode: NotRequired[str]
+    product: NotRequired[str]
+
+
+TableKind = Literal["rounds", "findings", "settings"]
+
+
+class TaskReport(TypedDict):
+    """One task."""
+
+    des_perf: Union[Range, None]
+    ghz: Union[Range, None]
+    load: Union[Range, None]
+    name: Comm
+    pid: int
+    samples: int
+
+
+class TextSummary(TypedDict):
+    """What a text was, on the whole."""
+
+    bytes: int
+    cut_off: bool
+    entries: Union[List[int], None]
+    first_unparsed: Union[int, None]
+    lines: int
+    records: int
+    unparsed: int
+
+
+TraceFinding = TypedDict("TraceFinding", {"cpu": "NotRequired[int]", "evidence": "NotRequired[List[str]]", "from": "float", "kind": "FindingKind", "other_cpu": "NotRequired[int]", "remedy": "str", "severity": "Severity", "to": "float", "uncertain": "bool", "what": "str"})
+
+
+class TraceNote(TypedDict):
+    """The driver's decisions in one round, summed up; the trace itself is a file next to the rounds."""
+
+    decisions: int
+    file: str
+    ghz: NotRequired[float]
+    lag_ms: NotRequired[float]
+    lost: int
+    records: int
+    sampled: NotRequired[Sampled]
+
+
+class TraceSummary(TypedDict):
+    """What a trace was, besides its records."""
+
+    buffers: NotRequired[List[BufferSummary]]
+    clock: Clock
+    machine: NotRequired[Machine]
+    problems: List[str]
+    stats: NotRequired[List[CpuStats]]
+    stored: Stored
+    text: NotRequired[TextSummary]
+    uname: NotRequired[str]
+    writer: NotRequired[str]
+
+
+TransactionState = Literal["open", "committed", "restored"]
+
+
+class Turbo(TypedDict):
+    """Turbo limits for a class of instructions."""
+
+    buckets: List[Bucket]
+    instructions: str
+
+
+class TurboFreqOffer(TypedDict):
+    """SST-TF of a level."""
+
+    clip: List[List[Union[str, MegaHertz]]]
+    high: List[Turbo]
+
+
+class Usage(TypedDict):
+    """What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2))."""
+
+    involuntary_switches: int
+    major_faults: int
+    peak_kib: int
+    system_seconds: float
+    user_seconds: float
+    voluntary_switches: int
+
+
+class Value1(TypedDict):
+    """One of a set of words: a governor, a driver, a preference."""
+
+    word: str
+
+
+class Value2(TypedDict):
+    """Several words: available governors."""
+
+    words: List[str]
+
+
+class Value3(TypedDict):
+    """On or off."""
+
+    switch: bool
+
+
+class Value4(TypedDict):
+    """A frequency in kHz."""
+
+    frequency: KiloHertz
+
+
+class Value5(TypedDict):
+    """Several frequencies, as the driver orders them."""
+
+    frequencies: List[KiloHertz]
+
+
+class Value6(TypedDict):
+    """A whole percentage."""
+
+    percent: Percent
+
+
+class Value7(TypedDict):
+    """A time in microseconds."""
+
+    time: Micros
+
+
+class Value8(TypedDict):
+    """A power in microwatts."""
+
+    power: MicroWatts
+
+
+class Value9(TypedDict):
+    """An energy counter in microjoules."""
+
+    energy: MicroJoules
+
+
+class Value10(TypedDict):
+    """A temperature in degrees Celsius."""
+
+    temperature: Celsius
+
+
+class Value11(TypedDict):
+    """An energy performance bias, 0 to 15."""
+
+    epb: Epb
+
+
+class Value12(TypedDict):
+    """An energy performance preference as the register has it, 0 to 255."""
+
+    epp: Epp
+
+
+class Value13(TypedDict):
+    """An abstract performance level."""
+
+    perf: Perf
+
+
+class Value14(TypedDict):
+    """A plain count."""
+
+    count: int
+
+
+class Value15(TypedDict):
+    """Named fields of one register, in the register's order from bit 0."""
+
+    fields: List[List[Union[str, int]]]
+
+
+class Value16(TypedDict):
+    """A set of CPUs."""
+
+    cpus: CpuList
+
+
+Value = Union["Value1", "Value2", "Value3", "Value4", "Value5", "Value6", "Value7", "Value8", "Value9", "Value10", "Value11", "Value12", "Value13", "Value14", "Value15", "Value16"]
+
+
+Vendor = Literal["intel", "amd", "other"]
+
+
+Verdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
+
+
+class Wanted1(TypedDict):
+    exactly: Value
+
+
+class Wanted7(TypedDict):
+    """A share of the highest frequency of the hardware."""
+
+    share: Percent
+
+
+Wanted8 = TypedDict("Wanted8", {"up-to": "str"})
+
+
+Wanted9 = TypedDict("Wanted9", {"within-latency": "Micros"})
+
+
+Wanted = Union[Literal["min", "max", "base", "nominal", "efficient"], "Wanted1", "Wanted7", "Wanted8", "Wanted9"]
+
+
+Window = TypedDict("Window", {"from": "int", "to": "int"})
+
+
+class With(TypedDict):
+    """A change of a fact, over all series of a benchmark."""
+
+    after: Union[str, None]
+    arm: str
+    before: Union[str, None]
+    benchmark: str
+    change: Union[float, None]
+    metric: str
+    name: str
+    of: int
+    shifted: int
+
+
+class WorkloadNote(TypedDict):
+    """The workload that was run."""
+
+    argv: List[str]
+    background: NotRequired[List[BackgroundNote]]
+    cpus: NotRequired[str]
+    directory: NotRequired[str]
+    ignore_failure: bool
+    metric: Metric
+    name: str
+    prepare: NotRequired[str]
+    reader: NotRequired[Reader]
+    server: NotRequired[List[str]]
+
+
+class Writer(TypedDict):
+    """A process that wrote something, with what is known of it."""
+
+    name: NotRequired[str]
+    pid: int
+    unit: NotRequired[str]
+
+
+Written = TypedDict("Written", {"from": "str", "location": "Location", "to": "str"})
+
+
+class AtBootOutput(TypedDict):
+    """What `flyball apply --at-boot` prints."""
+
+    emulated: NotRequired[str]
+    made: List[str]
+    profile: str
+    schema: Literal["at-boot/1"]
+    simulated: NotRequired[bool]
+    snippets: List[Snippet]
+    unit: str
+
+
+class ComparePlanOutput(TypedDict):
+    """What `flyball compare --dry-run` prints: the arms, their writes and the order of the rounds."""
+
+    arms: List[ArmPlan]
+    emulated: NotRequired[str]
+    order: List[List[str]]
+    pause_seconds: float
+    rounds_at_most: int
+    schedule: Schedule
+    schema: Literal["compare-plan/1"]
+    simulated: NotRequired[bool]
+    workload: WorkloadNote
+
+
+class DoctorListOutputItem(TypedDict):
+    emulated: NotRequired[str]
+    group: Group
+    id: str
+    looks: str
+    option: Union[str, None]
+    schema: Literal["doctor-list/1"]
+    simulated: NotRequired[bool]
+    why: str
+
+
+DoctorListOutput = List["DoctorListOutputItem"]
+
+
+class DoctorOutput(TypedDict):
     """What `flyball doctor` prints: the findings."""
 
-    simulated: bool
-    emulated: str
-    not_visible: DoctorNotVisible
+    emulated: NotRequired[str]
+    findings: List[Finding]
+    kernel: Union[str, None]
+    kind: Kind
+    machine: str
+    not_visible: NotRequired[NotVisible]
+    processor: str
+    schema: Literal["doctor/1"]
+    simulated: NotRequired[bool]
 
 
-Access = Literal["ro", "rw"]
-
-
-class ExplainOutputItem1Required(TypedDict):
-    schema: Literal["explain/1"]
-    knob: str
-    title: str
-    access: Access
-    scope: str
-    step: Union[str, None]
-    unit: str
-    accepts: str
-    about: str
-    interacts: List[List[str]]
-    lives: List[str]
-
-
-class ExplainOutputItem1(ExplainOutputItem1Required, total=False):
+class ExplainOutputItem1(TypedDict):
     """A knob as JSON has it."""
 
-    simulated: bool
-    emulated: str
-
-
-class ExplainOutputItem2Required(TypedDict):
+    emulated: NotRequired[str]
     schema: Literal["explain/1"]
-    profile: str
+    simulated: NotRequired[bool]
+    about: str
+    accepts: str
+    access: Access
+    interacts: List[List[str]]
+    knob: str
+    lives: List[str]
+    scope: str
+    step: Union[str, None]
+    title: str
+    unit: str
+
+
+class ExplainOutputItem2(TypedDict):
+    emulated: NotRequired[str]
+    schema: Literal["explain/1"]
+    simulated: NotRequired[bool]
     file: Union[str, None]
+    profile: str
     text: str
 
 
-class ExplainOutputItem2(ExplainOutputItem2Required, total=False):
-    simulated: bool
-    emulated: str
+ExplainOutputItem = Union["ExplainOutputItem1", "ExplainOutputItem2"]
 
 
-ExplainOutput = List[Union["ExplainOutputItem1", "ExplainOutputItem2"]]
-
-
-Purpose = Literal["set", "quiet-on", "quiet", "run", "compare", "doctor", "hold", "other"]
-
-
-class Environment(TypedDict):
-    """What a journal belongs to."""
-
-    boot: Union[str, None]
-    machine: str
-
-
-class Content1(TypedDict):
-    """The bytes, as the kernel printed them."""
-
-    text: str
-
-
-class Content2(TypedDict):
-    """The bytes in hexadecimal, where they are not UTF-8."""
-
-    hex: str
-
-
-class Content3(TypedDict):
-    """It could not be read; the errno says what that means (EBUSY: the CPU is offline)."""
-
-    unreadable: int
-
-
-Content = Union["Content1", "Content2", "Content3"]
-
-
-FileJournalStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-Spelling = Literal["text", "any-case", "number", "hexadecimal", "switch", "smt-control", "preference", "bias", "percent-of127", "frequency-limit", "speed", "cpuset-controller", "interrupt"]
-
-
-Bound = Literal["none", "lower", "upper"]
+ExplainOutput = List["ExplainOutputItem"]
 
 
 class JournalFile1Header(TypedDict):
-    format: int
     boot: Union[str, None]
+    format: int
     machine: str
 
 
@@ -410,51 +2112,47 @@ class JournalFile1(TypedDict):
     header: JournalFile1Header
 
 
-class JournalFile2BeginRequired(TypedDict):
-    id: int
-    pid: int
-    command: str
+class JournalFile2Begin(TypedDict):
     at: int
-
-
-class JournalFile2Begin(JournalFile2BeginRequired, total=False):
-    purpose: Purpose
-    of: Environment
-    holds: List[str]
+    command: str
+    holds: NotRequired[List[str]]
+    id: int
+    of: NotRequired[Environment]
+    pid: int
+    purpose: NotRequired[Purpose]
 
 
 class JournalFile2(TypedDict):
     begin: JournalFile2Begin
 
 
-class JournalFile3WasRequired(TypedDict):
-    location: Location
+class JournalFile3Was(TypedDict):
+    """How a location is written, read back and restored: what the journal stores of it."""
+
+    bound: NotRequired[Bound]
     content: Content
-    step: FileJournalStep
+    late: NotRequired[bool]
+    location: Location
+    lost: NotRequired[bool]
+    seen_late: NotRequired[bool]
     spelling: Spelling
-
-
-class JournalFile3Was(JournalFile3WasRequired, total=False):
-    bound: Bound
-    late: bool
-    lost: bool
-    seen_late: bool
+    step: Step
 
 
 class JournalFile3(TypedDict):
     was: JournalFile3Was
 
 
-class JournalFile4WriteRequired(TypedDict):
+class JournalFile4Write(TypedDict):
+    """How a location is written, read back and restored: what the journal stores of it."""
+
+    bound: NotRequired[Bound]
+    kept: NotRequired[bool]
     location: Location
-    old: Content
     new: Content
-    step: FileJournalStep
+    old: Content
     spelling: Spelling
-
-
-class JournalFile4Write(JournalFile4WriteRequired, total=False):
-    bound: Bound
+    step: Step
 
 
 class JournalFile4(TypedDict):
@@ -490,2799 +2188,847 @@ class JournalFile7(TypedDict):
 JournalFile = Union["JournalFile1", "JournalFile2", "JournalFile3", "JournalFile4", "JournalFile5", "JournalFile6", "JournalFile7"]
 
 
-class CommandKnobRequired(TypedDict):
-    name: str
-    write: str
+class ManifestFile(TypedDict):
+    """What was compared, how and where."""
 
-
-class CommandKnob(CommandKnobRequired, total=False):
-    """A setting with its commands, each a line for /bin/sh."""
-
-    read: str
-    restore: str
-
-
-class MachineNoteRequired(TypedDict):
-    name: str
-    simulated: bool
-    processor: str
-    cpus: int
-
-
-class MachineNote(MachineNoteRequired, total=False):
-    """The machine that was measured."""
-
-    emulated: str
-    system: SystemNote
-
-
-class SystemNote(TypedDict, total=False):
-    """Which machine it is, and what may differ between machines of one kind."""
-
-    hostname: str
-    product: str
-    firmware: str
-    microcode: str
-
-
-class Arm(TypedDict):
-    """Settings under a name."""
-
-    name: str
-    wishes: List[ArmSetting]
-
-
-class ArmSetting(TypedDict):
-    """One setting as typed: knob, value, and perhaps the CPUs it is for (K@0-3=V)."""
-
-    knob: str
-    value: str
-
-
-class FileManifestScheduleRequired(TypedDict):
-    seed: int
-    length: FileManifestLength
-    warm_up: int
-    cool_down: float
-    interval: float
-    confidence: float
-
-
-class FileManifestSchedule(FileManifestScheduleRequired, total=False):
-    """How a comparison is run."""
-
-    unobserved: bool
-
-
-class FileManifestLength1(TypedDict):
-    """This many blocks."""
-
-    rounds: int
-
-
-class FileManifestLength2Until(TypedDict):
-    half_width: float
-    least: int
-    most: int
-
-
-class FileManifestLength2(TypedDict):
-    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
-
-    until: FileManifestLength2Until
-
-
-class FileManifestLength3SearchRequired(TypedDict):
-    most: int
-
-
-class FileManifestLength3Search(FileManifestLength3SearchRequired, total=False):
-    cut: float
-
-
-class FileManifestLength3(TypedDict):
-    """Until a search ends, which chooses the arms of each block."""
-
-    search: FileManifestLength3Search
-
-
-FileManifestLength = Union["FileManifestLength1", "FileManifestLength2", "FileManifestLength3"]
-
-
-class QuietNoteRequired(TypedDict):
-    level: str
-    cpus: str
-    settings: List[str]
-
-
-class QuietNote(QuietNoteRequired, total=False):
-    """That the machine was kept quiet around all rounds, and how."""
-
-    unavailable: List[str]
-
-
-class BootRequired(TypedDict):
-    id: str
-    kernel: str
-    command_line: str
-    started: int
-    arms: List[int]
-    meters: MeterList
-
-
-class Boot(BootRequired, total=False):
-    """One boot of the machine in which rounds were run."""
-
-    driver: str
-
-
-class MeterListRequired(TypedDict):
-    energy: List[EnergySource]
-    frequency: List[List[Union[int, str]]]
-    registers: List[int]
-    temperature: List[List[str]]
-    throttle: bool
-
-
-class MeterList(MeterListRequired, total=False):
-    """Where a meter's numbers come from, in the manifest."""
-
-    no_energy: str
-    no_frequency: str
-
-
-class EnergySourceRequired(TypedDict):
-    domain: Domain
-    name: str
-    place: str
-    unit: float
-    is_power: bool
-
-
-class EnergySource(EnergySourceRequired, total=False):
-    """One energy meter, and how its numbers become joules."""
-
-    wraps_after: int
-
-
-Domain = Literal["package", "dram", "platform", "cores"]
-
-
-class ManifestFileExperiment(TypedDict):
-    """The file that described the comparison, if one did."""
-
-    name: str
-    digest: str
-
-
-class ManifestFileRequired(TypedDict):
-    format: str
-    version: int
-    tool: str
-    machine: MachineNote
-    workload: WorkloadNote
     arms: List[Arm]
     boot_needs: List[Union[str, None]]
-    schedule: FileManifestSchedule
     boots: List[Boot]
+    command_line: NotRequired[List[str]]
+    experiment: NotRequired[ExperimentNote]
+    format: str
+    knobs: NotRequired[List[CommandKnob]]
+    machine: MachineNote
+    quiet: NotRequired[QuietNote]
+    schedule: Schedule
+    tool: str
+    trace: NotRequired[bool]
+    version: int
+    workload: WorkloadNote
 
 
-class ManifestFile(ManifestFileRequired, total=False):
-    """The file `manifest.json` of a run directory: what was compared, how, and on what."""
-
-    command_line: List[str]
-    quiet: QuietNote
-    trace: bool
-    knobs: List[CommandKnob]
-    experiment: ManifestFileExperiment
-
-
-section = Dict[str, Dict[str, "values"]]
-
-
-values = Union["value", List["value"]]
-
-
-value = Union[str, bool, int]
-
-
-class ProfileFileOptional(TypedDict, total=False):
+class ProfileFileOptional(TypedDict):
     """Settings that are left out where the machine lacks them, with a note."""
 
-    cpus: section
-    package: section
-    die: section
-    node: section
-    core: section
-    policy: section
-    type: section
+    core: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    cpus: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    die: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    node: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    package: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    policy: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    type: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
 
 
-class ProfileFile(TypedDict, total=False):
+class ProfileFile(TypedDict):
     """A profile, as TOML: settings for all CPUs, sections for some of them, and optional ones."""
 
-    description: str
-    cpus: section
-    package: section
-    die: section
-    node: section
-    core: section
-    policy: section
-    type: section
-    optional: ProfileFileOptional
+    core: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    cpus: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    description: NotRequired[str]
+    die: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    node: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    optional: NotRequired[ProfileFileOptional]
+    package: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    policy: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    type: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
 
 
-Measured = Literal["latency", "wall-power"]
+PublishedFile = List["PublishedLine"]
 
 
-class PublishedFileItem(TypedDict):
-    arm: str
-    source: str
-    machine: str
-    workload: str
-    row: str
-    settings: List[List[str]]
-    of: Measured
-    value: float
-    here: Union[float, None]
+class RoundFile(TypedDict):
+    """One round: one run of the workload under one arm."""
 
-
-PublishedFile = List["PublishedFileItem"]
-
-
-class SpeedNote(TypedDict):
-    """The speed of the CPUs that ran, on average over the time in which each ran."""
-
-    cpus: str
-    highest_mhz: float
-    mhz: float
-    losses: List[SpeedLoss]
-
-
-class SpeedLossRequired(TypedDict):
-    limiter: str
-    words: str
-    mhz: float
-    share: float
-    evidence: List[str]
-    is_setting: bool
-
-
-class SpeedLoss(SpeedLossRequired, total=False):
-    """What one limit took."""
-
-    knob: str
-
-
-class Moment(TypedDict, total=False):
-    """A moment of the machine, by its own clocks."""
-
-    uptime_s: float
-    unix_s: float
-    load_before: float
-
-
-class FileRoundOutcomeRequired(TypedDict):
-    value: Union[float, None]
-    seconds: float
-
-
-class FileRoundOutcome(FileRoundOutcomeRequired, total=False):
-    """What one run of a workload yielded."""
-
-    work_seconds: float
-    usage: Usage
-    cut: bool
-    failure: str
-    output: str
-
-
-class Usage(TypedDict):
-    """What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2))."""
-
-    user_seconds: float
-    system_seconds: float
-    voluntary_switches: int
-    involuntary_switches: int
-    peak_kib: int
-    major_faults: int
-
-
-class ReadingsRequired(TypedDict):
-    energy: List[List[List[Union[float, int]]]]
-    frequency: List[List[List[Union[float, int]]]]
-    registers: List[Union[Effective, None]]
-    temperature: List[List[List[Union[float, int]]]]
-
-
-class Readings(ReadingsRequired, total=False):
-    """The raw readings of one round."""
-
-    throttled: int
-    switches: int
-
-
-class Effective(TypedDict):
-    """What the registers counted over a round on one CPU."""
-
-    aperf: int
-    mperf: int
-    tsc: int
-    seconds: float
-
-
-class TraceNoteRequired(TypedDict):
-    file: str
-    records: int
-    lost: int
-    decisions: int
-
-
-class TraceNote(TraceNoteRequired, total=False):
-    """The driver's decisions in one round, summed up; the trace itself is a file next to the rounds."""
-
-    ghz: float
-    sampled: Sampled
-    lag_ms: float
-
-
-class Sampled(TypedDict):
-    """Plain means over all records of a driver's decisions, of all CPUs."""
-
-    des_perf: float
-    ghz: Union[float, None]
-    load: Union[float, None]
-
-
-class ConditionsRequired(TypedDict):
-    frequency_mhz: Union[float, None]
-    frequency_range_mhz: Union[float, None]
-    temperature_c: Union[float, None]
-    throttles: Union[int, None]
-    busy: Union[float, None]
-    steal: Union[float, None]
-    interrupts_per_s: Union[float, None]
-    switches_per_s: Union[float, None]
-    memory_pressure: Union[float, None]
-    load: Union[float, None]
-
-
-class Conditions(ConditionsRequired, total=False):
-    """What the machine did during one run."""
-
-    temperature_limit_c: float
-    floor_mhz: float
-    uptime_s: float
-    unix_s: float
-    load_before: float
-
-
-class RoundFileRequired(TypedDict):
-    boot: int
+    arm: int
     block: int
-    arm: int
-    place: int
-    warm_up: bool
-    started: float
+    boot: int
+    conditions: NotRequired[Conditions]
     moment: Moment
-    outcome: FileRoundOutcome
+    notes: NotRequired[List[str]]
+    outcome: RunOutcome
+    place: int
     readings: Readings
+    speed: NotRequired[SpeedNote]
+    started: float
+    trace: NotRequired[TraceNote]
+    void: NotRequired[str]
+    warm_up: bool
 
 
-class RoundFile(RoundFileRequired, total=False):
-    """A line of the file `rounds.jsonl` of a run directory: one run of the workload under one arm."""
+class SnapshotFile1(TypedDict):
+    """Every setting that a profile can have."""
 
-    notes: List[str]
-    trace: TraceNote
-    void: str
-    speed: SpeedNote
-    conditions: Conditions
+    settings: List[SavedSetting]
 
 
-class SnapshotFileSettingsItemRequired(TypedDict):
-    knob: str
-    value: str
+class SnapshotFile2(TypedDict):
+    """As flyball wrote them before: the text of a profile."""
 
-
-class SnapshotFileSettingsItem(SnapshotFileSettingsItemRequired, total=False):
-    """A setting that a profile can have."""
-
-    cpus: str
-
-
-class SnapshotFile(TypedDict, total=False):
-    """A file `snapshot-*.json` of a run directory: the settings before or after the rounds of a boot."""
-
-    settings: List[SnapshotFileSettingsItem]
     profile: str
+
+
+class SnapshotFile3(TypedDict):
+    """A machine in software, which each round boots anew."""
+
+    machine: str
+    simulated: bool
+
+
+class SnapshotFile4(TypedDict):
+    """The machine could not be read."""
+
     error: str
-    simulated: bool
-    machine: str
 
 
-class FleetFleetMachineEffectsItem(TypedDict):
-    arm: int
-    quantity: Quantity
-    change: float
-    interval: Union[Interval, None]
-    verdict: FleetVerdict
+SnapshotFile = Union["SnapshotFile1", "SnapshotFile2", "SnapshotFile3", "SnapshotFile4"]
 
 
-class FleetFleetMachine(TypedDict):
-    """One machine."""
-
-    machine: str
-    directory: str
-    simulated: bool
-    pairs: int
-    facts: Dict[str, str]
-    effects: List[FleetFleetMachineEffectsItem]
-
-
-class FleetFleetEffectWithoutOne1(TypedDict):
-    lowest: List[Union[str, float]]
-    highest: List[Union[str, float]]
-
-
-class FleetFleetEffect(TypedDict):
-    """An arm's effect over the fleet."""
-
-    arm: int
-    quantity: Quantity
-    machines: int
-    change: float
-    interval: Union[Interval, None]
-    p: float
-    p_corrected: float
-    verdict: FleetVerdict
-    between: float
-    i_squared: float
-    next: Union[Interval, None]
-    better: int
-    worse: int
-    undecided: int
-    without_one: Union[FleetFleetEffectWithoutOne1, None]
-    facts: List[FleetFact]
-    odd: List[OddMachine]
-    noise: float
-
-
-class FleetFactGroupsItem(TypedDict):
-    values: List[str]
-    machines: int
-    change: float
-    interval: Union[Interval, None]
-
-
-class FleetFact(TypedDict):
-    """The fleet divided by a fact."""
-
-    facts: List[Literal["processor", "product", "firmware", "microcode", "kernel", "driver"]]
-    p: float
-    p_corrected: float
-    groups: List[FleetFactGroupsItem]
-
-
-class OddMachine(TypedDict):
-    """A machine that is unlike its peers."""
-
-    machine: str
-    change: float
-    peers: float
-    p_corrected: float
-    differs_in: List[List[str]]
-
-
-class FleetDesign(TypedDict):
-    """How many machines show an effect with this many rounds of each arm."""
-
-    rounds: int
-    machines: Union[int, None]
-
-
-Quantity = Literal["performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "time", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
-
-
-FleetVerdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
-
-
-class Interval(TypedDict):
-    low: float
-    high: float
-
-
-class FleetOutputExperimentRequired(TypedDict):
-    workload: str
-    argv: List[str]
-    metric: Metric
-    arms: List[List[Union[str, List[str]]]]
-
-
-class FleetOutputExperiment(FleetOutputExperimentRequired, total=False):
-    """What was run on every machine."""
-
-    name: str
-
-
-class FleetOutputSkippedItem(TypedDict):
-    directory: str
-    why: str
-
-
-class FleetOutputRequired(TypedDict):
-    schema: Literal["fleet/1"]
-    experiment: FleetOutputExperiment
-    confidence: float
-    machines: List[FleetFleetMachine]
-    effects: List[FleetFleetEffect]
-    skipped: List[FleetOutputSkippedItem]
-    missing: List[str]
-
-
-class FleetOutput(FleetOutputRequired, total=False):
+class FleetOutput(TypedDict):
     """What `flyball report --fleet` prints, and its `fleet.json`."""
 
-    design: List[List[FleetDesign]]
+    confidence: float
+    design: NotRequired[List[List[Pilot]]]
+    effects: List[Effect]
+    emulated: NotRequired[str]
+    experiment: Experiment
+    machines: List[MachineReport]
+    missing: List[str]
+    schema: Literal["fleet/1"]
+    simulated: NotRequired[bool]
+    skipped: List[Skipped]
 
 
-class GetOutputItemRequired(TypedDict):
-    schema: Literal["get/1"]
-    knob: str
+class GetOutputItem(TypedDict):
+    absent: NotRequired[str]
     cpus: str
-    value: Any
-    unit: str
+    emulated: NotRequired[str]
+    error: NotRequired[str]
+    instance: NotRequired[str]
+    knob: str
+    schema: Literal["get/1"]
+    simulated: NotRequired[bool]
     source: Union[str, None]
-
-
-class GetOutputItem(GetOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
-    instance: str
-    absent: str
-    error: str
+    unit: str
+    value: Union[PlainValue, None]
 
 
 GetOutput = List["GetOutputItem"]
 
 
-class Progress(TypedDict):
-    round: int
-    seconds: float
-    sequences: int
-    steps: int
-    features: int
-    corpus: int
-    findings: int
-    lost: int
-
-
-class GuestFuzzFindingRequired(TypedDict):
-    id: str
-    details: List[str]
-    steps: List[str]
-    round: int
-    repeats: bool
-    known: bool
-
-
-class GuestFuzzFinding(GuestFuzzFindingRequired, total=False):
-    about: Union[str, None]
-
-
-class GuestFuzzOutputRequired(TypedDict):
-    schema: Literal["guest-fuzz/1"]
-    kernel: str
-    release: str
-    seed: int
-    directory: str
-    machine: str
-    mode: str
-    progress: List[Progress]
-    findings: List[GuestFuzzFinding]
-
-
-class GuestFuzzOutput(GuestFuzzOutputRequired, total=False):
-    """What `flyball guest fuzz` prints: faults of a kernel's drivers that generated sequences found on emulated processors."""
-
-    simulated: bool
-    emulated: str
-    baseline: Union[str, None]
-
-
-class MachineRow(TypedDict):
-    name: str
-    cpus: int
-    title: str
-
-
-class GuestListOutputRequired(TypedDict):
-    schema: Literal["guest-list/1"]
-    machines: List[MachineRow]
-    kernels: List[str]
-    cache: str
-
-
-class GuestListOutput(GuestListOutputRequired, total=False):
-    """What `flyball guest list` prints: machines and kernels."""
-
-    simulated: bool
-    emulated: str
-
-
-class GuestTestGroup(TypedDict):
-    """A topic in a driver mode of a machine."""
-
-    machine: str
-    mode: str
-    topic: str
-    seconds: float
-    tests: List[Test]
-
-
-class TestRequired(TypedDict):
-    name: str
-    outcome: Literal["pass", "fail", "known", "skip", "cannot-tell"]
-
-
-class Test(TestRequired, total=False):
-    reason: str
-    details: List[str]
-    steps: List[str]
-
-
-class GuestTestOutputRequired(TypedDict):
-    schema: Literal["guest-test/1"]
-    kernel: str
-    release: str
-    seed: int
-    seconds: float
-    groups: List[GuestTestGroup]
-
-
-class GuestTestOutput(GuestTestOutputRequired, total=False):
-    """What `flyball guest test` prints: tests of a kernel's cpufreq drivers on emulated processors."""
-
-    simulated: bool
-    emulated: str
-    baseline: str
-
-
-class HoldAddOutputHoldRequired(TypedDict):
-    name: str
-    owner: str
-    priority: int
-    settings: List[Dict[str, Any]]
-    end: Dict[str, Any]
-    on_drift: Literal["correct", "report", "yield"]
-    on_exit: Literal["keep", "release"]
-    since: int
-
-
-class HoldAddOutputHold(HoldAddOutputHoldRequired, total=False):
-    """The hold."""
-
-    profile: str
-    condition: Dict[str, Any]
-
-
-class HoldAddOutputRequired(TypedDict):
-    schema: Literal["hold-add/1"]
-    hold: HoldAddOutputHold
-    in_force: bool
-    because: Union[str, None]
-    applied: Union[Dict[str, Any], None]
-    restoration: Union[Dict[str, Any], None]
-
-
-class HoldAddOutput(HoldAddOutputRequired, total=False):
+class HoldAddOutput(TypedDict):
     """What `flyball hold add` prints."""
 
-    simulated: bool
-    emulated: str
-
-
-class HoldListOutputItemRequired(TypedDict):
-    schema: Literal["hold-list/1"]
-    name: str
-    owner: str
-    priority: int
-    settings: List[Dict[str, Any]]
-    end: Dict[str, Any]
-    on_drift: Literal["correct", "report", "yield"]
-    on_exit: Literal["keep", "release"]
-    since: int
+    applied: Union[Applied, None]
+    because: Union[str, None]
+    emulated: NotRequired[str]
+    hold: Hold
     in_force: bool
+    restoration: Restoration
+    schema: Literal["hold-add/1"]
+    simulated: NotRequired[bool]
 
 
-class HoldListOutputItem(HoldListOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
-    profile: str
-    condition: Dict[str, Any]
-    because: str
-    not_reported: str
+class HoldListOutputItem(TypedDict):
+    because: NotRequired[str]
+    condition: NotRequired[Condition]
+    emulated: NotRequired[str]
+    end: End
+    in_force: bool
+    name: HoldName
+    not_reported: NotRequired[str]
+    on_drift: OnDrift
+    on_exit: OnExit
+    owner: HoldOwner
+    priority: int
+    profile: NotRequired[str]
+    schema: Literal["hold-list/1"]
+    settings: List[Setting]
+    simulated: NotRequired[bool]
+    since: int
 
 
 HoldListOutput = List["HoldListOutputItem"]
 
 
-class HoldRequired(TypedDict):
-    name: str
-    owner: str
-    priority: int
-    settings: List[Dict[str, Any]]
-    end: Dict[str, Any]
-    on_drift: Literal["correct", "report", "yield"]
-    on_exit: Literal["keep", "release"]
-    since: int
-    in_force: bool
-
-
-class Hold(HoldRequired, total=False):
-    profile: str
-    condition: Dict[str, Any]
-    because: str
-    not_reported: str
-
-
-class KnobOverItem(TypedDict):
-    hold: str
-    wanted: str
-
-
-class KnobRequired(TypedDict):
-    knob: str
-    cpus: str
-    wanted: str
-    found: Union[str, None]
-    holds: bool
-    hold: str
-
-
-class Knob(KnobRequired, total=False):
-    instance: str
-    over: List[KnobOverItem]
-    left: Any
-    cause: Any
-
-
-class HoldRehearseDriftRequired(TypedDict):
-    at: int
-    hold: str
-    knob: str
-    cpus: str
-    wanted: str
-    found: Union[str, None]
-    cause: Any
-    action: Any
-
-
-class HoldRehearseDrift(HoldRehearseDriftRequired, total=False):
-    instance: str
-    took_us: int
-
-
-class HoldRehearseOutputStepsItem(TypedDict):
-    at_s: float
-    event: Union[str, None]
-    did: List[str]
-
-
-class HoldRehearseOutputStatusRequired(TypedDict):
-    service: Union[Dict[str, Any], None]
-    holds: List[Hold]
-    knobs: List[Knob]
-    drifts: List[HoldRehearseDrift]
-
-
-class HoldRehearseOutputStatus(HoldRehearseOutputStatusRequired, total=False):
-    """What is held at the end, as hold-status has it."""
-
-    failure: str
-    config_error: str
-
-
-class HoldRehearseOutputRequired(TypedDict):
-    schema: Literal["hold-rehearse/1"]
-    steps: List[HoldRehearseOutputStepsItem]
-    status: HoldRehearseOutputStatus
-
-
-class HoldRehearseOutput(HoldRehearseOutputRequired, total=False):
+class HoldRehearseOutput(TypedDict):
     """What `flyball hold rehearse` prints: what the service did at each event, and the end."""
 
-    simulated: bool
-    emulated: str
+    emulated: NotRequired[str]
+    schema: Literal["hold-rehearse/1"]
+    simulated: NotRequired[bool]
+    status: Status
+    steps: List[RehearsalStep]
 
 
-class HoldReleaseOutputPlannedRestoredItem(TypedDict):
-    location: str
-    was: str
-    now: str
-
-
-class HoldReleaseOutputPlanned(TypedDict):
-    """With --dry-run: what would be done."""
-
-    restored: List[HoldReleaseOutputPlannedRestoredItem]
-    plan: Union[Dict[str, Any], None]
-
-
-class HoldReleaseOutputRequired(TypedDict):
-    schema: Literal["hold-release/1"]
-    released: List[str]
-    applied: Union[Dict[str, Any], None]
-    restoration: Union[Dict[str, Any], None]
-    stays: List[Dict[str, Any]]
-
-
-class HoldReleaseOutput(HoldReleaseOutputRequired, total=False):
+class HoldReleaseOutput(TypedDict):
     """What `flyball hold release` prints."""
 
-    simulated: bool
-    emulated: str
-    planned: HoldReleaseOutputPlanned
+    applied: Union[Applied, None]
+    emulated: NotRequired[str]
+    planned: NotRequired[ReleasePlan]
+    released: List[str]
+    restoration: Union[Restoration, None]
+    schema: Literal["hold-release/1"]
+    simulated: NotRequired[bool]
+    stays: List[HeldKnob]
 
 
-class HoldStatusDriftRequired(TypedDict):
-    at: int
-    hold: str
-    knob: str
-    cpus: str
-    wanted: str
-    found: Union[str, None]
-    cause: Any
-    action: Any
-
-
-class HoldStatusDrift(HoldStatusDriftRequired, total=False):
-    instance: str
-    took_us: int
-
-
-class HoldStatusOutputRequired(TypedDict):
-    schema: Literal["hold-status/1"]
-    service: Union[Dict[str, Any], None]
-    holds: List[Hold]
-    knobs: List[Knob]
-    drifts: List[HoldStatusDrift]
-
-
-class HoldStatusOutput(HoldStatusOutputRequired, total=False):
+class HoldStatusOutput(TypedDict):
     """What `flyball hold status` prints: holds, what they hold, and the last drifts."""
 
-    simulated: bool
-    emulated: str
-    failure: str
-    config_error: str
+    config_error: NotRequired[str]
+    drifts: List[Drift]
+    emulated: NotRequired[str]
+    failure: NotRequired[str]
+    holds: List[HoldStatus]
+    knobs: List[HeldKnob]
+    schema: Literal["hold-status/1"]
+    service: Union[ServiceState, None]
+    simulated: NotRequired[bool]
 
 
-class PlanChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: PlanStep
-    location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
-
-
-class PlanChange(PlanChangeRequired, total=False):
-    through: str
-
-
-PlanStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-class PlanOutputRequired(TypedDict):
-    schema: Literal["plan/1"]
-    machine: str
-    changes: List[PlanChange]
-    notes: List[Note]
-
-
-class PlanOutput(PlanOutputRequired, total=False):
+class PlanOutput(TypedDict):
     """What `flyball plan` prints, and every command with --dry-run: the writes in order."""
 
-    simulated: bool
-    emulated: str
+    changes: List[Change]
+    emulated: NotRequired[str]
+    machine: str
+    notes: List[Note]
+    schema: Literal["plan/1"]
+    simulated: NotRequired[bool]
 
 
-class ProfilesOutputItemRequired(TypedDict):
-    schema: Literal["profiles/1"]
-    name: str
+class ProfilesOutputItem(TypedDict):
     description: Union[str, None]
+    emulated: NotRequired[str]
     file: Union[str, None]
-    settings: int
-    possible: int
     in_effect: bool
+    name: str
     notes: List[str]
-
-
-class ProfilesOutputItem(ProfilesOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    possible: int
+    schema: Literal["profiles/1"]
+    settings: int
+    simulated: NotRequired[bool]
 
 
 ProfilesOutput = List["ProfilesOutputItem"]
 
 
-Level = Literal["light", "steady", "fixed"]
-
-
-class RunRequired(TypedDict):
-    seconds: float
-    grade: Grade
-    disturbances: List[Disturbance]
-    frequency_mhz: Union[float, None]
-    frequency_range_mhz: Union[float, None]
-    temperature_c: Union[float, None]
-    throttles: Union[int, None]
-    busy: Union[float, None]
-    steal: Union[float, None]
-    interrupts_per_s: Union[float, None]
-    switches_per_s: Union[float, None]
-    memory_pressure: Union[float, None]
-    load: Union[float, None]
-
-
-class Run(RunRequired, total=False):
-    """One run of the series."""
-
-    temperature_limit_c: float
-    floor_mhz: float
-    uptime_s: float
-    unix_s: float
-    load_before: float
-
-
-Grade = Literal["not watched", "good", "fair", "bad"]
-
-
-class Disturbance(TypedDict):
-    """One thing that disturbed a run."""
-
-    source: Source
-    grade: Grade
-    what: str
-
-
-Source = Literal["steal", "frequency", "memory", "load", "heat"]
-
-
-class Found(TypedDict):
-    """One series with its shifts."""
-
-    name: str
-    unit: str
-    runs: int
-    shifts: List[Explained]
-
-
-class ExplainedBefore(TypedDict):
-    """The segment before, as indexes; empty where a drift goes on from the start."""
-
-    start: int
-    end: int
-
-
-class ExplainedAfter(TypedDict):
-    """The segment after, as indexes; empty where a drift goes on to the end."""
-
-    start: int
-    end: int
-
-
-Explained = TypedDict("Explained", {"form": "Form", "at": int, "before": "ExplainedBefore", "after": "ExplainedAfter", "median_before": float, "median_after": float, "p": float, "with": List["ColumnChange"]})
-
-
-Form = Literal["step", "drift", "spread"]
-
-
-class ColumnChangeRequired(TypedDict):
-    name: str
-    unit: str
-    before: str
-    after: str
-    at: int
-    p: float
-
-
-class ColumnChange(ColumnChangeRequired, total=False):
-    """A column that changed where the series shifted."""
-
-    until: int
-
-
-class QuietBenchOutputRequired(TypedDict):
-    schema: Literal["quiet-bench/1"]
-    command: List[str]
-    level: Level
-    as_is: bool
-    runs: List[Run]
-    median_ms: float
-    standard_deviation_ms: float
-    shifts: Found
-
-
-class QuietBenchOutput(QuietBenchOutputRequired, total=False):
+class QuietBenchOutput(TypedDict):
     """What `flyball quiet bench` prints: the runs with their conditions, and the shifts among them."""
 
-    simulated: bool
-    emulated: str
+    as_is: bool
+    command: List[str]
+    emulated: NotRequired[str]
+    level: Level
+    median_ms: float
+    runs: List[Run]
+    schema: Literal["quiet-bench/1"]
+    shifts: Found
+    simulated: NotRequired[bool]
+    standard_deviation_ms: float
 
 
-class QuietSettingsRequired(TypedDict):
-    cpus: str
-    settings: List[QuietSetting]
-    unavailable: List[str]
-    boot: List[BootParameter]
-
-
-class QuietSettings(QuietSettingsRequired, total=False):
-    """What makes this machine quiet."""
-
-    partition: Partition
-
-
-QuietSetting = Union["QuietSettingRecord"]
-
-
-class QuietSettingRecordRequired(TypedDict):
-    setting: str
-    because: str
-
-
-class QuietSettingRecord(QuietSettingRecordRequired, total=False):
-    """How a setting is written to JSON."""
-
-    cpus: str
-
-
-BootParameter = str
-
-
-class Partition(TypedDict):
-    """A control group whose CPUs are its own (cgroup v2, cpuset)."""
-
-    path: str
-    content: str
-    hand_down: bool
-
-
-class QuietPlanPlan(TypedDict):
-    """Every write that brings a machine to what is wanted, in order."""
-
-    machine: str
-    changes: List[QuietPlanChange]
-    notes: List[Note]
-
-
-class QuietPlanChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: QuietPlanStep
-    location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
-
-
-class QuietPlanChange(QuietPlanChangeRequired, total=False):
-    through: str
-
-
-QuietPlanStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-class QuietPlanOutputExtrasItem(TypedDict):
-    location: str
-    new: str
-
-
-class QuietPlanOutputRequired(TypedDict):
-    schema: Literal["quiet-plan/1"]
-    recipe: QuietSettings
-    plan: QuietPlanPlan
-    extras: List[QuietPlanOutputExtrasItem]
-
-
-class QuietPlanOutput(QuietPlanOutputRequired, total=False):
+class QuietPlanOutput(TypedDict):
     """What `flyball quiet --dry-run` prints: what would be set."""
 
-    simulated: bool
-    emulated: str
+    emulated: NotRequired[str]
+    extras: List[Extra]
+    plan: Plan
+    recipe: QuietSettings
+    schema: Literal["quiet-plan/1"]
+    simulated: NotRequired[bool]
 
 
-class QuietShiftsOutputItemRequired(TypedDict):
-    schema: Literal["quiet-shifts/1"]
+class QuietShiftsOutputItem(TypedDict):
+    emulated: NotRequired[str]
     name: str
-    unit: str
     runs: int
+    schema: Literal["quiet-shifts/1"]
     shifts: List[Explained]
-
-
-class QuietShiftsOutputItem(QuietShiftsOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    simulated: NotRequired[bool]
+    unit: str
 
 
 QuietShiftsOutput = List["QuietShiftsOutputItem"]
 
 
-class QuietStatusChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: QuietStatusStep
-    location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
-
-
-class QuietStatusChange(QuietStatusChangeRequired, total=False):
-    through: str
-
-
-QuietStatusStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-class QuietStatusOutputRequired(TypedDict):
-    schema: Literal["quiet-status/1"]
-    level: Level
-    quiet: bool
-    settings: List[QuietSetting]
-    differs: List[QuietStatusChange]
-    interrupts_and_profiling: int
-    unavailable: List[str]
-    boot: List[BootParameter]
-
-
-class QuietStatusOutput(QuietStatusOutputRequired, total=False):
+class QuietStatusOutput(TypedDict):
     """What `flyball quiet status` prints: whether the machine is quiet."""
 
-    simulated: bool
-    emulated: str
+    boot: List[BootParameter]
+    differs: List[Change]
+    emulated: NotRequired[str]
+    interrupts_and_profiling: int
+    level: Level
+    quiet: bool
+    schema: Literal["quiet-status/1"]
+    settings: List[QuietSetting]
+    simulated: NotRequired[bool]
+    unavailable: List[str]
 
 
-class RecordOutputRequired(TypedDict):
-    schema: Literal["record/1"]
-    files: int
-    errors: int
-    registers: int
-    log_lines: int
-    denied: int
-
-
-class RecordOutput(RecordOutputRequired, total=False):
+class RecordOutput(TypedDict):
     """What `flyball record` prints: what the recording holds."""
 
-    simulated: bool
-    emulated: str
+    denied: int
+    emulated: NotRequired[str]
+    errors: int
+    files: int
+    log_lines: int
+    registers: int
+    schema: Literal["record/1"]
+    simulated: NotRequired[bool]
 
 
-class ReportScheduleRequired(TypedDict):
-    seed: int
-    length: ReportLength
-    warm_up: int
-    cool_down: float
-    interval: float
-    confidence: float
+class ReportOutput(TypedDict):
+    """What `flyball report` and `compare` print, and `report.json` of a run directory."""
 
-
-class ReportSchedule(ReportScheduleRequired, total=False):
-    """How a comparison is run."""
-
-    unobserved: bool
-
-
-class ReportLength1(TypedDict):
-    """This many blocks."""
-
-    rounds: int
-
-
-class ReportLength2Until(TypedDict):
-    half_width: float
-    least: int
-    most: int
-
-
-class ReportLength2(TypedDict):
-    """Until the confidence interval of every arm's difference from the first is at most this half-width, as a fraction (0.01 is 1 %), within bounds."""
-
-    until: ReportLength2Until
-
-
-class ReportLength3Search(TypedDict):
-    most: int
-
-
-class ReportLength3(TypedDict):
-    """Until a search ends, which chooses the arms of each block."""
-
-    search: ReportLength3Search
-
-
-ReportLength = Union["ReportLength1", "ReportLength2", "ReportLength3"]
-
-
-class ReportArmReportRequired(TypedDict):
-    name: str
-    settings: List[str]
-    boots: List[int]
-    waits_for: Union[str, None]
-    rounds: int
-    left_out: List[LeftOut]
-    throttled: Union[int, None]
-    notes: List[str]
-    summaries: List[ReportSummary]
-
-
-class ReportArmReport(ReportArmReportRequired, total=False):
-    grades: Grades
-    speed: SpeedNote
-
-
-class LeftOut(TypedDict):
-    """A round that does not count."""
-
-    boot: int
-    block: int
-    why: str
-
-
-class Grades(TypedDict):
-    """How many rounds had which conditions."""
-
-    not_watched: int
-    good: int
-    fair: int
-    bad: int
-
-
-class ReportSummary(TypedDict):
-    """One quantity of one arm."""
-
-    quantity: Quantity
-    metric: Metric
-    median: float
-    interval: Union[Interval, None]
-    mean: float
-    deviation: Union[float, None]
-    points: List[Point]
-    drift: Union[ReportDrift, None]
-    outliers: List[int]
-
-
-class Point(TypedDict):
-    """The value of one round."""
-
-    boot: int
-    block: int
-    value: float
-
-
-class ReportDrift(TypedDict):
-    """A trend inside an arm that is too strong to be chance."""
-
-    change: float
-    p: float
-
-
-class ReportComparisonRequired(TypedDict):
-    quantity: Quantity
-    base: int
-    arm: int
-    paired: bool
-    pairs: int
-    change: float
-    interval: Union[Interval, None]
-    p: float
-    p_corrected: float
-    delta: float
-    verdict: ReportVerdict
-    shows: Union[float, None]
-    rounds_for_one_percent: Union[int, None]
-
-
-class ReportComparison(ReportComparisonRequired, total=False):
-    """Two arms compared in one quantity."""
-
-    steadiness: ReportSteadiness
-
-
-ReportVerdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
-
-
-class ReportSteadiness(TypedDict):
-    """How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe), by ranks and pair by pair."""
-
-    spreads: List[float]
-    change: float
-    p: float
-    p_corrected: float
-    verdict: ReportVerdict
-
-
-class ReportOutputRequired(TypedDict):
-    schema: Literal["report/1"]
+    arms: List[ArmReport]
+    comparisons: List[Comparison]
+    emulated: NotRequired[str]
     machine: MachineNote
-    workload: WorkloadNote
-    schedule: ReportSchedule
-    arms: List[ReportArmReport]
-    comparisons: List[ReportComparison]
     no_energy: Union[str, None]
     no_frequency: Union[str, None]
     notes: List[str]
+    quiet: NotRequired[QuietNote]
+    schedule: Schedule
+    schema: Literal["report/1"]
+    simulated: NotRequired[bool]
+    workload: WorkloadNote
 
 
-class ReportOutput(ReportOutputRequired, total=False):
-    """What `flyball report` and `compare` print, and `report.json` of a run directory."""
-
-    simulated: bool
-    emulated: str
-    quiet: QuietNote
-
-
-class EntryRequired(TypedDict):
-    id: int
-    pid: int
-    command: str
-    at: int
-    standing: TransactionState
-    writes: int
-
-
-class Entry(EntryRequired, total=False):
-    """One transaction, as the journal has it."""
-
-    purpose: Purpose
-    holds: List[str]
-
-
-TransactionState = Literal["open", "committed", "restored"]
-
-
-class RestorePlanOutputDifferingItem(TypedDict):
-    location: str
-    was: str
-    now: str
-
-
-class RestorePlanOutputRequired(TypedDict):
-    schema: Literal["restore-plan/1"]
-    undo: List[Entry]
-    remembered: int
-    differing: List[RestorePlanOutputDifferingItem]
-
-
-class RestorePlanOutput(RestorePlanOutputRequired, total=False):
+class RestorePlanOutput(TypedDict):
     """What `flyball restore --dry-run` prints: what would be restored."""
 
-    simulated: bool
-    emulated: str
-
-
-class RestorationRequired(TypedDict):
+    differing: List[Difference]
+    emulated: NotRequired[str]
     remembered: int
-    written: List[Written]
-    left: List[NotRestored]
+    schema: Literal["restore-plan/1"]
+    simulated: NotRequired[bool]
+    undo: List[Entry]
 
 
-class Restoration(RestorationRequired, total=False):
-    """What restoring did."""
+class RestoreOutput(TypedDict):
+    """What `flyball restore` prints: what was undone, and what could not be."""
 
-    made: int
-    damaged: int
-    foreign: List[Location]
-
-
-Written = TypedDict("Written", {"location": "Location", "from": str, "to": str})
-
-
-class NotRestored(TypedDict):
-    """A location that does not hold what it held, or is not known to."""
-
-    location: Location
-    wanted: str
-    found: str
-    because: NotRestoredReason
-    error: Union[Refused, None]
-
-
-NotRestoredReason = Literal["differs", "cannot-be-read", "was-not-read", "was-lost"]
-
-
-Refused = str
-
-
-class RestoreOutputRequired(TypedDict):
+    emulated: NotRequired[str]
+    notes: List[EarlierBoot]
+    restoration: Restoration
     schema: Literal["restore/1"]
+    simulated: NotRequired[bool]
     undone: List[Entry]
 
 
-class RestoreOutput(RestoreOutputRequired, total=False):
-    """What `flyball restore` prints: what was undone, and what could not be."""
+class ResultsAddOutput(TypedDict):
+    """What `flyball results add` prints: what was added."""
 
-    simulated: bool
-    emulated: str
-    restoration: Restoration
-    notes: List[str]
-
-
-class Passed(TypedDict):
-    path: str
-    why: str
-
-
-class ResultsAddOutputRequired(TypedDict):
-    schema: Literal["results-add/1"]
-    inputs: int
-    rows: int
-    known: int
+    emulated: NotRequired[str]
     files: int
+    inputs: int
+    known: int
+    rows: int
+    schema: Literal["results-add/1"]
+    simulated: NotRequired[bool]
     skipped: List[Passed]
 
 
-class ResultsAddOutput(ResultsAddOutputRequired, total=False):
-    """What `flyball results add` prints: what was added."""
-
-    simulated: bool
-    emulated: str
-
-
-class ResultsListOutputItemRequired(TypedDict):
-    schema: Literal["results-list/1"]
-    id: str
-    kind: Literal["rounds", "findings", "settings"]
-    host: str
-    time: int
-    source: str
+class ResultsListOutputItem(TypedDict):
     benchmarks: List[str]
+    emulated: NotRequired[str]
+    host: str
+    id: str
+    kind: TableKind
     rows: int
-
-
-class ResultsListOutputItem(ResultsListOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    schema: Literal["results-list/1"]
+    simulated: NotRequired[bool]
+    source: str
+    time: int
 
 
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-class Shifted(TypedDict):
-    """A series that shifted."""
-
-    host: str
-    benchmark: str
-    arm: str
-    metric: str
-    unit: str
-    runs: int
-    p: float
-    changes: List[Place]
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "with": "List[With]"})
 
 
-class Place(TypedDict):
-    """Where a series shifted."""
+class ResultsShowOutput(TypedDict):
+    """What `flyball results show` prints: an input of a dataset."""
 
-    form: Literal["step", "drift"]
-    before: int
-    after: int
-    median_before: float
-    median_after: float
-    change: Union[float, None]
-    better: Union[bool, None]
-    facts: List[Fact]
-
-
-class Fact(TypedDict):
-    name: str
-    before: Union[str, None]
-    after: Union[str, None]
-    runs_away: int
-
-
-class With(TypedDict):
-    """A change of a fact, over all series of a benchmark."""
-
-    benchmark: str
-    arm: str
-    metric: str
-    name: str
-    before: Union[str, None]
-    after: Union[str, None]
-    shifted: int
-    of: int
-    change: Union[float, None]
-
-
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"schema": Literal["results-shifts/1"], "simulated": bool, "emulated": str, "confidence": float, "rounds": int, "hosts": int, "series": int, "short": int, "ambiguous": List[str], "first": int, "last": int, "shifted": List["Shifted"], "with": List["With"], "passed": List["Passed"]}, total=False)
-
-
-class Of(TypedDict):
-    benchmark: str
-    arm: str
-    metric: str
-    unit: str
-    rounds: int
-    median: float
-
-
-class ResultsShowOutputRequired(TypedDict):
-    schema: Literal["results-show/1"]
-    id: str
-    kind: Literal["rounds", "findings", "settings"]
-    host: str
-    time: int
-    source: str
     benchmarks: List[str]
-    rows: int
+    emulated: NotRequired[str]
     facts: Dict[str, str]
-    settings: Dict[str, str]
+    host: str
+    id: str
+    kind: TableKind
     results: List[Of]
+    rows: int
+    schema: Literal["results-show/1"]
+    settings: Dict[str, str]
+    simulated: NotRequired[bool]
+    source: str
+    time: int
     verdicts: Dict[str, int]
 
 
-class ResultsShowOutput(ResultsShowOutputRequired, total=False):
-    """What `flyball results show` prints: an input of a dataset."""
-
-    simulated: bool
-    emulated: str
-
-
-class Check(TypedDict):
-    """One cell, computed again."""
-
-    line: int
-    row: str
-    column: str
-    printed: str
-    computed: str
-    agrees: bool
-
-
-class PairVerdict(TypedDict):
-    """What the rounds of two groups show in one column."""
-
-    base: str
-    compared: str
-    column: str
-    rounds: List[int]
-    change: float
-    p: float
-    p_corrected: float
-    smallest_p: float
-    welch_corrected: Union[float, None]
-    apart: bool
-    shown: bool
-
-
-class SelftestOutputRequired(TypedDict):
-    schema: Literal["selftest/1"]
-    test: str
-    seconds: Union[int, None]
-    checks: List[Check]
-    pairs: List[PairVerdict]
-    notes: List[str]
-
-
-class SelftestOutput(SelftestOutputRequired, total=False):
+class SelftestOutput(TypedDict):
     """What `flyball report` of a kernel selftest's CSV file prints."""
 
-    simulated: bool
-    emulated: str
+    checks: List[Check]
+    emulated: NotRequired[str]
+    notes: List[str]
+    pairs: List[PairVerdict]
+    schema: Literal["selftest/1"]
+    seconds: Union[int, None]
+    simulated: NotRequired[bool]
+    test: str
 
 
-class SetAppliedChange(TypedDict):
-    """A change that was made."""
-
-    change: SetChange
-    outcome: SetOutcome
-
-
-class SetChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: SetStep
-    location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
-
-
-class SetChange(SetChangeRequired, total=False):
-    through: str
-
-
-SetStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-class SetOutcome2(TypedDict):
-    """The kernel accepted the write and made this of it."""
-
-    clamped: str
-
-
-class SetOutcome3(TypedDict):
-    """The kernel accepted the write, and the location still holds this, which it held before."""
-
-    lost: str
-
-
-class SetOutcome4(TypedDict):
-    """The value was read back, and something changed it to this before the work was done."""
-
-    overridden: str
-
-
-SetOutcome = Union[Literal["applied"], "SetOutcome2", "SetOutcome3", "SetOutcome4"]
-
-
-class SetOutputRequired(TypedDict):
-    schema: Literal["set/1"]
-    made: List[SetAppliedChange]
-    notes: List[Note]
-
-
-class SetOutput(SetOutputRequired, total=False):
+class SetOutput(TypedDict):
     """What `flyball set`, `apply` and the commands of `sst` print: what was changed."""
 
-    simulated: bool
-    emulated: str
-    not_needed: List[SetChange]
+    emulated: NotRequired[str]
+    made: List[AppliedChange]
+    not_needed: NotRequired[List[Change]]
+    notes: List[Note]
+    schema: Literal["set/1"]
+    simulated: NotRequired[bool]
 
 
-class ShowKnobsOutputItemRequired(TypedDict):
-    schema: Literal["show-knobs/1"]
-    knob: str
+class ShowKnobsOutputItem(TypedDict):
+    absent: NotRequired[str]
     cpus: str
+    emulated: NotRequired[str]
+    error: NotRequired[str]
+    instance: NotRequired[str]
+    knob: str
     places: int
-    value: Any
-    unit: str
+    schema: Literal["show-knobs/1"]
+    simulated: NotRequired[bool]
     source: Union[str, None]
-
-
-class ShowKnobsOutputItem(ShowKnobsOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
-    instance: str
-    absent: str
-    error: str
+    unit: str
+    value: Union[PlainValue, None]
 
 
 ShowKnobsOutput = List["ShowKnobsOutputItem"]
 
 
-class FactsRequired(TypedDict):
-    name: str
-    kind: Kind
-    vendor: Vendor
-    model_name: Union[str, None]
-    signature: Union[List[int], None]
-    kernel: Union[str, None]
-    virtual_machine: bool
-    present: str
-    online: str
-    offline: str
-    packages: Dict[str, str]
-    dies: int
-    cores: int
-    core_types: Dict[str, str]
-    nodes: Dict[str, str]
-    policies: int
-    policy_size: int
-
-
-class Facts(FactsRequired, total=False):
-    emulated: str
-    simulated: bool
-    microcode: str
-    driver_before_policies: str
-
-
-Vendor = Literal["intel", "amd", "other"]
-
-
-class ObjectRequired(TypedDict):
-    knob: str
-    cpus: str
-    places: int
-    value: Any
-    unit: str
-    source: Union[str, None]
-
-
-class Object(ObjectRequired, total=False):
-    instance: str
-    absent: str
-    error: str
-
-
-class ShowOutputRequired(TypedDict):
-    schema: Literal["show/1"]
-    machine: Facts
-    rows: List[Object]
-
-
-class ShowOutput(ShowOutputRequired, total=False):
+class ShowOutput(TypedDict):
     """What `flyball show` prints: the machine and its values."""
 
-    simulated: bool
-    emulated: str
+    emulated: NotRequired[str]
+    machine: Facts
+    rows: List[ShownRow]
+    schema: Literal["show/1"]
+    simulated: NotRequired[bool]
 
 
-class Line(TypedDict):
-    """A row of the JSON output."""
-
-    source: str
-    table: str
-    row: str
-    quantity: str
-    unit: str
-    published: float
-    simulated: Union[float, None]
-    aim: Aim
-    used: bool
-    spread: Union[float, None]
-    error_percent: Union[float, None]
-    met: Union[bool, None]
-    within_spread: bool
-
-
-class Aim1(TypedDict):
-    """At most so many percent."""
-
-    kind: Literal["percent"]
-    limit: float
-
-
-class Aim2(TypedDict):
-    """At most so many of the row's unit, whatever the published value."""
-
-    kind: Literal["absolute"]
-    limit: float
-
-
-class Aim3(TypedDict):
-    """The same sign, and at most so many percentage points away: for changes in percent."""
-
-    kind: Literal["sign"]
-    limit: float
-
-
-class Aim4(TypedDict):
-    """No aim: printed for completeness."""
-
-    kind: Literal["none"]
-
-
-Aim = Union["Aim1", "Aim2", "Aim3", "Aim4"]
-
-
-class SimCheckOutputRequired(TypedDict):
-    schema: Literal["sim-check/1"]
-    simulated: bool
-    met: int
-    judged: int
-    within_spread: int
-    rows: List[Line]
-
-
-class SimCheckOutput(SimCheckOutputRequired, total=False):
+class SimCheckOutput(TypedDict):
     """What `flyball sim check` prints: published values and those of the simulator."""
 
-    emulated: str
+    emulated: NotRequired[str]
+    judged: int
+    met: int
+    rows: List[CheckLine]
+    schema: Literal["sim-check/1"]
+    simulated: bool
+    within_spread: int
 
 
-class SimListOutputItemRequired(TypedDict):
+class SimListOutputItem(TypedDict):
+    cpus: int
+    emulated: NotRequired[str]
+    name: str
+    packages: int
     schema: Literal["sim-list/1"]
     simulated: bool
-    name: str
     title: str
-    cpus: int
-    packages: int
-
-
-class SimListOutputItem(SimListOutputItemRequired, total=False):
-    emulated: str
 
 
 SimListOutput = List["SimListOutputItem"]
 
 
-class SimShowOutputRequired(TypedDict):
-    schema: Literal["sim-show/1"]
-    simulated: bool
-    name: str
-    title: str
-    cpus: int
-    packages: int
-    about: str
-    processor: str
-    driver: str
-    frequency_mhz: List[int]
-    tdp_w: float
-
-
-class SimShowOutput(SimShowOutputRequired, total=False):
+class SimShowOutput(TypedDict):
     """What `flyball sim show` prints: a simulated machine."""
 
-    emulated: str
+    about: str
+    cpus: int
+    driver: str
+    emulated: NotRequired[str]
+    frequency_mhz: List[int]
+    name: str
+    packages: int
+    processor: str
+    schema: Literal["sim-show/1"]
+    simulated: bool
+    tdp_w: float
+    title: str
 
 
-class BaseFreqOffer(TypedDict):
-    """SST-BF of a level."""
-
-    high_cpus: str
-    high_mhz: int
-    low_mhz: int
-    tjunction_c: int
-    tdp_w: int
-
-
-class SstBaseFreqOutputItemRequired(TypedDict):
-    schema: Literal["sst-base-freq/1"]
-    package: int
+class SstBaseFreqOutputItem(TypedDict):
+    base_freq: Union[BaseFreqOffer, None]
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
+    emulated: NotRequired[str]
     level: int
-    base_freq: Union[BaseFreqOffer, None]
-
-
-class SstBaseFreqOutputItem(SstBaseFreqOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    package: int
+    schema: Literal["sst-base-freq/1"]
+    simulated: NotRequired[bool]
 
 
 SstBaseFreqOutput = List["SstBaseFreqOutputItem"]
 
 
-class SstClassOfCpuOutputItemRequired(TypedDict):
-    schema: Literal["sst-class-of-cpu/1"]
-    cpu: int
+class SstClassOfCpuOutputItem(TypedDict):
     clos: int
-
-
-class SstClassOfCpuOutputItem(SstClassOfCpuOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    cpu: int
+    emulated: NotRequired[str]
+    schema: Literal["sst-class-of-cpu/1"]
+    simulated: NotRequired[bool]
 
 
 SstClassOfCpuOutput = List["SstClassOfCpuOutputItem"]
 
 
-class SstClassesOutputItemRequired(TypedDict):
-    schema: Literal["sst-classes/1"]
-    package: int
+class SstClassesOutputItem(TypedDict):
+    clos: int
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
-    clos: int
-    min_mhz: int
-    max_mhz: Union[int, None]
-    weight: int
+    emulated: NotRequired[str]
     epp: Union[int, None]
-
-
-class SstClassesOutputItem(SstClassesOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    max_mhz: Union[MegaHertz, None]
+    min_mhz: MegaHertz
+    package: int
+    schema: Literal["sst-classes/1"]
+    simulated: NotRequired[bool]
+    weight: int
 
 
 SstClassesOutput = List["SstClassesOutputItem"]
 
 
-class SstCorePowerOutputItemRequired(TypedDict):
-    schema: Literal["sst-core-power/1"]
-    package: int
+class SstCorePowerOutputItem(TypedDict):
+    clos_enabled: bool
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
-    supported: bool
+    emulated: NotRequired[str]
     enabled: bool
-    clos_enabled: bool
-    priority: Literal["ordered", "proportional"]
-
-
-class SstCorePowerOutputItem(SstCorePowerOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    package: int
+    priority: str
+    schema: Literal["sst-core-power/1"]
+    simulated: NotRequired[bool]
+    supported: bool
 
 
 SstCorePowerOutput = List["SstCorePowerOutputItem"]
 
 
-class SstDomainOutputItemRequired(TypedDict):
-    schema: Literal["sst-domain/1"]
-    package: int
+class SstDomainOutputItem1(TypedDict):
+    """Whether firmware has locked the level: `locked` or `unlocked`."""
+
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
+    emulated: NotRequired[str]
+    package: int
+    schema: Literal["sst-domain/1"]
+    simulated: NotRequired[bool]
+    lock_status: str
 
 
-class SstDomainOutputItem(SstDomainOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
-    lock_status: Any
+class SstDomainOutputItem2(TypedDict):
+    """The highest level."""
+
+    cpus: CpuList
+    die: int
+    domain: int
+    emulated: NotRequired[str]
+    package: int
+    schema: Literal["sst-domain/1"]
+    simulated: NotRequired[bool]
     highest_level: int
+
+
+class SstDomainOutputItem3(TypedDict):
+    """The version of the feature."""
+
+    cpus: CpuList
+    die: int
+    domain: int
+    emulated: NotRequired[str]
+    package: int
+    schema: Literal["sst-domain/1"]
+    simulated: NotRequired[bool]
     version: int
+
+
+class SstDomainOutputItem4(TypedDict):
+    """Whether the processor can change its level."""
+
+    cpus: CpuList
+    die: int
+    domain: int
+    emulated: NotRequired[str]
+    package: int
+    schema: Literal["sst-domain/1"]
+    simulated: NotRequired[bool]
     enabled: bool
+
+
+class SstDomainOutputItem5(TypedDict):
+    """The current level."""
+
+    cpus: CpuList
+    die: int
+    domain: int
+    emulated: NotRequired[str]
+    package: int
+    schema: Literal["sst-domain/1"]
+    simulated: NotRequired[bool]
     current_level: int
+
+
+SstDomainOutputItem = Union["SstDomainOutputItem1", "SstDomainOutputItem2", "SstDomainOutputItem3", "SstDomainOutputItem4", "SstDomainOutputItem5"]
 
 
 SstDomainOutput = List["SstDomainOutputItem"]
 
 
-class Platform(TypedDict):
-    """What the drivers of a machine are (isst_if_platform_info)."""
-
-    api_version: int
-    driver_version: int
-    max_commands: int
-    mailbox: bool
-    mmio: bool
-
-
-class DomainModel(TypedDict):
-    """The state of a power domain."""
-
-    package: int
-    die: int
-    domain: int
-    cpus: str
-    levels: Levels
-    core_power: PmConfig
-    qos: Qos
-    features: Features
-
-
-class Levels(TypedDict):
-    """The performance levels of a domain."""
-
-    version: int
-    highest: int
-    current: int
-    locked: bool
-    enabled: bool
-
-
-class PmConfig(TypedDict):
-    """SST-CP as the power unit reports it."""
-
-    supported: bool
-    enabled: bool
-
-
-class Qos(TypedDict):
-    """How classes of service take effect."""
-
-    enabled: bool
-    ordered: bool
-
-
-class Features(TypedDict):
-    """Whether a level has SST-BF and SST-TF, and which of them are on."""
-
-    base_freq: bool
-    turbo_freq: bool
-    base_freq_on: bool
-    turbo_freq_on: bool
-
-
-class SstInfoOutputRequired(TypedDict):
-    schema: Literal["sst-info/1"]
-    interface: str
-    cpu: str
-    perf_profile: bool
-    base_freq: bool
-    turbo_freq: bool
-    core_power: bool
-    domains: List[DomainModel]
-
-
-class SstInfoOutput(SstInfoOutputRequired, total=False):
+class SstInfoOutput(TypedDict):
     """What `flyball sst info` prints: interface, features and power domains."""
 
-    simulated: bool
-    emulated: str
-    platform: Platform
+    base_freq: bool
+    core_power: bool
+    cpu: str
+    domains: List[DomainModel]
+    emulated: NotRequired[str]
+    interface: str
+    perf_profile: bool
+    platform: NotRequired[Platform]
+    schema: Literal["sst-info/1"]
+    simulated: NotRequired[bool]
+    turbo_freq: bool
 
 
-class Turbo(TypedDict):
-    """Turbo limits for a class of instructions."""
-
-    instructions: str
-    buckets: List[Bucket]
-
-
-class Bucket(TypedDict):
-    """One bucket of turbo limits: the highest frequency while at most this many cores are active."""
-
-    cores: int
-    mhz: int
-
-
-class TurboFreqOffer(TypedDict):
-    """SST-TF of a level."""
-
-    high: List[Turbo]
-    clip: List[List[Union[str, int]]]
-
-
-class SstLevelsOutputItemRequired(TypedDict):
-    schema: Literal["sst-levels/1"]
-    package: int
+class SstLevelsOutputItem(TypedDict):
+    base_freq: Union[BaseFreqOffer, None]
+    base_mhz: List[MegaHertz]
+    cooling_type: int
+    cpus: CpuList
+    current: bool
     die: int
     domain: int
-    cpus: str
+    emulated: NotRequired[str]
     level: int
-    current: bool
-    base_mhz: List[int]
+    memory_mhz: MegaHertz
+    package: int
+    schema: Literal["sst-levels/1"]
+    second_uncore_mhz: List[MegaHertz]
+    simulated: NotRequired[bool]
     tdp_w: int
     tjunction_c: int
-    uncore_mhz: List[int]
-    second_uncore_mhz: List[int]
-    memory_mhz: int
-    cooling_type: int
     turbo: List[Turbo]
-    base_freq: Union[BaseFreqOffer, None]
     turbo_freq: Union[TurboFreqOffer, None]
-
-
-class SstLevelsOutputItem(SstLevelsOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    uncore_mhz: List[MegaHertz]
 
 
 SstLevelsOutput = List["SstLevelsOutputItem"]
 
 
-Feature = Literal["none", "base-freq", "turbo-freq"]
-
-
-KnobSetting = str
-
-
-class SstRecommendOutputItemRequired(TypedDict):
-    schema: Literal["sst-recommend/1"]
-    package: int
+class SstRecommendOutputItem(TypedDict):
     domain: int
-    level: int
+    emulated: NotRequired[str]
     feature: Feature
-    guaranteed_mhz: int
-    turbo_mhz: int
-    others_guaranteed_mhz: int
-    others_turbo_mhz: int
-    offline: str
+    guaranteed_mhz: MegaHertz
+    level: int
+    offline: CpuList
+    others_guaranteed_mhz: MegaHertz
+    others_turbo_mhz: MegaHertz
+    package: int
+    schema: Literal["sst-recommend/1"]
     settings: List[KnobSetting]
-
-
-class SstRecommendOutputItem(SstRecommendOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    simulated: NotRequired[bool]
+    turbo_mhz: MegaHertz
 
 
 SstRecommendOutput = List["SstRecommendOutputItem"]
 
 
-class SstTurboFreqOutputItemRequired(TypedDict):
-    schema: Literal["sst-turbo-freq/1"]
-    package: int
+class SstTurboFreqOutputItem(TypedDict):
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
+    emulated: NotRequired[str]
     level: int
+    package: int
+    schema: Literal["sst-turbo-freq/1"]
+    simulated: NotRequired[bool]
     turbo_freq: Union[TurboFreqOffer, None]
-
-
-class SstTurboFreqOutputItem(SstTurboFreqOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
 
 
 SstTurboFreqOutput = List["SstTurboFreqOutputItem"]
 
 
-class SstTurboLimitsOutputItemRequired(TypedDict):
-    schema: Literal["sst-turbo-limits/1"]
-    package: int
+class SstTurboLimitsOutputItem(TypedDict):
+    cpus: CpuList
     die: int
     domain: int
-    cpus: str
-    trl: str
+    emulated: NotRequired[str]
     mhz: List[int]
-
-
-class SstTurboLimitsOutputItem(SstTurboLimitsOutputItemRequired, total=False):
-    simulated: bool
-    emulated: str
+    package: int
+    schema: Literal["sst-turbo-limits/1"]
+    simulated: NotRequired[bool]
+    trl: str
 
 
 SstTurboLimitsOutput = List["SstTurboLimitsOutputItem"]
 
 
-class Event(TypedDict):
-    """An alert that begins or is over."""
-
-    alert: str
-    subject: Subject
-    begins: bool
-    wall: int
-    value: float
-    unit: str
-    place: str
-
-
-Subject = Literal["throttled", "package", "temperature", "busy", "speed", "got"]
-
-
-class TopAlertOutputRequired(TypedDict):
-    schema: Literal["top-alert/1"]
-    alert: Event
-
-
-class TopAlertOutput(TopAlertOutputRequired, total=False):
+class TopAlertOutput(TypedDict):
     """What `flyball top --json` prints between the moments: an alert that begins or is over."""
 
-    simulated: bool
-    emulated: str
+    alert: Event
+    emulated: NotRequired[str]
+    schema: Literal["top-alert/1"]
+    simulated: NotRequired[bool]
 
 
-class CpuInterval(TypedDict):
-    """A CPU between two samples."""
-
-    state: State
-    busy: Union[float, None]
-    steal: Union[float, None]
-    mhz: Union[float, None]
-    is_reported: bool
-    min: Union[float, None]
-    max: Union[float, None]
-    epp: Union[int, None]
-    governor: Union[int, None]
-    idle: List[Union[float, None]]
-    productive: Union[float, None]
-    margin: Union[float, None]
-    celsius: Union[float, None]
-    throttles: Union[int, None]
-    package_throttles: Union[int, None]
-    smi: Union[int, None]
-
-
-State = Literal["asleep", "running", "offline", "unknown"]
-
-
-class PackageInterval(TypedDict):
-    watts: Union[float, None]
-    dram_watts: Union[float, None]
-    limit: Union[float, None]
-    short_limit: Union[float, None]
-    celsius: Union[float, None]
-
-
-class Cost(TypedDict):
-    """What a reading cost."""
-
-    cpu: int
-    touched: int
-    asked: int
-    interrupts: int
-
-
-class TopOutputRequired(TypedDict):
-    schema: Literal["top/1"]
-    time: int
-    machine: str
-    seconds: float
-    is_broken: bool
-    cpus: List[CpuInterval]
-    packages: List[PackageInterval]
-    platform_watts: Union[float, None]
-    numbers: List[int]
-    why: List[Union[str, None]]
-    cost: Cost
-
-
-class TopOutput(TopOutputRequired, total=False):
+class TopOutput(TypedDict):
     """What `flyball top --json` prints, one per line: a moment."""
 
-    simulated: bool
-    emulated: str
+    cost: Cost
+    cpus: List[CpuInterval]
+    emulated: NotRequired[str]
+    is_broken: bool
+    machine: str
+    numbers: List[int]
+    packages: List[PackageInterval]
+    platform_watts: Union[float, None]
+    schema: Literal["top/1"]
+    seconds: float
+    simulated: NotRequired[bool]
+    time: int
+    why: List[Union[str, None]]
 
 
-class TraceSummaryRequired(TypedDict):
-    stored: Stored
-    clock: Clock
-    problems: List[str]
-
-
-class TraceSummary(TraceSummaryRequired, total=False):
-    """What a trace was, besides its records."""
-
-    uname: str
-    writer: str
-    machine: Machine
-    text: TextSummary
-    buffers: List[BufferSummary]
-    stats: List[CpuStats]
-
-
-Stored = Literal["trace-dat", "raw-pages", "text"]
-
-
-Clock = Literal["local", "global", "counter", "uptime", "perf", "mono", "mono-raw", "boot", "tai", "x-86-tsc", "unknown", "ticks"]
-
-
-class Machine(TypedDict, total=False):
-    """The machine of a trace."""
-
-    processor: str
-    driver: str
-    command_line: str
-    tickless: str
-    possible: str
-    online: str
-    cores: List[List[int]]
-
-
-class TextSummary(TypedDict):
-    """What a text was, on the whole."""
-
-    bytes: int
-    lines: int
-    records: int
-    unparsed: int
-    first_unparsed: Union[int, None]
-    entries: Union[List[int], None]
-    cut_off: bool
-
-
-class BufferSummary(TypedDict):
-    """What a buffer held."""
-
-    cpus: List[CpuCount]
-    undecoded: int
-    problems: List[str]
-    damaged: int
-
-
-class CpuCount(TypedDict):
-    """What one CPU's pages held."""
-
-    cpu: int
-    records: int
-    lost: int
-    lost_unknown: int
-
-
-class CpuStats(TypedDict):
-    """One CPU's counts."""
-
-    cpu: int
-    entries: int
-    overrun: int
-    commit_overrun: int
-    dropped: int
-    read: int
-
-
-TraceDiagnoseFinding = TypedDict("TraceDiagnoseFinding", {"kind": "FindingKind", "severity": "Severity", "cpu": int, "other_cpu": int, "from": float, "to": float, "what": str, "evidence": List[str], "remedy": str, "uncertain": bool}, total=False)
-
-
-FindingKind = Literal["stuck-low", "stuck-high", "no-decisions", "stopped", "ignored", "clipped", "throttled", "hunting", "no-boost", "siblings-disagree", "lost", "unexplained"]
-
-
-Severity = Literal["note", "warning", "fault"]
-
-
-class TraceDiagnoseOutputRequired(TypedDict):
-    schema: Literal["trace-diagnose/1"]
-    trace: TraceSummary
-    findings: List[TraceDiagnoseFinding]
-
-
-class TraceDiagnoseOutput(TraceDiagnoseOutputRequired, total=False):
+class TraceDiagnoseOutput(TypedDict):
     """What `flyball trace diagnose` prints: the trace and the findings."""
 
-    simulated: bool
-    emulated: str
+    emulated: NotRequired[str]
+    findings: List[TraceFinding]
+    schema: Literal["trace-diagnose/1"]
+    simulated: NotRequired[bool]
+    trace: TraceSummary
 
 
-class CpuCapture(TypedDict):
-    """What one CPU recorded."""
-
-    cpu: int
-    received: int
-    bytes: int
-    stats: CpuStats
-
-
-class TraceRecordOutputRequired(TypedDict):
-    schema: Literal["trace-record/1"]
-    file: str
-    received: int
-    lost: int
-    written: int
-    bytes: int
-    leftovers: List[str]
-    cpus: List[CpuCapture]
-
-
-class TraceRecordOutput(TraceRecordOutputRequired, total=False):
+class TraceRecordOutput(TypedDict):
     """What `flyball trace record` prints: how the recording went."""
 
-    simulated: bool
-    emulated: str
+    bytes: int
+    cpus: List[CpuCapture]
+    emulated: NotRequired[str]
+    file: str
+    leftovers: List[str]
+    lost: int
+    received: int
+    schema: Literal["trace-record/1"]
+    simulated: NotRequired[bool]
+    written: int
 
 
-class ReportRequired(TypedDict):
-    driver: Union[str, None]
-    clock: Clock
-    start: float
-    duration: float
-    records: int
-    events: List[EventCount]
-    losses: List[Loss]
-    cpus: List[CpuReport]
-    tasks: List[TaskReport]
-
-
-class Report(ReportRequired, total=False):
-    """A trace in numbers."""
-
-    unread: List[EventCount]
-    impossible_cpus: int
-
-
-class EventCount(TypedDict):
-    """How often an event occurred."""
-
-    name: str
-    count: int
-
-
-class Loss(TypedDict):
-    """Records that were lost on one CPU, if the trace itself says so."""
-
-    cpu: int
-    records: int
-    places: int
-
-
-class CpuReportRequired(TypedDict):
-    cpu: int
-    samples: int
-    decisions: int
-    frequency_events: int
-    limits_events: int
-
-
-class CpuReport(CpuReportRequired, total=False):
-    """One CPU."""
-
-    min_perf: Range
-    des_perf: Range
-    max_perf: Range
-    epp: Range
-    ghz: Range
-    running_ghz: float
-    load: Range
-    c0: float
-    decisions_per_second: float
-    fast_switch: float
-    lag: Lag
-    levels: List[LevelTime]
-    idle: List[IdleReport]
-    longest_gap_seconds: float
-
-
-class Range(TypedDict):
-    """Least, mean and most of a value over its samples."""
-
-    min: float
-    mean: float
-    max: float
-
-
-class Lag(TypedDict):
-    """From request to frequency: see the module's source for what is counted."""
-
-    count: int
-    median_ms: float
-    p95_ms: float
-    max_ms: float
-
-
-class LevelTime(TypedDict):
-    """How long a performance level was asked for."""
-
-    level: int
-    samples: int
-    seconds: float
-
-
-class IdleReportRequired(TypedDict):
-    state: int
-    entries: int
-    seconds: float
-
-
-class IdleReport(IdleReportRequired, total=False):
-    """One idle state of one CPU, from cpu_idle events."""
-
-    share: float
-
-
-class TaskReport(TypedDict):
-    """One task."""
-
-    pid: int
-    name: Comm
-    samples: int
-    des_perf: Union[Range, None]
-    ghz: Union[Range, None]
-    load: Union[Range, None]
-
-
-Comm = str
-
-
-class TraceReportOutputRequired(TypedDict):
-    schema: Literal["trace-report/1"]
-    trace: TraceSummary
-    report: Report
-
-
-class TraceReportOutput(TraceReportOutputRequired, total=False):
+class TraceReportOutput(TypedDict):
     """What `flyball trace report` prints: the trace and what happened in it."""
 
-    simulated: bool
-    emulated: str
-
-
-class CaptureSummary(TypedDict):
-    """What a capture recorded."""
-
-    file: str
-    received: int
-    lost: int
-    written: int
-    bytes: int
-    leftovers: List[str]
-    cpus: List[CpuCapture]
-
-
-TraceRunFinding = TypedDict("TraceRunFinding", {"kind": "FindingKind", "severity": "Severity", "cpu": int, "other_cpu": int, "from": float, "to": float, "what": str, "evidence": List[str], "remedy": str, "uncertain": bool}, total=False)
-
-
-class TraceRunOutputRequired(TypedDict):
-    schema: Literal["trace-run/1"]
-    recording: CaptureSummary
-    trace: TraceSummary
+    emulated: NotRequired[str]
     report: Report
-    findings: List[TraceRunFinding]
+    schema: Literal["trace-report/1"]
+    simulated: NotRequired[bool]
+    trace: TraceSummary
 
 
-class TraceRunOutput(TraceRunOutputRequired, total=False):
+class TraceRunOutput(TypedDict):
     """What `flyball trace run` prints: recording, report and findings."""
 
-    simulated: bool
-    emulated: str
+    emulated: NotRequired[str]
+    findings: List[TraceFinding]
+    recording: CaptureSummary
+    report: Report
+    schema: Literal["trace-run/1"]
+    simulated: NotRequired[bool]
+    trace: TraceSummary
 
 
-class SearchGoalRequired(TypedDict):
-    aim: SearchAim
-    limit: Union[SearchLimit, None]
-    within: float
-
-
-class SearchGoal(SearchGoalRequired, total=False):
-    """What is searched for."""
-
-    second: SearchAim
-    prefer: Union[Dict[str, Any], None]
-
-
-class SearchAim(TypedDict):
-    """A quantity, and which way is better."""
-
-    quantity: str
-    more: bool
-
-
-class SearchLimit(TypedDict, total=False):
-    """The limit; a change from now as a fraction, or a value."""
-
-    aim: SearchAim
-    value: float
-    relative: bool
-
-
-class TuneFrontOutputSettingsItemRequired(TypedDict):
-    name: str
-    claim: Literal["on-front", "dominated", "undecided"]
-    chance: float
-    p: float
-    changes: List[List[float]]
-
-
-class TuneFrontOutputSettingsItem(TuneFrontOutputSettingsItemRequired, total=False):
-    by: str
-
-
-class TuneFrontOutputRequired(TypedDict):
-    schema: Literal["tune-front/1"]
-    goal: SearchGoal
-    confidence: float
-    rounds: int
-    fresh: int
-    blocks: int
-    settings: List[TuneFrontOutputSettingsItem]
-
-
-class TuneFrontOutput(TuneFrontOutputRequired, total=False):
+class TuneFrontOutput(TypedDict):
     """What `flyball tune --front` and `flyball report` of its directory print: which settings no other one beats."""
 
-    simulated: bool
-    emulated: str
-
-
-class TunePlanOutputSearchedFactorsItem(TypedDict, total=False):
-    knob: str
-    values: List[str]
-    places: Union[List[float], None]
-
-
-class TunePlanOutputSearchedLeftOutItem(TypedDict, total=False):
-    settings: str
-    why: str
-
-
-class TunePlanOutputSearched(TypedDict):
-    """The settings."""
-
-    factors: List[TunePlanOutputSearchedFactorsItem]
-    arms: List[Dict[str, Any]]
-    levels: List[Union[List[Any], None]]
-    left_out: List[TunePlanOutputSearchedLeftOutItem]
-
-
-class TunePlanOutputRequired(TypedDict):
-    schema: Literal["tune-plan/1"]
-    format: str
-    version: int
+    blocks: int
+    confidence: float
+    emulated: NotRequired[str]
+    fresh: int
     goal: SearchGoal
-    most_rounds: int
-    searched: TunePlanOutputSearched
+    rounds: int
+    schema: Literal["tune-front/1"]
+    settings: List[FrontPlace]
+    simulated: NotRequired[bool]
 
 
-class TunePlanOutput(TunePlanOutputRequired, total=False):
+class TunePlanOutput(TypedDict):
     """What `flyball tune -n` prints, and what `search.json` of a run directory holds: the space of a search."""
 
-    simulated: bool
-    emulated: str
-    most_seconds: float
-    strict: bool
-    earlier: List[List[Dict[str, Any]]]
-    contradicted_after: int
-
-
-class TuneComparisonRequired(TypedDict):
-    quantity: Quantity
-    base: int
-    arm: int
-    paired: bool
-    pairs: int
-    change: float
-    interval: Union[Interval, None]
-    p: float
-    p_corrected: float
-    delta: float
-    verdict: TuneVerdict
-    shows: Union[float, None]
-    rounds_for_one_percent: Union[int, None]
-
-
-class TuneComparison(TuneComparisonRequired, total=False):
-    """Two arms compared in one quantity."""
-
-    steadiness: TuneSteadiness
-
-
-TuneVerdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
-
-
-class TuneSteadiness(TypedDict):
-    """How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's median (Brown and Forsythe), by ranks and pair by pair."""
-
-    spreads: List[float]
-    change: float
-    p: float
-    p_corrected: float
-    verdict: TuneVerdict
-
-
-class TuneOutputSearchRequired(TypedDict):
-    chosen: int
-    certainty: float
-    runner_up: Union[int, None]
-    undecided: List[List[Any]]
-    settled: bool
-    rounds: int
-    blocks: int
-    tried: int
-    shares: List[float]
-
-
-class TuneOutputSearch(TuneOutputSearchRequired, total=False):
-    """The search."""
-
-    expected: List[List[float]]
-
-
-class TuneOutputConfirmed(TypedDict, total=False):
-    """The proposed setting against the machine as it is, in fresh rounds; null if that was proposed."""
-
-    rounds: int
-    objective: Union[TuneComparison, None]
-    limit: Union[TuneComparison, None]
-    keeps_limit: Union[bool, None]
-    now_keeps_limit: Union[bool, None]
-
-
-class TuneOutputRequired(TypedDict):
-    schema: Literal["tune/1"]
+    contradicted_after: NotRequired[int]
+    earlier: NotRequired[List[List[EarlierRound]]]
+    emulated: NotRequired[str]
+    format: str
     goal: SearchGoal
-    chosen: str
-    settings: List[str]
-    keeps_now: bool
-    search: TuneOutputSearch
-    mattered: List[List[Any]]
-    confirmed: Union[TuneOutputConfirmed, None]
-    left_out: int
-    failed: List[List[str]]
+    most_rounds: int
+    most_seconds: NotRequired[float]
+    schema: Literal["tune-plan/1"]
+    searched: Searched
+    simulated: NotRequired[bool]
+    strict: bool
+    version: int
 
 
-class TuneOutput(TuneOutputRequired, total=False):
+class TuneOutput(TypedDict):
     """What `flyball tune` prints: the chosen settings, and what fresh rounds say of them."""
 
-    simulated: bool
-    emulated: str
-    candidate: str
+    chosen: str
+    confirmed: Union[Confirmed, None]
+    emulated: NotRequired[str]
+    failed: List[List[str]]
+    goal: SearchGoal
+    keeps_now: bool
+    left_out: int
+    mattered: List[List[Union[str, float]]]
+    schema: Literal["tune/1"]
+    search: SearchOutcome
     second: bool
+    settings: List[str]
+    simulated: NotRequired[bool]
 
 
-class VerifyChangeRequired(TypedDict):
-    knob: str
-    instance: str
-    place: str
-    cpus: str
-    step: VerifyStep
-    location: Location
-    old: Union[str, None]
-    new: str
-    was: Union[str, None]
-    value: str
-    because: str
-    provisional: bool
-
-
-class VerifyChange(VerifyChangeRequired, total=False):
-    through: str
-
-
-VerifyStep = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
-
-
-class Owner(TypedDict):
-    """A program that writes knobs, at work on a machine."""
-
-    name: str
-    pid: Union[int, None]
-    writes: List[str]
-    remedy: str
-
-
-class VerifyOutputRequired(TypedDict):
-    schema: Literal["verify/1"]
-    drifted: List[VerifyChange]
-    owners: List[Owner]
-    notes: List[Note]
-
-
-class VerifyOutput(VerifyOutputRequired, total=False):
+class VerifyOutput(TypedDict):
     """What `flyball verify` prints: which settings do not hold, and what may have changed them."""
 
-    simulated: bool
-    emulated: str
+    drifted: List[Change]
+    emulated: NotRequired[str]
+    notes: List[Note]
+    owners: List[Owner]
+    schema: Literal["verify/1"]
+    simulated: NotRequired[bool]
 
 
-class WhyOne(TypedDict):
-    cpus: str
-    state: State
-    busy: Union[float, None]
-    highest: Union[float, None]
-    highest_from: str
-    mhz: Union[float, None]
-    steps: List[WhyStep]
-    rest: float
-    limits: List[WhyCap]
-    productive: Union[float, None]
-    idle: List[List[Union[str, float]]]
-    sentence: str
-
-
-class WhyStep(TypedDict):
-    """What one limit took."""
-
-    limiter: str
-    mhz: float
-    share: float
-    evidence: List[WhyEvidence]
-    certainty: Certainty
-    knob: Union[str, None]
-    by: Union[str, None]
-
-
-class CertaintyRequired(TypedDict):
-    kind: str
-
-
-class Certainty(CertaintyRequired, total=False):
-    """How far the evidence of a reason goes."""
-
-    fits: List[str]
-
-
-class WhyEvidence(TypedDict):
-    """Where a reason was seen, and what it shows."""
-
-    place: str
-    value: str
-
-
-class WhyCap(TypedDict):
-    """A frequency that a setting allows at most."""
-
-    limiter: str
-    mhz: float
-    evidence: WhyEvidence
-
-
-class WhyOutputRequired(TypedDict):
-    schema: Literal["why/1"]
-    seconds: float
-    cpus: List[WhyOne]
-    reading_ms: float
-    touched: int
-    missing: List[str]
-
-
-class WhyOutput(WhyOutputRequired, total=False):
+class WhyOutput(TypedDict):
     """What `flyball why` prints: why each CPU runs no faster."""
 
-    simulated: bool
-    emulated: str
+    cpus: List[One]
+    emulated: NotRequired[str]
+    missing: List[str]
+    reading_ms: float
+    schema: Literal["why/1"]
+    seconds: float
+    simulated: NotRequired[bool]
+    touched: int

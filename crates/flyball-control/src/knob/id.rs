@@ -201,7 +201,8 @@ pub(crate) use rows;
 macro_rules! identities {
     ($($(#[doc = $doc:literal])+ $id:ident = $row:path;)*) => {
         /// The identity of a row of the table. Written as the row's name wherever data is stored.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+        #[schemars(with = "String")]
         pub enum Id { $($(#[doc = $doc])+ $id,)* }
 
         impl Id {

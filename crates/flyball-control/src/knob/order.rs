@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 /// The steps of a change, in the order in which they are made. Their names are part of the
 /// journal's format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Which driver works, and how: it recreates everything below.
@@ -138,7 +140,7 @@ impl Turn {
 }
 
 /// Which end of a range a location holds, where two locations hold one range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// It is not the end of a range.

@@ -14,7 +14,9 @@ use crate::Content;
 
 /// How contents are spelled. The names are part of the journal's format: a new one needs a new
 /// format number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
     /// It reads as it was written.
@@ -49,7 +51,7 @@ pub enum Spelling {
 }
 
 /// How a location is written, read back and restored: what the journal stores of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Handling {
     /// When it has its turn.
     pub step: Step,

@@ -9,7 +9,8 @@ use super::{Absence, Refusal};
 use crate::{Id, Place, Value, Wanted};
 
 /// Something to know about a plan. `from` is the setting as the user wrote it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Note {
     /// A place has more CPUs than were selected.

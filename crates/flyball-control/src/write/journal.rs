@@ -44,11 +44,11 @@ use std::{
 
 pub use self::{
     contents::{Contents, Entry, Goal, Goals, Memory, TransactionState, Uncertainty},
-    record::Purpose,
+    record::{Purpose, Record},
 };
 use self::{
     reading::parse,
-    record::{Environment, Record, line},
+    record::{Environment, line},
 };
 use super::{
     footprint::Footprint,
@@ -98,7 +98,8 @@ pub enum JournalError {
 }
 
 /// A journal of an earlier boot, which was set aside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct EarlierBoot {
     /// Where it is now.
     pub kept: PathBuf,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What became of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The value was read back.
@@ -58,7 +58,7 @@ pub enum Probed {
 }
 
 /// A change that was made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct AppliedChange {
     /// The change, with what was there before it.
     pub change: Change,
@@ -74,7 +74,7 @@ impl fmt::Display for AppliedChange {
 }
 
 /// What applying an intent came to.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<AppliedChange>,

@@ -32,7 +32,7 @@ use crate::{
 const ROUNDS: usize = 5;
 
 /// What restoring did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Restoration {
     /// How many settings were remembered.
     pub remembered: usize,
@@ -58,7 +58,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// A location that was restored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Written {
     pub location: Location,
     /// What it held before restoring.
@@ -68,7 +68,7 @@ pub struct Written {
 }
 
 /// A location that does not hold what it held, or is not known to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct NotRestored {
     pub location: Location,
     /// What it held at first.
@@ -82,7 +82,7 @@ pub struct NotRestored {
 }
 
 /// Why a location does not count as restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotRestoredReason {
     /// It holds something else.
@@ -97,7 +97,8 @@ pub enum NotRestoredReason {
 }
 
 /// A write that the kernel refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Refused {
     /// What the kernel said.
     pub error: HostError,

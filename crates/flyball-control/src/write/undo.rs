@@ -42,7 +42,7 @@ impl Scope {
 }
 
 /// What `restore` did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Restored {
     /// The transactions that were undone, oldest first.
     pub undone: Vec<Entry>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use super::ConditionError;
 
 /// What the machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
     Ac,
@@ -17,14 +17,15 @@ pub enum Power {
 }
 
 /// A part of the day, in minutes since midnight; it may go over midnight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Window {
     from: u32,
     to: u32,
 }
 
 /// A share of time in which tasks wait for a resource (Documentation/accounting/psi.rst).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Pressure {
     resource: &'static str,
     /// `some` or `full`.
@@ -34,11 +35,14 @@ pub struct Pressure {
 }
 
 /// A temperature of the processor that is reached, in degrees Celsius.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Heat(pub i32);
 
 /// A limit that the processor runs into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     Thermal,

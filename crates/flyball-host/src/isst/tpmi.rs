@@ -22,7 +22,9 @@ pub const TRL_LEVELS: usize = 6;
 pub const CLOSES: u8 = 4;
 
 /// A power domain that has registers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize,
+)]
 pub struct Domain {
     package: u8,
     id: u8,

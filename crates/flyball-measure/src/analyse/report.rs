@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The value of one round.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Point {
     pub boot: usize,
     pub block: usize,
@@ -18,7 +18,8 @@ pub struct Point {
 }
 
 /// A trend inside an arm that is too strong to be chance.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[schemars(rename = "ArmDrift")]
 pub struct Drift {
     /// The change from the first round to the last along the median slope, as a fraction of the
     /// median.
@@ -28,7 +29,7 @@ pub struct Drift {
 }
 
 /// One quantity of one arm.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     pub quantity: Quantity,
     /// Its name, unit and direction.
@@ -56,7 +57,7 @@ impl Summary {
 }
 
 /// A round that does not count.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
     pub boot: usize,
     pub block: usize,
@@ -64,7 +65,9 @@ pub struct LeftOut {
 }
 
 /// How many rounds had which conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 pub struct Grades {
     /// Too short to see whether something disturbed them.
     #[serde(default)]
@@ -77,7 +80,7 @@ pub struct Grades {
     pub bad: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct ArmReport {
     pub name: String,
     /// Its settings as typed.
@@ -111,7 +114,7 @@ impl ArmReport {
 }
 
 /// What is said of two arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The second is better.
@@ -126,7 +129,7 @@ pub enum Verdict {
 
 /// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's
 /// median (Brown and Forsythe), by ranks and pair by pair.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Steadiness {
     /// Robust standard deviations of the logarithms (the median distance from the median, scaled
     /// so that it equals the standard deviation of normal noise): the base's, then the arm's.
@@ -142,7 +145,7 @@ pub struct Steadiness {
 }
 
 /// Two arms compared in one quantity.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
     pub quantity: Quantity,
     /// The arm compared with, by index: the first.
@@ -175,7 +178,7 @@ pub struct Comparison {
 }
 
 /// A comparison, worked out.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     pub machine: MachineNote,
     pub workload: WorkloadNote,

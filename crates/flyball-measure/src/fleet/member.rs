@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What was run on every machine.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Experiment {
     /// Its file's name for it, if it came from one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,9 @@ impl Experiment {
 }
 
 /// What machines of a fleet may differ in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
     Processor,

@@ -6,7 +6,7 @@ use crate::{Quantity, Verdict, stats::Interval};
 /// The probability of showing the effect that a design is made for.
 pub const POWER: f64 = 0.9;
 
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct FleetReport {
     pub experiment: Experiment,
     /// Of intervals and verdicts.
@@ -28,20 +28,21 @@ impl FleetReport {
 }
 
 /// A directory that could not be used, and why.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Skipped {
     pub directory: String,
     pub why: String,
 }
 
 /// One machine.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct MachineReport {
     pub machine: String,
     pub directory: String,
     pub simulated: bool,
     /// Blocks with both arms.
     pub pairs: usize,
+    /// processor, product, firmware, microcode, kernel, driver.
     pub facts: std::collections::BTreeMap<Fact, String>,
     pub effects: Vec<MachineEffect>,
 }
@@ -65,7 +66,7 @@ impl MachineReport {
 }
 
 /// An arm's effect on one machine.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct MachineEffect {
     pub arm: usize,
     pub quantity: Quantity,
@@ -76,7 +77,7 @@ pub struct MachineEffect {
 }
 
 /// An arm's effect over the fleet.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Effect {
     pub arm: usize,
     pub quantity: Quantity,
@@ -96,25 +97,29 @@ pub struct Effect {
     pub next: Option<Interval>,
     /// Machines on which it is better, worse, or not shown to be either.
     pub better: usize,
+    /// Machines on which it is worse.
     pub worse: usize,
     pub undecided: usize,
+    /// The lowest and highest mean with one machine left out, each with that machine; null with
+    /// fewer than four.
     pub without_one: Option<Lasting>,
     /// Most surely different first.
     pub facts: Vec<FactEffect>,
+    /// Machines unlike their peers.
     pub odd: Vec<Odd>,
     /// The standard deviation of one pair of rounds, the median over the machines.
     pub noise: f64,
 }
 
 /// The lowest and the highest mean with one machine left out, each with that machine's name.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Lasting {
     pub lowest: (String, f64),
     pub highest: (String, f64),
 }
 
 /// The fleet divided by a fact.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct FactEffect {
     /// Several, if they divide the fleet in the same way: then the data cannot say which of them
     /// matters.
@@ -126,7 +131,7 @@ pub struct FactEffect {
 }
 
 /// The machines that share a fact.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct GroupEffect {
     /// The value of each of the facts.
     pub values: Vec<String>,
@@ -137,7 +142,7 @@ pub struct GroupEffect {
 }
 
 /// A machine that is unlike its peers.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Odd {
     pub machine: String,
     pub change: f64,
@@ -150,7 +155,7 @@ pub struct Odd {
 }
 
 /// How many machines show an effect with this many rounds of each arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Pilot {
     pub rounds: u32,
     /// None above a million.

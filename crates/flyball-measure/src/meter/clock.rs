@@ -20,7 +20,7 @@ const IA32_APERF: u32 = 0xe8;
 const FILES: usize = 8;
 
 /// What the registers counted over a round on one CPU.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Effective {
     /// APERF's difference.
     pub aperf: u64,

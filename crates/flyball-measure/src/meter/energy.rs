@@ -5,7 +5,19 @@ use flyball_host::{CpuList, EventCounter, Host, HostError};
 use super::{Series, read_number};
 
 /// What a meter measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
     /// A processor package: cores, uncore, integrated graphics.
@@ -39,7 +51,7 @@ impl Domain {
 pub(super) const POWER_COMMAND: &str = "power command";
 
 /// One energy meter, and how its numbers become joules.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct EnergySource {
     /// What it measures.
     pub domain: Domain,

@@ -8,7 +8,7 @@ use super::{
 use crate::stats;
 
 /// One cell, computed again.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Check {
     /// The line in the file.
     pub line: usize,
@@ -24,7 +24,7 @@ pub struct Check {
 }
 
 /// What the rounds of two groups show in one column.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct PairVerdict {
     /// The group compared with.
     pub base: String,
@@ -51,7 +51,7 @@ pub struct PairVerdict {
 }
 
 /// A sheet, checked and judged.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct SelftestReport {
     /// `tbench` or `gitsource`.
     pub test: &'static str,

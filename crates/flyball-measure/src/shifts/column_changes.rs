@@ -38,7 +38,7 @@ pub struct Column {
 }
 
 /// A column that changed where the series shifted.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct ColumnChange {
     /// The column's name.
     pub name: String,

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::order::sorted_quantile;
 
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     pub low: f64,
     pub high: f64,

@@ -4,7 +4,7 @@ use flyball_host::Host;
 use serde::{Deserialize, Serialize};
 
 /// What the machine did during one run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Conditions {
     /// Mean frequency of the watched CPUs in MHz, over the samples.
     pub frequency_mhz: Option<f64>,
@@ -47,7 +47,7 @@ impl Conditions {
 }
 
 /// A moment of the machine, by its own clocks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Moment {
     /// Seconds since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::conditions::Conditions;
 
 /// How good the conditions were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// The run was too short, or the machine shows too little, to see whether something disturbed
@@ -21,7 +23,9 @@ pub enum Grade {
 }
 
 /// What a disturbance comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Other guests of the host.
@@ -45,7 +49,7 @@ impl Source {
 }
 
 /// One thing that disturbed a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Disturbance {
     /// What it comes from.
     pub source: Source,

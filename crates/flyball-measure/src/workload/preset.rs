@@ -26,7 +26,7 @@ pub struct Reading {
 }
 
 /// How the performance of a command is found.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum Reader {
     /// Time from start to end.
@@ -122,7 +122,7 @@ impl Reader {
 }
 
 /// Benchmarks whose output is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
     /// `perf bench sched pipe`: ops/s.

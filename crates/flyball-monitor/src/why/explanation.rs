@@ -7,7 +7,7 @@ use crate::{Cap, Certainty, Limiter, Proof, State};
 
 /// Why CPUs ran as fast as they did. The steps and [`Explanation::rest`] add up to the difference
 /// of the two frequencies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Explanation {
     /// CPUs to which the same happened; numbers are their means.
     pub cpus: CpuList,
@@ -32,7 +32,8 @@ pub struct Explanation {
 }
 
 /// What one limit took.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
+#[schemars(rename = "LimitStep")]
 pub struct Step {
     pub limiter: Limiter,
     /// Mean over the time in which the CPU ran, MHz.

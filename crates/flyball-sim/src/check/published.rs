@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 /// What a published number is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
     /// How long one of the workload's units takes, microseconds.
@@ -14,7 +14,7 @@ pub enum Measured {
 }
 
 /// One published number.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Published {
     pub source: &'static str,
     /// The machine file that stands for the document's machine.

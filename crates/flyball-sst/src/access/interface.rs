@@ -15,7 +15,7 @@ pub struct DomainAddress {
 }
 
 /// The performance levels of a domain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Levels {
     /// Version of the feature.
     pub version: u8,
@@ -28,7 +28,7 @@ pub struct Levels {
 }
 
 /// Whether a level has SST-BF and SST-TF, and which of them are on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "two features, each there or not and on or off")]
 pub struct Features {
     pub base_freq: bool,
@@ -38,14 +38,14 @@ pub struct Features {
 }
 
 /// SST-CP as the power unit reports it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct PmConfig {
     pub supported: bool,
     pub enabled: bool,
 }
 
 /// How classes of service take effect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Qos {
     pub enabled: bool,
     /// Ordered priority instead of proportional.
@@ -76,7 +76,7 @@ pub struct LevelData {
 pub type TurboLimits = [[MegaHertz; 8]; 6];
 
 /// SST-BF of a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct BaseFreq {
     /// Base frequency of the high-priority cores.
     pub high: MegaHertz,
@@ -91,7 +91,7 @@ pub struct BaseFreq {
 }
 
 /// SST-TF of a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct TurboFreq {
     /// The low-priority cores' highest frequency by instruction class.
     pub clip: [MegaHertz; 6],

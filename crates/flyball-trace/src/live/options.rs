@@ -66,7 +66,7 @@ pub enum CaptureError {
 }
 
 /// What one CPU recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuCapture {
     pub cpu: u32,
     /// Records in the file, counted page by page.
@@ -87,7 +87,7 @@ impl CpuCapture {
 }
 
 /// What a capture recorded.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct CaptureSummary {
     pub file: PathBuf,
     /// Records in it.

@@ -17,14 +17,14 @@ use super::{
 };
 
 /// How often an event occurred.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct EventCount {
     pub name: String,
     pub count: u64,
 }
 
 /// Records that were lost on one CPU, if the trace itself says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Loss {
     pub cpu: u32,
     /// Records whose number is known.
@@ -34,7 +34,7 @@ pub struct Loss {
 }
 
 /// A trace in numbers.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Report {
     /// The driver, by its events: `amd-pstate`, `amd-pstate-epp`, `intel_pstate`; absent without
     /// any.

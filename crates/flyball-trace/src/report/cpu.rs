@@ -14,7 +14,7 @@ use super::{
 };
 
 /// How long a performance level was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct LevelTime {
     /// Desired performance, or Intel's P-state.
     pub level: u32,
@@ -25,7 +25,7 @@ pub struct LevelTime {
 }
 
 /// From request to frequency: see the module's source for what is counted.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Lag {
     /// Changes of the request whose effect could be seen.
     pub count: u64,
@@ -38,7 +38,7 @@ pub struct Lag {
 }
 
 /// One idle state of one CPU, from cpu_idle events.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct IdleReport {
     /// The state's number.
     pub state: u32,
@@ -53,7 +53,7 @@ pub struct IdleReport {
 }
 
 /// One CPU. What a trace has no events for is absent.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuReport {
     pub cpu: u32,
     /// Requests (amd_pstate_perf, amd_pstate_epp_perf) or samples (pstate_sample) of it.

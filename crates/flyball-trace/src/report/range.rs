@@ -1,7 +1,7 @@
 //! Least, mean and most of a value, added up one sample at a time.
 
 /// Least, mean and most of a value over its samples.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Range {
     pub min: f64,
     /// Plain mean over the samples, as the kernel's own scripts take it.

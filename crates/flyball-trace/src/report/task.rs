@@ -7,7 +7,7 @@ use crate::comm::Comm;
 use super::range::{LoadMeter, Range, WholeMeter};
 
 /// One task. A request is booked on the task that ran on the CPU when the driver made it.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct TaskReport {
     /// The task's number; 0 is every CPU's idle task, -1 all tasks beyond the number that is kept.
     pub pid: i32,

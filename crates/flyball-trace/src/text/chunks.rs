@@ -36,7 +36,7 @@ impl Default for TextOptions {
 }
 
 /// What a text was, on the whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct TextSummary {
     pub bytes: u64,
     pub lines: u64,

@@ -1,6 +1,6 @@
 //! `flyball apply`: sets what a profile contains, until reboot or restore.
 
-mod at_boot;
+pub(crate) mod at_boot;
 
 use crate::{
     change,

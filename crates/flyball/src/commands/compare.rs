@@ -3,12 +3,12 @@
 
 mod args;
 pub(super) mod confirm;
-mod dry_run;
+pub(crate) mod dry_run;
 mod experiment;
 pub(super) mod manifest;
 pub(super) mod power;
 mod progress;
-mod published;
+pub(crate) mod published;
 pub(super) mod rounds;
 pub(super) mod take;
 

@@ -1,6 +1,6 @@
 //! `flyball doctor`: checks whether a machine is set up well, and says what to change.
 
-mod render;
+pub(crate) mod render;
 mod trace_checks;
 
 use std::{path::PathBuf, sync::atomic::Ordering};
@@ -18,7 +18,6 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    schema,
 };
 
 /// Arguments of `doctor`.
@@ -127,11 +126,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.fix && report.not_visible.is_none() {
         return fix(context, &*host, &report, args.dry_run);
     }
-    context.output.about(&*host).object(
-        schema::DOCTOR,
-        || &report,
-        || render::render(&report, args.verbose),
-    )?;
+    context.output.about(&*host).object(|| &report, || render::render(&report, args.verbose))?;
     Ok(if report.not_visible.is_some() {
         // Neither a fault nor ok: scripts skip, as for any missing device.
         Exit::NotHere
@@ -258,16 +253,17 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {
         let option = (check.group == Group::Recommended).then_some("--storpool");
-        rows.push((check.id, check.group, check.why, check.looks, option));
+        let doctor::Check { id, group, why, looks, .. } = *check;
+        rows.push(render::Row { id, group, why, looks, option });
     }
     for check in trace_checks::CHECKS {
-        rows.push((check.id, Group::Trace, check.why, check.looks, Some("--trace")));
+        let (group, option) = (Group::Trace, Some("--trace"));
+        rows.push(render::Row { id: check.id, group, why: check.why, looks: check.looks, option });
     }
     for (id, why) in doctor::amd_pstate_write::ids() {
         let looks = "what the files read after writes, which are restored";
-        rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
+        rows.push(render::Row { id, group: Group::AmdPstate, why, looks, option: Some("--write") });
     }
-    let object = |(id, group, why, looks, option): &render::Row| serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option});
-    output.list(schema::DOCTOR_LIST, || rows.iter().map(object).collect(), || render::list(&rows))?;
+    output.list(|| rows.iter().collect(), || render::list(&rows))?;
     Ok(Exit::Done)
 }

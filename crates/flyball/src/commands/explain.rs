@@ -10,7 +10,6 @@ use crate::{
     output::Reporter,
     paint::{Cell, Columns, Paint, Style, terminal_columns},
     profiles::{self, Named},
-    schema,
 };
 
 /// Arguments of `explain`.
@@ -30,16 +29,17 @@ pub struct Args {
 }
 
 /// What is explained, as JSON has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, schemars::JsonSchema, Serialize)]
 #[serde(untagged)]
-enum Explained {
+pub(crate) enum Explained {
     Knob(Box<Object>),
     Profile { profile: String, file: Option<String>, text: String },
 }
 
 /// A knob as JSON has it.
-#[derive(Debug, Serialize)]
-struct Object {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+#[schemars(inline)]
+pub(crate) struct Object {
     knob: &'static str,
     title: &'static str,
     access: Access,
@@ -121,7 +121,6 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
     let paint = Paint::stdout();
     output.list(
-        schema::EXPLAIN,
         || {
             let knobs = asked.iter().map(|knob| Explained::Knob(Box::new(Object::from(*knob))));
             knobs.chain(profiles.iter().map(Explained::from)).collect()

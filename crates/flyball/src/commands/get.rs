@@ -1,6 +1,6 @@
 //! `flyball get`: prints the values of knobs, one by one in JSON, grouped in text.
 
-use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, SurveyOptions, survey};
+use flyball_control::{Id, KnobName, Outcome, Plain, Row, Snapshot, SurveyOptions, Value, survey};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -10,7 +10,6 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::{Cell, Columns, Paint, Style, cpus},
-    schema,
 };
 
 /// Arguments of `get`.
@@ -40,15 +39,20 @@ pub struct Args {
 }
 
 /// One value at one place.
-#[derive(Debug, Serialize)]
-struct Object {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct Object<'a> {
+    /// The knob or fact, as `flyball explain` names it.
     knob: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     instance: String,
+    /// The CPUs, as a list (0-3,7).
     cpus: String,
-    value: Json,
+    /// `null` if there is none.
+    value: Option<Plain<'a>>,
+    /// The unit of numbers; empty if they have none.
     unit: &'static str,
     source: Option<String>,
+    /// Why there is no value here.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,21 +71,17 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
     let rows = survey(&snapshot, &args.knobs, &options)?;
-    output.list(
-        schema::GET,
-        || rows.iter().map(object).collect(),
-        || if args.bare { bare(&rows) } else { render(&rows) },
-    )?;
+    output
+        .list(|| rows.iter().map(object).collect(), || if args.bare { bare(&rows) } else { render(&rows) })?;
     Ok(show::verdict(&rows, true))
 }
 
-fn object(row: &Row) -> Object {
-    let value = row.outcome.value().and_then(|value| serde_json::to_value(value.plain()).ok());
+fn object(row: &Row) -> Object<'_> {
     Object {
         knob: row.knob.to_string(),
         instance: row.name.clone(),
         cpus: row.cpus.to_string(),
-        value: value.unwrap_or(Json::Null),
+        value: row.outcome.value().map(Value::plain),
         unit: row.knob.knob().unit().symbol(),
         source: row.source.as_ref().map(ToString::to_string),
         absent: match &row.outcome {

@@ -1,34 +1,42 @@
 //! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and
 //! `status` look, `run` is the service.
 
-mod add;
+pub(crate) mod add;
 #[cfg(feature = "bus")]
 mod bus;
 #[cfg(not(feature = "bus"))]
 #[path = "hold/bus_unavailable.rs"]
 mod bus;
 mod readings;
-mod rehearse;
+pub(crate) mod rehearse;
 mod run;
 mod show;
 
 use std::path::{Path, PathBuf};
 
-use flyball_control::write::{state::StateDir, transaction::TransactionError};
+use flyball_control::{
+    plan::Plan,
+    write::{
+        restore::Restoration,
+        state::StateDir,
+        transaction::{Applied, TransactionError},
+    },
+};
 use flyball_hold::{
     ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
     HoldName, Moment, OnDrift, OnExit, Owner, Preview, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
-    change,
+    change::{self, Difference},
     context::Context,
     exit::{Exit, Failure},
     fold,
     machine::MachineArg,
     output::Reporter,
-    schema,
 };
 
 /// Arguments of `hold`.
@@ -156,6 +164,31 @@ fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, Sto
     args.name.iter().map(|name| store.release(name)).collect()
 }
 
+/// What `hold release` prints.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Released<'a> {
+    /// The names of the holds.
+    released: &'a [&'a str],
+    /// `null` with --dry-run.
+    restoration: Option<&'a Restoration>,
+    /// `null` if nothing had to be written.
+    applied: Option<&'a Applied>,
+    /// What stays as another program or the user set it while a hold was in force.
+    stays: &'a [HeldKnob],
+    /// With --dry-run: what would be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned: Option<&'a ReleasePlan>,
+}
+
+/// What a release would do.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ReleasePlan {
+    /// What would be restored, because no hold sets it any more.
+    restored: Vec<Difference>,
+    /// What would be written for the holds that remain; `null` if none remains.
+    plan: Option<Plan>,
+}
+
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
     if args.dry_run {
@@ -175,8 +208,14 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let brought = changed.brought;
     let stays = before.map(|(store, status)| stays(&*host, &store, &status, &released)).unwrap_or_default();
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
-    let data = || serde_json::json!({"released": names, "restoration": brought.restored, "applied": brought.applied, "stays": stays});
-    context.output.about(&*host).object(schema::HOLD_RELEASE, data, || {
+    let data = || Released {
+        released: &names,
+        restoration: Some(&brought.restored),
+        applied: brought.applied.as_ref(),
+        stays: &stays,
+        planned: None,
+    };
+    context.output.about(&*host).object(data, || {
         let heading = if names.is_empty() {
             "no holds\n".to_owned()
         } else {
@@ -202,24 +241,21 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
     let effective = Effective::of(&store.holds, &facts(host, &store));
     let Preview { restored, plan } = flyball_hold::preview(host, &state, (&effective, &store.left))?;
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
-    let restored: Vec<_> = restored
-        .into_iter()
-        .map(|(location, was, now)| (location, was.to_string(), now.to_string()))
-        .collect();
+    let restored: Vec<_> =
+        restored.iter().map(|(location, was, now)| Difference::new(location, was, now)).collect();
+    let planned = ReleasePlan { restored, plan };
     let data = || {
-        let places = restored
-            .iter()
-            .map(|(location, was, now)| serde_json::json!({"location": location, "was": was, "now": now}));
-        let planned = serde_json::json!({"restored": places.collect::<Vec<_>>(), "plan": plan});
-        serde_json::json!({"released": names, "restoration": null, "applied": null, "stays": [], "planned": planned})
+        let planned = Some(&planned);
+        Released { released: &names, restoration: None, applied: None, stays: &[], planned }
     };
-    context.output.about(host).object(schema::HOLD_RELEASE, data, || {
-        let writes: Vec<fold::Write> = restored
+    context.output.about(host).object(data, || {
+        let writes: Vec<fold::Write> = planned
+            .restored
             .iter()
-            .map(|(location, was, now)| fold::Write::new(location, &format!("  {now} -> {was}")))
+            .map(|one| fold::Write::new(&one.location, &format!("  {} -> {}", one.now, one.was)))
             .collect();
         let heading = format!("would release: {}\n", names.join(", "));
-        let written = plan.as_ref().filter(|plan| !plan.is_empty());
+        let written = planned.plan.as_ref().filter(|plan| !plan.is_empty());
         let written = written.map(|plan| change::plan_text(plan, false)).unwrap_or_default();
         let nothing = if writes.is_empty() && written.is_empty() { "nothing would change\n" } else { "" };
         heading + nothing + &fold::lines(&writes, false) + &written

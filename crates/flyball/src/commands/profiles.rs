@@ -13,7 +13,6 @@ use crate::{
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style},
     profiles::{self, Named, Source},
-    schema,
 };
 
 /// Arguments of `profiles`.
@@ -42,8 +41,8 @@ pub fn files(files: &mut Confinement) {
 }
 
 /// A profile on a machine.
-#[derive(Debug, Serialize)]
-struct Object {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct Object {
     name: String,
     description: Option<String>,
     /// The file, unless it is built in.
@@ -73,11 +72,7 @@ pub fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
     let snapshot = Snapshot::for_intent(&*host, &Intent { settings })?;
     let objects: Vec<Object> = all.iter().map(|one| object(&snapshot, one)).collect::<Result<_, _>>()?;
     let paint = Paint::stdout();
-    context.output.about(&*host).list(
-        schema::PROFILES,
-        || objects.iter().collect(),
-        || render(&objects, paint),
-    )?;
+    context.output.about(&*host).list(|| objects.iter().collect(), || render(&objects, paint))?;
     Ok(Exit::Done)
 }
 

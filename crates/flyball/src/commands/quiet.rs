@@ -5,11 +5,11 @@
 //! `bench` runs a series on a quiet machine, `shifts` searches any series. What makes a machine
 //! quiet is in `crate::quiet_machine`, since `run` and `compare` share it.
 
-mod bench;
+pub(crate) mod bench;
 mod command;
 mod on_off;
-mod shifts;
-mod status;
+pub(crate) mod shifts;
+pub(crate) mod status;
 
 use flyball_process::confine::Confinement;
 

@@ -13,7 +13,7 @@ use flyball_process::confine::Confinement;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    output, schema, terminal,
+    output, terminal,
 };
 
 /// Arguments of `record`.
@@ -101,7 +101,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // What is on stdout is the recording, which nothing may follow.
         eprintln!("{}", text().trim_end());
     } else {
-        context.output.about(&*host).object(schema::RECORD, || &summary, text)?;
+        context.output.about(&*host).object(|| &summary, text)?;
     }
     // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {

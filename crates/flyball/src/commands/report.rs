@@ -1,7 +1,7 @@
 //! `flyball report`: rebuilds a comparison's report from its run directory, puts those of a fleet
 //! together, and analyses the kernel selftest's CSV files.
 
-mod fleet;
+pub(crate) mod fleet;
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     paint::Paint,
-    schema, terminal,
+    terminal,
 };
 
 /// Arguments of `report`.
@@ -153,7 +153,7 @@ pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Fai
     // user may not.
     let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
-    save(place, "report.json", &Reporter::file(schema::REPORT, &report)?)?;
+    save(place, "report.json", &Reporter::file(&report)?)?;
     save(place, "report.csv", selftest::write(&report).as_bytes())?;
     save(place, "report.html", render::page(&report, manifest, rounds).html().as_bytes())?;
     for named in render::charts(&report, manifest, rounds) {
@@ -174,7 +174,6 @@ pub fn write_and_print(
     // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
     output.object(
-        schema::REPORT,
         || &report,
         || {
             let plot = if forms.plot { render::strips(&report, screen()) + "\n" } else { String::new() };
@@ -213,6 +212,6 @@ fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
         }
         eprintln!("report: {}", place.join("report.html").display());
     }
-    output.object(schema::SELFTEST, || &report, || render::sheet_text(&sheet, &report))?;
+    output.object(|| &report, || render::sheet_text(&sheet, &report))?;
     Ok(Exit::Done)
 }

@@ -8,13 +8,15 @@ use flyball_control::{
     },
 };
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::{
-    change,
+    change::{self, Difference},
     context::Context,
     exit::{Exit, Failure},
     fold,
     output::Reporter,
-    schema,
 };
 
 /// Arguments of `restore`.
@@ -63,7 +65,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if !there {
         // An ordinary user, who may not write to /run, gets this answer too.
         eprintln!("nothing to restore: flyball has not changed anything since the last restore");
-        output.object(schema::RESTORE, Restored::default, String::new)?;
+        output.object(Restored::default, String::new)?;
         return Ok(Exit::Done);
     }
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new
@@ -79,7 +81,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for note in &restored.notes {
         eprintln!("note: {note}");
     }
-    output.object(schema::RESTORE, || &restored, || render(&restored))?;
+    output.object(|| &restored, || render(&restored))?;
     if args.last && restored.restoration.is_exact() {
         // Exact, and yet not everything: earlier commands' settings are still in effect.
         let earlier = Journal::load(&state)?.unwrap_or_default().pending().count();
@@ -115,6 +117,17 @@ fn describe(entry: &Entry) -> String {
     format!("{} (pid {}{standing}; {} {writes})", entry.command, entry.pid, entry.writes)
 }
 
+/// What `restore -n` prints.
+#[derive(Debug, Default, JsonSchema, Serialize)]
+pub(crate) struct RestorePlan {
+    /// The transactions that would be undone.
+    undo: Vec<Entry>,
+    /// How many locations have a saved value.
+    remembered: usize,
+    /// The locations that hold something else now.
+    differing: Vec<Difference>,
+}
+
 fn preview(
     output: &Reporter,
     host: &dyn flyball_host::Host,
@@ -131,8 +144,7 @@ fn preview(
     // be a change.
     if contents.boot != transaction::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
-        let nothing = || serde_json::json!({ "undo": [], "remembered": 0, "differing": [] });
-        output.object(schema::RESTORE_PLAN, nothing, String::new)?;
+        output.object(RestorePlan::default, String::new)?;
         return Ok(Exit::Done);
     }
     let chosen = scope.of(&contents);
@@ -143,23 +155,22 @@ fn preview(
         .iter()
         .map(|(location, goal)| (location, &goal.was, Content::of(&location.read(host))))
         .filter(|(_, was, now)| *was != now)
-        .map(|(location, was, now)| (location, was.to_string(), now.to_string()))
+        .map(|(location, was, now)| Difference::new(location, was, &now))
         .collect();
-    let data = || {
-        let items = differing
-            .iter()
-            .map(|(location, was, now)| serde_json::json!({"location": location, "was": was, "now": now}));
-        serde_json::json!({ "undo": chosen, "remembered": goals.0.len(), "differing": items.collect::<Vec<_>>() })
-    };
-    output.object(schema::RESTORE_PLAN, data, || {
-        let mut out: String =
-            chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
-        out += &format!("{} values are saved, {} differ now\n", goals.0.len(), differing.len());
-        let writes: Vec<fold::Write> = differing
-            .iter()
-            .map(|(location, was, now)| fold::Write::new(location, &format!("  {now} -> {was}")))
-            .collect();
-        out + &fold::lines(&writes, false)
-    })?;
+    let planned = RestorePlan { undo: chosen, remembered: goals.0.len(), differing };
+    output.object(
+        || &planned,
+        || {
+            let mut out: String =
+                planned.undo.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
+            out += &format!("{} values are saved, {} differ now\n", goals.0.len(), planned.differing.len());
+            let writes: Vec<fold::Write> = planned
+                .differing
+                .iter()
+                .map(|one| fold::Write::new(&one.location, &format!("  {} -> {}", one.now, one.was)))
+                .collect();
+            out + &fold::lines(&writes, false)
+        },
+    )?;
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `flyball results`: results of years in Parquet files, and where they shifted.
 
 #[cfg(feature = "parquet")]
-mod data;
+pub(crate) mod data;
 #[cfg(feature = "parquet")]
 mod print;
 #[cfg(feature = "parquet")]

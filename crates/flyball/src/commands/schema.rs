@@ -1,13 +1,14 @@
 //! `flyball schema`: prints the JSON Schemas of outputs and files.
 
-use serde_json::Value as Json;
-
 use crate::{
     exit::{Exit, Failure},
     output,
     paint::{Columns, Paint},
-    schema::{ALL, Schema},
 };
+
+mod documents;
+
+use self::documents::{ALL, Schema, generate_all};
 
 /// Arguments of `schema`.
 #[derive(Debug, clap::Args)]
@@ -18,12 +19,17 @@ renamed, removed or gets another meaning; new fields do not change it.
 Examples:
   flyball schema             the list
   flyball schema get > get.json
+  flyball schema --all       one schema that has all of them, for generators of code
 
 Exit codes: 0 printed, 2 there is no such schema.")]
 pub struct Args {
     /// A schema, with its number or without; without a name, all are listed.
     #[arg(value_name = "NAME", value_parser = name, hide_possible_values = true)]
     name: Option<Schema>,
+
+    /// Print all schemas as one, whose properties they are.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
 }
 
 fn name(text: &str) -> Result<Schema, String> {
@@ -33,14 +39,18 @@ fn name(text: &str) -> Result<Schema, String> {
 
 /// Prints a schema or the list.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    if let Some(schema) = &args.name {
-        output::raw(schema.text)?;
+    let generated = match &args.name {
+        Some(schema) => Some(schema.generate()),
+        None => args.all.then(generate_all),
+    };
+    if let Some(generated) = generated {
+        let text = serde_json::to_string_pretty(&generated).map_err(Failure::failed)?;
+        output::raw(&(text + "\n"))?;
         return Ok(Exit::Done);
     }
     let mut rows = Columns::new();
     for schema in ALL {
-        let read: Json = serde_json::from_str(schema.text).map_err(Failure::failed)?;
-        rows.text_row([schema.id.to_owned(), read["title"].as_str().unwrap_or_default().to_owned()]);
+        rows.text_row([schema.id, schema.title].map(str::to_owned));
     }
     output::print(rows.render(Paint::plain()))?;
     Ok(Exit::Done)

@@ -3,7 +3,7 @@
 //! The data is a list of rows (`flyball_control::survey`), printed as text or JSON.
 
 mod facts;
-mod lines;
+pub(crate) mod lines;
 mod nfd;
 mod screen;
 mod uncore;
@@ -21,7 +21,6 @@ use crate::{
     exit::{Exit, Failure},
     knob_arguments,
     paint::Paint,
-    schema,
 };
 
 /// Arguments of `show`.
@@ -60,10 +59,10 @@ pub struct Args {
 }
 
 /// The machine as JSON.
-#[derive(serde::Serialize)]
-struct Whole<'a> {
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Whole<'a> {
     machine: &'a facts::Facts,
-    rows: Vec<lines::Object>,
+    rows: Vec<lines::Object<'a>>,
 }
 
 /// Prints the machine.
@@ -79,11 +78,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
         snapshot.take(host.as_ref(), &options.request(&ids));
         let rows = survey(&snapshot, &args.knobs, &options)?;
-        output.list(
-            schema::SHOW_KNOBS,
-            || lines::objects(&rows),
-            || lines::render(&rows, &snapshot, Paint::stdout()),
-        )?;
+        output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
     }
     if let Some(file) = &args.nfd {
@@ -96,7 +91,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let facts = facts::Facts::of(host.as_ref(), &snapshot);
     output.object(
-        schema::SHOW,
         || Whole { machine: &facts, rows: lines::objects(&rows) },
         || screen::render(&facts, &rows, &snapshot, (args.all, Paint::stdout())),
     )?;

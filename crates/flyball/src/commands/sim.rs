@@ -1,6 +1,6 @@
 //! `flyball sim`: simulated machines.
 
-mod check;
+pub(crate) mod check;
 #[cfg(feature = "serve")]
 mod serve;
 mod work;
@@ -15,7 +15,6 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineOptions,
     output::{self, Reporter},
-    schema,
 };
 
 /// Arguments of `sim`.
@@ -130,10 +129,11 @@ pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<E
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Row {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct Row {
     name: String,
     title: String,
+    /// The CPUs, as a list (0-3,7).
     cpus: usize,
     packages: u32,
     simulated: bool,
@@ -165,12 +165,12 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
             rows.iter().map(|row| format!("{:width$}  {:4} CPUs  {}\n", row.name, row.cpus, row.title));
         lines.collect()
     };
-    output.list(schema::SIM_LIST, || rows.iter().collect(), text)?;
+    output.list(|| rows.iter().collect(), text)?;
     Ok(Exit::Done)
 }
 
-#[derive(Debug, Serialize)]
-struct Sheet {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct Sheet {
     #[serde(flatten)]
     row: Row,
     about: String,
@@ -206,7 +206,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
         frequency_mhz: first.map_or([0; 3], |core| [core.min_mhz, core.base_mhz, core.max_mhz]),
         tdp_w: spec.power.tdp_w,
     };
-    output.object(schema::SIM_SHOW, || &sheet, || render(&sheet, choice.kernel))?;
+    output.object(|| &sheet, || render(&sheet, choice.kernel))?;
     Ok(Exit::Done)
 }
 

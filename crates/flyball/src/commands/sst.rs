@@ -4,7 +4,7 @@
 //! `clos` and so on), which are planned, journaled and read back as in `flyball set`, and undone by
 //! `flyball restore`.
 
-mod read;
+pub(crate) mod read;
 mod recommend;
 mod watch;
 mod write;
@@ -323,19 +323,19 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Feature::PerfProfile { command } => match command {
             PerfProfile::Info(level) => read::levels(&session, level.level),
             PerfProfile::GetLockStatus => read::single(&session, "lock-status", |levels| {
-                if levels.locked { "locked" } else { "unlocked" }.into()
+                read::Single::LockStatus(if levels.locked { "locked" } else { "unlocked" })
             }),
             PerfProfile::GetConfigLevels => {
-                read::single(&session, "highest-level", |levels| levels.highest.into())
+                read::single(&session, "highest-level", |levels| read::Single::HighestLevel(levels.highest))
             }
             PerfProfile::GetConfigVersion => {
-                read::single(&session, "version", |levels| levels.version.into())
+                read::single(&session, "version", |levels| read::Single::Version(levels.version))
             }
             PerfProfile::GetConfigEnabled => {
-                read::single(&session, "enabled", |levels| levels.enabled.into())
+                read::single(&session, "enabled", |levels| read::Single::Enabled(levels.enabled))
             }
             PerfProfile::GetConfigCurrentLevel => {
-                read::single(&session, "current-level", |levels| levels.current.into())
+                read::single(&session, "current-level", |levels| read::Single::CurrentLevel(levels.current))
             }
             PerfProfile::SetConfigLevel { level, online, cgroup } => {
                 write::level(&session, *level, *online, *cgroup)

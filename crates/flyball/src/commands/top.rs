@@ -2,7 +2,7 @@
 //! recorded and replayed.
 
 mod live;
-mod print;
+pub(crate) mod print;
 pub(super) mod replay;
 mod source;
 
@@ -204,7 +204,7 @@ impl Args {
 
 /// How moments are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     Screen,
     Text,
     Csv,

@@ -1,13 +1,13 @@
 //! `flyball trace`: every decision of the P-state driver, from the kernel's ring buffer.
 
-mod diagnose;
+pub(crate) mod diagnose;
 mod formats;
 mod input;
 mod plots;
 mod print;
 mod record;
-mod report;
-mod run;
+pub(crate) mod report;
+pub(crate) mod run;
 mod tables;
 pub mod traced_machine;
 

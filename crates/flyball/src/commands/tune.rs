@@ -38,7 +38,7 @@ use crate::{
     commands::complete,
     context::Context,
     exit::{Exit, Failure},
-    schema, time,
+    time,
 };
 
 /// After how many times the base's median a round is ended where time counts.
@@ -69,11 +69,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
     let pictures = Pictures::of_search(&directory, &record, &outcome);
     pictures::write(&directory, &pictures, directory.path())?;
-    context.output.about(&*host).object(
-        schema::TUNE,
-        || &verdict,
-        || verdict.text(&directory.manifest, &record.searched),
-    )?;
+    context
+        .output
+        .about(&*host)
+        .object(|| &verdict, || verdict.text(&directory.manifest, &record.searched))?;
     match &args.output {
         Some(path) if verdict.keeps_now => {
             eprintln!("profile: none; {} is not written, because no gain is shown", path.display());
@@ -412,7 +411,7 @@ fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Re
         let _ = writeln!(out, "rounds     at most {}, {fresh}", record.most_rounds);
         out
     };
-    context.output.about(host).object(schema::TUNE_PLAN, || record, text)
+    context.output.about(host).object(|| record, text)
 }
 
 /// Writes the chosen settings as a profile.

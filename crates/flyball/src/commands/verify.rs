@@ -14,7 +14,6 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    schema,
 };
 
 /// Arguments of `verify`.
@@ -50,7 +49,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
     }
-    context.output.about(&*host).object(schema::VERIFY, || &verdict, || render(&verdict))?;
+    context.output.about(&*host).object(|| &verdict, || render(&verdict))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 

@@ -27,7 +27,6 @@ use crate::{
     machine::bound,
     output::Reporter,
     paint::{Paint, Style},
-    schema,
 };
 
 /// Arguments of `why`.
@@ -92,9 +91,10 @@ impl Args {
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// What is printed.
-#[derive(Debug, Serialize)]
-struct Answer<'a> {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct Answer<'a> {
     seconds: f64,
+    /// CPUs to which the same happened, with what limited them.
     cpus: Vec<One<'a>>,
     /// CPU time of this program for one reading, ms, and the CPUs that it interrupted; medians.
     reading_ms: f64,
@@ -103,7 +103,7 @@ struct Answer<'a> {
     missing: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, schemars::JsonSchema, Serialize)]
 struct One<'a> {
     #[serde(flatten)]
     explanation: &'a Explanation,
@@ -186,7 +186,6 @@ fn print(
     let (cpu, touched) = costs.get(costs.len() / 2).copied().unwrap_or_default();
     let missing: Vec<String> = layout.missing.iter().map(ToString::to_string).collect();
     output.object(
-        schema::WHY,
         || Answer {
             seconds,
             cpus: found.iter().map(|one| One { explanation: one, sentence: one.to_string() }).collect(),

@@ -1,6 +1,6 @@
-"""Validates JSON documents against flyball's schemas: schemas.py SCHEMAS SAMPLES.
+"""Validates JSON documents against flyball's schemas: schemas.py ALL SAMPLES.
 
-A sample NAME.N.json is an output of the schema NAME. Fields that a schema does not describe are errors here, so that the schemas stay complete; the
+ALL is what `flyball schema --all` prints. A sample NAME.N.json is an output of the schema NAME. Fields that a schema does not describe are errors here, so that the schemas stay complete; the
 published ones allow them, because fields may be added. Prints a line per error and the schemas without a sample.
 """
 
@@ -17,20 +17,24 @@ def closed(schema):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    copy = {key: closed(value) for key, value in schema.items()}
+    is_object = isinstance(schema.get("properties"), dict) and schema.get("type") == "object"
+    # What an object and each of its alternatives describe counts together.
+    together = {"anyOf", "oneOf", "allOf"} if is_object else set()
+    copy = {key: value if key in together else closed(value) for key, value in schema.items()}
     # `properties` as a keyword, not as the name of a field: then its value is a map of schemas.
-    if isinstance(copy.get("properties"), dict) and copy.get("type") == "object":
-        copy.setdefault("additionalProperties", False)
+    if is_object and "additionalProperties" not in schema:
+        copy["unevaluatedProperties"] = False
     return copy
 
 
 def main(schemas, samples):
     seen = set()
     validators = {}
-    for path in sorted(pathlib.Path(schemas).glob("*.json")):
-        schema = json.loads(path.read_text())
-        Draft202012Validator.check_schema(schema)
-        validators[path.stem] = Draft202012Validator(closed(schema))
+    everything = json.loads(pathlib.Path(schemas).read_text())
+    Draft202012Validator.check_schema(everything)
+    definitions = closed(everything["$defs"])
+    for name, schema in everything["properties"].items():
+        validators[name.split("/")[0]] = Draft202012Validator({**closed(schema), "$defs": definitions})
     for path in sorted(pathlib.Path(samples).iterdir()):
         name = path.name.split(".")[0]
         document = json.loads(path.read_text())

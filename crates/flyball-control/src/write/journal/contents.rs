@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How a transaction stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransactionState {
     /// Neither committed nor restored: its flyball is at work, or has died.
@@ -44,7 +44,7 @@ pub struct Memory {
 }
 
 /// One transaction, as the journal has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Entry {
     /// Its number in this journal, from 1; 0 where the line that began it is damaged.
     pub id: u32,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Content, Location, knob::spelling::Handling};
 
 /// What a transaction is for. Commands that undo one kind of transaction find it by this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// Settings that stay: `set`, `apply`, `doctor --fix`.
@@ -28,16 +28,16 @@ pub enum Purpose {
 }
 
 /// What a journal belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Environment {
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+pub struct Environment {
     pub boot: Option<String>,
     pub machine: String,
 }
 
 /// A record of format 4. Format 2 lacked `Released`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Record {
+pub enum Record {
     Header {
         format: u32,
         boot: Option<String>,

@@ -21,7 +21,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
-    profiles, schema,
+    profiles,
 };
 
 /// The unit of packages, for machines on which flyball is only a file.
@@ -32,9 +32,10 @@ const UNITS: [&str; 4] =
     ["etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
 /// What was done, and what may be copied.
-#[derive(Debug, Serialize)]
-struct AtBoot {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(crate) struct AtBoot {
     profile: String,
+    /// The unit that applies it at each boot.
     unit: String,
     /// The files that were made; empty if nothing was to be written.
     made: Vec<PathBuf>,
@@ -43,7 +44,7 @@ struct AtBoot {
 }
 
 /// Text for a file that an administrator may want.
-#[derive(Debug, Serialize)]
+#[derive(Debug, schemars::JsonSchema, Serialize)]
 struct Snippet {
     file: String,
     why: &'static str,
@@ -85,7 +86,7 @@ pub(super) fn run(
     let made = if dry_run { Vec::new() } else { enable(&root, &unit)? };
     change::note_neighbours(&*host, intent.settings.iter());
     let done = AtBoot { profile: profile.clone(), unit, made, snippets };
-    context.output.about(&*host).object(schema::AT_BOOT, || &done, || render(&done))?;
+    context.output.about(&*host).object(|| &done, || render(&done))?;
     Ok(Exit::Done)
 }
 

@@ -11,10 +11,9 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    schema,
 };
 
-#[derive(serde::Serialize)]
+#[derive(schemars::JsonSchema, serde::Serialize)]
 struct ArmPlan {
     name: String,
     needs_boot: Option<String>,
@@ -24,8 +23,8 @@ struct ArmPlan {
     plan: Option<flyball_control::plan::Plan>,
 }
 
-#[derive(serde::Serialize)]
-struct DryRun<'a> {
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct DryRun<'a> {
     workload: &'a WorkloadNote,
     schedule: &'a Schedule,
     arms: Vec<ArmPlan>,
@@ -70,7 +69,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     let pause_seconds = rounds_at_most as f64 * schedule.cool_down;
     let preview =
         DryRun { workload: &manifest.workload, schedule, arms, rounds_at_most, pause_seconds, order };
-    context.output.about(host).object(schema::COMPARE_PLAN, || &preview, || render(manifest, &preview))?;
+    context.output.about(host).object(|| &preview, || render(manifest, &preview))?;
     Ok(Exit::Done)
 }
 

@@ -44,8 +44,9 @@ impl WallPower {
 }
 
 /// One published number and its counterpart.
-#[derive(Debug, serde::Serialize)]
-struct Line {
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+#[schemars(rename = "PublishedLine")]
+pub(crate) struct Line {
     arm: String,
     #[serde(flatten)]
     published: Published,

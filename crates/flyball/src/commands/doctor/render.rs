@@ -218,18 +218,29 @@ fn width() -> usize {
     crate::paint::terminal_columns().map_or(100, |columns| columns.clamp(60, 110))
 }
 
-/// A check in the list: its id, group, reason, what it reads, and the option that enables it.
-pub(super) type Row = (&'static str, Group, &'static str, &'static str, Option<&'static str>);
+/// A check in the list.
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Row {
+    /// The stable name of the check.
+    pub(super) id: &'static str,
+    pub(super) group: Group,
+    /// Why it matters.
+    pub(super) why: &'static str,
+    /// What it reads.
+    pub(super) looks: &'static str,
+    /// The option that enables it.
+    pub(super) option: Option<&'static str>,
+}
 
 /// The checks by group.
 pub(super) fn list(rows: &[Row]) -> String {
     let mut out = String::new();
-    let mut groups: Vec<Group> = rows.iter().map(|row| row.1).collect();
+    let mut groups: Vec<Group> = rows.iter().map(|row| row.group).collect();
     groups.sort();
     groups.dedup();
     for group in groups {
         let _ = writeln!(out, "{BOLD}{}{BOLD:#}", group.title());
-        for (id, _, why, looks, option) in rows.iter().filter(|row| row.1 == group) {
+        for Row { id, why, looks, option, .. } in rows.iter().filter(|row| row.group == group) {
             let option = option.map_or_else(String::new, |option| format!("  ({option})"));
             let _ = writeln!(out, "  {id}{DIM}{option}{DIM:#}");
             let plain = |_: &str| Mark::Plain;

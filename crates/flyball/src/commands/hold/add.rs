@@ -2,13 +2,19 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use flyball_control::{Snapshot, plan::plan};
+use flyball_control::{
+    Snapshot,
+    plan::plan,
+    write::{restore::Restoration, transaction::Applied},
+};
 use flyball_hold::{
     Active, Changed, Condition, Effective, End, Hold, HoldName, OnDrift, OnExit, Owner, ProcessId, Store,
 };
 use flyball_host::Host;
 use flyball_process::User;
 use flyball_text::span;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     applied_text, change_holds, exit_of, facts, moment, note_without_service, reporter, restored_text,
@@ -17,7 +23,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    profiles, schema,
+    profiles,
     time::seconds_since_1970,
 };
 
@@ -150,18 +156,33 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     change::note_neighbours(&*host, hold.settings.iter());
     note_without_service(&store, &*host);
     change::note_unkept(context);
-    let data = || {
-        let in_force = unmet.is_none();
-        serde_json::json!({"hold": hold, "in_force": in_force, "because": unmet, "applied": brought.applied,
-                           "restoration": brought.restored})
+    let data = || AddedHold {
+        hold: &hold,
+        in_force: unmet.is_none(),
+        because: unmet.as_deref(),
+        applied: brought.applied.as_ref(),
+        restoration: &brought.restored,
     };
-    reporter(context, &*host).object(schema::HOLD_ADD, data, || {
+    reporter(context, &*host).object(data, || {
         let waits = unmet.as_ref().map(|why| format!("; it does not count now: {why}")).unwrap_or_default();
         let changed = restored_text(&brought) + &applied_text(&brought);
         let nothing = if changed.is_empty() && unmet.is_none() { "; nothing to change" } else { "" };
         format!("held: {}{waits}{nothing}\n{changed}", hold.name)
     })?;
     Ok(exit_of(&brought))
+}
+
+/// What `hold add` prints.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct AddedHold<'a> {
+    hold: &'a Hold,
+    /// Whether its condition is met now.
+    in_force: bool,
+    /// Why it is not in force.
+    because: Option<&'a str>,
+    /// `null` if nothing had to be written.
+    applied: Option<&'a Applied>,
+    restoration: &'a Restoration,
 }
 
 /// What is to be held: `hold add latency` holds the profile latency under its own name.

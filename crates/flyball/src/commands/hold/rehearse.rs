@@ -4,6 +4,7 @@ use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use flyball_files::read_input;
 use flyball_hold::{Active, Config, Done, Rehearsal, Status, events};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    schema,
 };
 
 /// Arguments of `rehearse`.
@@ -50,7 +50,8 @@ pub(super) struct Args {
 const MAX_BYTES: u64 = 16 << 20;
 
 /// What happened at one moment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+#[schemars(rename = "RehearsalStep")]
 struct Step {
     /// Seconds since the start.
     at_s: f64,
@@ -58,6 +59,15 @@ struct Step {
     event: Option<String>,
     /// What the service did, in words.
     did: Vec<String>,
+}
+
+/// What a rehearsal prints.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Rehearsed {
+    /// What happened, in order.
+    steps: Vec<Step>,
+    /// What is held at the end.
+    status: Status,
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -90,9 +100,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let (facts, now) = rehearsal.facts();
     let status = flyball_hold::status(&host, rehearsal.service().store(), &facts, now);
-    let data = || serde_json::json!({"steps": steps, "status": status});
-    context.output.about(&host).object(schema::HOLD_REHEARSE, data, || render(&steps, &status))?;
-    Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
+    let rehearsed = Rehearsed { steps, status };
+    context.output.about(&host).object(|| &rehearsed, || render(&rehearsed.steps, &rehearsed.status))?;
+    Ok(if rehearsed.status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
 fn add(steps: &mut Vec<Step>, at: Duration, event: Option<&str>, done: Vec<Done>) {

@@ -11,7 +11,6 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style, cpus},
-    schema,
 };
 
 /// Arguments of `status`.
@@ -32,7 +31,6 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
     let now = moment(&*host).now;
     let paint = Paint::stdout();
     reporter(context, &*host).list(
-        schema::HOLD_LIST,
         || status.holds.iter().collect(),
         || {
             if status.holds.is_empty() {
@@ -90,7 +88,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failu
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
     let status = status_of(&*host, &store);
-    reporter(context, &*host).object(schema::HOLD_STATUS, || &status, || render(&status, args.why))?;
+    reporter(context, &*host).object(|| &status, || render(&status, args.why))?;
     Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 

@@ -23,7 +23,6 @@ use crate::{
     output::Reporter,
     quiet_machine::{self, Observer, Quiet},
     run_as::RunAs,
-    schema,
 };
 
 /// Arguments of `quiet bench`.
@@ -66,13 +65,28 @@ pub struct Args {
 }
 
 /// One run of the series.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 struct Run {
     seconds: f64,
     grade: Grade,
     disturbances: Vec<Disturbance>,
     #[serde(flatten)]
     conditions: Conditions,
+}
+
+/// What `quiet bench` prints.
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Measured<'a> {
+    /// The command that was measured.
+    command: &'a [String],
+    level: flyball_control::quiet::Level,
+    /// Whether the machine was left as it was.
+    as_is: bool,
+    runs: &'a [Run],
+    median_ms: f64,
+    standard_deviation_ms: f64,
+    /// The shifts in the wall time of the runs.
+    shifts: &'a shifts::Found,
 }
 
 /// Runs the series. A machine in software is not booted between the runs: a fault that is set for a
@@ -265,13 +279,16 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
     let median = stats::median(&series.values).unwrap_or(f64::NAN);
     let deviation = stats::standard_deviation(&series.values).unwrap_or(0.0);
     let count = |grade| runs.iter().filter(|run| run.grade == grade).count();
-    let data = || {
-        serde_json::json!({
-            "command": args.command, "level": args.quiet.level, "as_is": args.as_is, "runs": runs,
-            "median_ms": median, "standard_deviation_ms": deviation, "shifts": found,
-        })
+    let data = || Measured {
+        command: &args.command,
+        level: args.quiet.level,
+        as_is: args.as_is,
+        runs,
+        median_ms: median,
+        standard_deviation_ms: deviation,
+        shifts: &found,
     };
-    output.object(schema::QUIET_BENCH, data, || {
+    output.object(data, || {
         let mut out = format!(
             "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad{}\n",
             runs.len(),

@@ -14,7 +14,6 @@ use crate::{
     exit::{Exit, Failure},
     machine,
     output::Reporter,
-    schema,
 };
 
 /// Arguments of `quiet shifts`.
@@ -53,16 +52,17 @@ impl Args {
 }
 
 /// One series with its shifts.
-#[derive(Debug, serde::Serialize)]
-pub struct Found {
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Found {
     name: String,
+    /// The unit of numbers; empty if they have none.
     unit: String,
     runs: usize,
     shifts: Vec<Explained>,
 }
 
 /// A shift and what may explain it.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 struct Explained {
     #[serde(flatten)]
     shift: Shift,
@@ -100,7 +100,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         );
     }
     let found: Vec<Found> = all.iter().map(|series| look(series, &options)).collect();
-    output.list(schema::QUIET_SHIFTS, || found.iter().collect(), || found.iter().map(render).collect())?;
+    output.list(|| found.iter().collect(), || found.iter().map(render).collect())?;
     Ok(Exit::Done)
 }
 

@@ -3,18 +3,56 @@
 
 use flyball_control::{
     Location, Snapshot,
-    plan::plan,
-    quiet::{QuietPlan, extras},
+    plan::{Change, Plan, plan},
+    quiet::{BootParameter, Level, QuietPlan, QuietSetting, QuietSettings, extras},
 };
 use flyball_host::{CpuList, Host};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
     quiet_machine::{Quiet, print_limits},
-    schema,
 };
+
+/// What `quiet -n` prints.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Planned<'a> {
+    /// The settings of the level on this machine.
+    recipe: &'a QuietSettings,
+    /// The writes to knobs.
+    plan: &'a Plan,
+    /// The writes to interrupts and the kernel's profiling, where possible.
+    extras: Vec<Extra<'a>>,
+}
+
+/// A write to a file that is not a knob.
+#[derive(JsonSchema, Serialize)]
+struct Extra<'a> {
+    location: &'a Location,
+    new: &'a str,
+}
+
+/// What `quiet status` prints.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct QuietStatus<'a> {
+    /// The level that was asked for.
+    level: Level,
+    /// Whether all settings hold.
+    quiet: bool,
+    /// The settings of the level.
+    settings: &'a [QuietSetting],
+    /// The writes that are missing.
+    differs: &'a [Change],
+    /// How many interrupts and files of the kernel's profiling could still be changed.
+    interrupts_and_profiling: usize,
+    /// What cannot be done on this machine, each with its reason.
+    unavailable: &'a [String],
+    /// Kernel parameters that would make the machine quieter after another boot.
+    boot: &'a [BootParameter],
+}
 
 /// Prints the plan, and writes nothing.
 pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
@@ -25,13 +63,10 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let plan = plan(&snapshot, &quiet_plan.intent)?;
     let extras = extras(&*host, &snapshot.topology().online, &recipe.cpus);
     let data = || {
-        let extras: Vec<_> = extras
-            .iter()
-            .map(|(location, new)| serde_json::json!({"location": location, "new": new}))
-            .collect();
-        serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
+        let extras = extras.iter().map(|(location, new)| Extra { location, new }).collect();
+        Planned { recipe, plan: &plan, extras }
     };
-    context.output.about(&*host).object(schema::QUIET_PLAN, data, || {
+    context.output.about(&*host).object(data, || {
         print_limits(&quiet_plan, &*host);
         let mut out = change::plan_text(&plan, false);
         if let Some(partition) = &recipe.partition {
@@ -81,13 +116,16 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never
     // be quiet.
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
-    let data = || {
-        serde_json::json!({
-            "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,
-            "interrupts_and_profiling": left, "unavailable": recipe.unavailable, "boot": recipe.boot,
-        })
+    let data = || QuietStatus {
+        level: quiet.level,
+        quiet: plan.is_empty(),
+        settings: &recipe.settings,
+        differs: &plan.changes,
+        interrupts_and_profiling: left,
+        unavailable: &recipe.unavailable,
+        boot: &recipe.boot,
     };
-    context.output.about(&*host).object(schema::QUIET_STATUS, data, || {
+    context.output.about(&*host).object(data, || {
         let mut out = if plan.is_empty() {
             format!("quiet for level {}: all {} settings hold\n", quiet.level, recipe.settings.len())
         } else {

@@ -17,7 +17,7 @@ use crate::{
     exit::{Cause, Exit, Failure},
     output::Reporter,
     paint::Paint,
-    schema, terminal,
+    terminal,
 };
 
 /// Folders between a directory that is given and the run directories: engines collect as
@@ -52,8 +52,8 @@ fn percentage(text: &str) -> Result<f64, &'static str> {
 }
 
 /// What is printed as JSON.
-#[derive(Debug, serde::Serialize)]
-struct Printed<'a> {
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Printed<'a> {
     #[serde(flatten)]
     report: &'a FleetReport,
     /// With `--design`: for each effect, how many machines it needs.
@@ -84,10 +84,9 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     if let Some(place) = &args.output {
         make(place)?;
         save(place, "fleet.html", render::fleet_page(&report).html().as_bytes())?;
-        save(place, "fleet.json", &Reporter::file(schema::FLEET, &printed)?)?;
+        save(place, "fleet.json", &Reporter::file(&printed)?)?;
     }
     output.object(
-        schema::FLEET,
         || &printed,
         || {
             let screen = render::Screen { width: terminal::columns(), painter: Paint::stdout() };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use flyball_results::{Added, Kind, Passed};
 
 /// What `add` prints.
-#[derive(Debug, serde::Serialize)]
-pub struct Sum {
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Sum {
     #[serde(flatten)]
     pub added: Added,
     /// What was passed over.
@@ -14,8 +14,8 @@ pub struct Sum {
 }
 
 /// An input of the dataset.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct Listed {
+#[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Listed {
     pub id: String,
     pub kind: Kind,
     pub host: String,
@@ -28,12 +28,13 @@ pub struct Listed {
 }
 
 /// An input with its facts.
-#[derive(Debug, serde::Serialize)]
-pub struct Shown {
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Shown {
     #[serde(flatten)]
     pub listed: Listed,
     /// Processor, firmware and the like, by name.
     pub facts: BTreeMap<String, String>,
+    /// Other facts and settings, by name.
     pub settings: BTreeMap<String, String>,
     /// Of each arm and metric the number of rounds that count, and their median.
     pub results: Vec<Of>,
@@ -42,9 +43,10 @@ pub struct Shown {
 }
 
 /// Rounds of an arm.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Of {
     pub benchmark: String,
+    /// The arm; empty if there is none.
     pub arm: String,
     pub metric: String,
     pub unit: String,

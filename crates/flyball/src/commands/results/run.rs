@@ -16,7 +16,6 @@ use super::{
 use crate::{
     exit::{Exit, Failure},
     output::{self, Reporter},
-    schema,
 };
 
 /// Memory and time are not bounded as for a single file: a dataset of years takes what it takes.
@@ -80,7 +79,7 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
         count(&mut sum, dataset.flush()?);
     }
     say(&notes, "notes");
-    output.object(schema::RESULTS_ADD, || &sum, || print::added(&sum))?;
+    output.object(|| &sum, || print::added(&sum))?;
     if taken > 0 {
         return Ok(Exit::Done);
     }
@@ -157,7 +156,7 @@ pub(super) fn list(output: &Reporter, args: &List) -> Result<Exit, Failure> {
     let dataset = Dataset::open(&args.dataset)?;
     let (all, passed) = inputs(&dataset, &args.which.pick()?)?;
     name_passed(&passed);
-    output.list(schema::RESULTS_LIST, || all.iter().collect(), || print::listed(&all))?;
+    output.list(|| all.iter().collect(), || print::listed(&all))?;
     Ok(Exit::Done)
 }
 
@@ -224,7 +223,7 @@ pub(super) fn show(output: &Reporter, args: &Show) -> Result<Exit, Failure> {
             Some(Of { benchmark, arm, metric, unit, rounds: values.len(), median })
         })
         .collect();
-    output.object(schema::RESULTS_SHOW, || &shown, || print::shown(&shown))?;
+    output.object(|| &shown, || print::shown(&shown))?;
     Ok(Exit::Done)
 }
 
@@ -272,6 +271,6 @@ pub(super) fn shifts(output: &Reporter, args: &Shifts) -> Result<Exit, Failure> 
     };
     let answer = search(&dataset, &question)?;
     name_passed(&answer.passed);
-    output.object(schema::RESULTS_SHIFTS, || &answer, || print::shifts(&answer))?;
+    output.object(|| &answer, || print::shifts(&answer))?;
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use flyball_control::{CoreType, Snapshot, Vendor};
 use flyball_host::{CpuList, Host, Kind};
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, schemars::JsonSchema, Serialize)]
 pub struct Facts {
     /// The name that the host gives.
     pub name: String,

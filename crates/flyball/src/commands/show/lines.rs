@@ -1,37 +1,41 @@
 //! Rows as lines of knob, value and CPUs, and as JSON objects.
 
-use flyball_control::{Outcome, Row, Scope, Snapshot};
+use flyball_control::{Outcome, Plain, Row, Scope, Snapshot, Value};
 use serde::Serialize;
-use serde_json::Value as Json;
 
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within};
 
-#[derive(Debug, Serialize)]
-pub struct Object {
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+#[schemars(rename = "ShownRow")]
+pub(crate) struct Object<'a> {
+    /// The knob or fact, as `flyball explain` names it.
     knob: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     instance: String,
+    /// The CPUs, as a list (0-3,7).
     cpus: String,
     places: usize,
-    value: Json,
+    /// `null` if there is none.
+    value: Option<Plain<'a>>,
+    /// The unit of numbers; empty if they have none.
     unit: &'static str,
     source: Option<String>,
+    /// Why there is no value here.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-impl From<&Row> for Object {
-    fn from(row: &Row) -> Object {
+impl<'a> From<&'a Row> for Object<'a> {
+    fn from(row: &'a Row) -> Object<'a> {
         let knob = row.knob.knob();
-        let value = row.outcome.value().map(|value| serde_json::to_value(value.plain()));
         Object {
             knob: knob.name.to_owned(),
             instance: row.name.clone(),
             cpus: row.cpus.to_string(),
             places: row.places,
-            value: value.and_then(Result::ok).unwrap_or(Json::Null),
+            value: row.outcome.value().map(Value::plain),
             unit: knob.unit().symbol(),
             source: row.source.as_ref().map(ToString::to_string),
             absent: match &row.outcome {
@@ -46,7 +50,7 @@ impl From<&Row> for Object {
     }
 }
 
-pub fn objects(rows: &[Row]) -> Vec<Object> {
+pub fn objects(rows: &[Row]) -> Vec<Object<'_>> {
     rows.iter().map(Object::from).collect()
 }
 

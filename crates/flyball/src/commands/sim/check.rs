@@ -9,11 +9,12 @@ use crate::{
     exit::{Exit, Failure},
     machine::{MachineArg, MachineOptions},
     output::Reporter,
-    schema, terminal,
+    terminal,
 };
 
 /// A row of the JSON output.
-#[derive(Serialize)]
+#[derive(schemars::JsonSchema, Serialize)]
+#[schemars(rename = "CheckLine")]
 struct Line<'a> {
     #[serde(flatten)]
     row: &'a Row,
@@ -22,8 +23,8 @@ struct Line<'a> {
     within_spread: bool,
 }
 
-#[derive(Serialize)]
-struct Sheet<'a> {
+#[derive(schemars::JsonSchema, Serialize)]
+pub(crate) struct Sheet<'a> {
     simulated: bool,
     met: usize,
     judged: usize,
@@ -77,7 +78,7 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
         let rows = report.rows.iter().map(line).collect();
         Sheet { simulated: true, met, judged, within_spread: within, rows }
     };
-    output.object(schema::SIM_CHECK, sheet, || {
+    output.object(sheet, || {
         let mut text = render(&report);
         let _ = write!(text, "\nsimulated: {met} of {judged} values with a target meet it");
         if within > 0 {

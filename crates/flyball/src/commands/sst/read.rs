@@ -7,14 +7,14 @@ use flyball_sst::{
     model::{self, Turbo},
     setting::{Field, Via},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value as Json, json};
 
 use super::Session;
 use crate::{
     exit::{Exit, Failure},
+    output::Document,
     paint::{Columns, Paint},
-    schema::{self, Schema},
 };
 
 fn table(head: &[&str]) -> Columns {
@@ -44,8 +44,8 @@ fn mhz(value: MegaHertz) -> String {
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "the features of a processor, each there or not")]
-#[derive(Serialize)]
-struct Info {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Info {
     interface: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     platform: Option<isst::Platform>,
@@ -90,7 +90,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
         core_power: domains.iter().any(|domain| domain.core_power.supported),
         domains,
     };
-    session.output().object(schema::SST_INFO, || &info, || render_info(session, &info))?;
+    session.output().object(|| &info, || render_info(session, &info))?;
     Ok(Exit::Done)
 }
 
@@ -141,11 +141,60 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
     out + &rows.render(Paint::plain())
 }
 
+/// Data about a power domain.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OfDomain<T> {
+    package: u8,
+    die: u32,
+    /// The number of the power domain in the package.
+    domain: u8,
+    /// The CPUs of the domain, as a list.
+    cpus: CpuList,
+    #[serde(flatten)]
+    data: T,
+}
+
+impl<T> OfDomain<T> {
+    fn new(domain: &Domain, data: T) -> OfDomain<T> {
+        let place = &domain.place;
+        let cpus = domain.cpus.clone();
+        OfDomain { package: place.package, die: domain.die, domain: place.domain, cpus, data }
+    }
+}
+
+/// A value of `perf-profile get-...`.
+#[derive(Clone, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Single {
+    /// Whether firmware has locked the level: `locked` or `unlocked`.
+    LockStatus(&'static str),
+    /// The highest level.
+    HighestLevel(u8),
+    /// The version of the feature.
+    Version(u8),
+    /// Whether the processor can change its level.
+    Enabled(bool),
+    /// The current level.
+    CurrentLevel(u8),
+}
+
+impl std::fmt::Display for Single {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Single::LockStatus(word) => f.write_str(word),
+            Single::HighestLevel(number) | Single::Version(number) | Single::CurrentLevel(number) => {
+                number.fmt(f)
+            }
+            Single::Enabled(on) => on.fmt(f),
+        }
+    }
+}
+
 /// One value per domain.
 pub(super) fn single(
     session: &Session<'_>,
     what: &str,
-    value: impl Fn(&Levels) -> Json,
+    value: impl Fn(&Levels) -> Single,
 ) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let access = layout.access(session.host);
@@ -154,36 +203,15 @@ pub(super) fn single(
     for domain in session.domains()? {
         let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
         let found = value(&levels);
-        let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-        rows.text_row([name(domain), text, list(session, &domain.cpus)]);
-        // JSON names have underscores.
-        objects.push(object(domain, json!({ what.replace('-', "_"): found })));
+        rows.text_row([name(domain), found.to_string(), list(session, &domain.cpus)]);
+        objects.push(OfDomain::new(domain, found));
     }
-    finish(session, schema::SST_DOMAIN, &objects, &[rows])
+    finish(session, &objects, &[rows])
 }
 
-/// An object about a domain.
-fn object(domain: &Domain, mut data: Json) -> Json {
-    let mut whole = json!({
-        "package": domain.place.package,
-        "die": domain.die,
-        "domain": domain.place.domain,
-        "cpus": domain.cpus.to_string(),
-    });
-    if let (Some(whole), Some(data)) = (whole.as_object_mut(), data.as_object_mut()) {
-        whole.append(data);
-    }
-    whole
-}
-
-fn finish(
-    session: &Session<'_>,
-    schema: Schema,
-    objects: &[Json],
-    tables: &[Columns],
-) -> Result<Exit, Failure> {
+fn finish<T: Document>(session: &Session<'_>, objects: &[T], tables: &[Columns]) -> Result<Exit, Failure> {
     let rendered = || tables.iter().map(|table| table.render(Paint::plain())).collect::<Vec<_>>().join("\n");
-    session.output().list(schema, || objects.iter().collect(), rendered)?;
+    session.output().list(|| objects.iter().collect(), rendered)?;
     Ok(Exit::Done)
 }
 
@@ -209,6 +237,17 @@ fn level_of(
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     let words = format!("power domain {} has no level {asked}; it has {}", name(domain), numbers.join(", "));
     Err(Failure::usage(words))
+}
+
+/// A level of a power domain.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct DomainLevel {
+    package: u8,
+    die: u32,
+    /// The number of the power domain in the package.
+    domain: u8,
+    #[serde(flatten)]
+    level: model::Level,
 }
 
 /// `perf-profile info`.
@@ -266,10 +305,24 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
                 None => add("turbo-freq", "no".to_owned()),
             }
             tables.push(rows);
-            objects.push(object(domain, json!(level)));
+            let place = &domain.place;
+            objects.push(DomainLevel {
+                package: place.package,
+                die: domain.die,
+                domain: place.domain,
+                level,
+            });
         }
     }
-    finish(session, schema::SST_LEVELS, &objects, &tables)
+    finish(session, &objects, &tables)
+}
+
+/// What a level offers of base-freq.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LevelBaseFreq {
+    level: u8,
+    /// `null` if the level does not have it.
+    base_freq: Option<model::BaseFreqOffer>,
 }
 
 /// `base-freq info`.
@@ -300,12 +353,20 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
                 rows.text_row([name(domain), number.to_string(), "not at this level".to_owned()]);
             }
         }
-        objects.push(object(domain, json!({ "level": number, "base_freq": level.base_freq })));
+        objects.push(OfDomain::new(domain, LevelBaseFreq { level: number, base_freq: level.base_freq }));
     }
     // Not here only if no domain has it: IO dies never do.
-    let none = objects.iter().all(|object| object["base_freq"].is_null());
-    finish(session, schema::SST_BASE_FREQ, &objects, &[rows])?;
+    let none = objects.iter().all(|object| object.data.base_freq.is_none());
+    finish(session, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
+}
+
+/// What a level offers of turbo-freq.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LevelTurboFreq {
+    level: u8,
+    /// `null` if the level does not have it.
+    turbo_freq: Option<model::TurboFreqOffer>,
 }
 
 /// `turbo-freq info`.
@@ -356,11 +417,22 @@ pub(super) fn turbo_freq(
         } else {
             rows.text_row([name(domain), number.to_string(), "not at this level".to_owned()]);
         }
-        objects.push(object(domain, json!({ "level": number, "turbo_freq": offer })));
+        objects.push(OfDomain::new(domain, LevelTurboFreq { level: number, turbo_freq: offer }));
     }
-    let none = objects.iter().all(|object| object["turbo_freq"].is_null());
-    finish(session, schema::SST_TURBO_FREQ, &objects, &[rows])?;
+    let none = objects.iter().all(|object| object.data.turbo_freq.is_none());
+    finish(session, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
+}
+
+/// core-power of a domain.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct CorePower {
+    supported: bool,
+    enabled: bool,
+    /// Whether classes of service have an effect.
+    clos_enabled: bool,
+    /// How classes share power: `ordered` or `proportional`.
+    priority: &'static str,
 }
 
 /// `core-power info`.
@@ -383,15 +455,15 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
             priority.to_owned(),
             list(session, &domain.cpus),
         ]);
-        let data = json!({
-            "supported": power.supported,
-            "enabled": power.enabled,
-            "clos_enabled": qos.enabled,
-            "priority": priority,
-        });
-        objects.push(object(domain, data));
+        let data = CorePower {
+            supported: power.supported,
+            enabled: power.enabled,
+            clos_enabled: qos.enabled,
+            priority,
+        };
+        objects.push(OfDomain::new(domain, data));
     }
-    finish(session, schema::SST_CORE_POWER, &objects, &[rows])
+    finish(session, &objects, &[rows])
 }
 
 /// `core-power get-config`.
@@ -416,10 +488,17 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
                 found.weight.to_string(),
                 found.epp.map_or("-".to_owned(), |epp| epp.to_string()),
             ]);
-            objects.push(object(domain, json!(found)));
+            objects.push(OfDomain::new(domain, found));
         }
     }
-    finish(session, schema::SST_CLASSES, &objects, &[rows])
+    finish(session, &objects, &[rows])
+}
+
+/// The class of service of a CPU.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ClassOfCpu {
+    cpu: u32,
+    clos: u8,
 }
 
 /// `core-power get-assoc`.
@@ -435,8 +514,17 @@ pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
             rows.text_row([class.to_string(), of.to_string()]);
         }
     }
-    let objects: Vec<Json> = found.iter().map(|(cpu, class)| json!({ "cpu": cpu, "clos": class })).collect();
-    finish(session, schema::SST_CLASS_OF_CPU, &objects, &[rows])
+    let objects: Vec<_> = found.iter().map(|&(cpu, clos)| ClassOfCpu { cpu, clos }).collect();
+    finish(session, &objects, &[rows])
+}
+
+/// The turbo ratio limits of a domain.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TurboLimits {
+    /// The register, as hexadecimal text.
+    trl: String,
+    /// The limits by bucket, MHz.
+    mhz: [u32; 8],
 }
 
 /// `turbo-mode get-trl`.
@@ -454,7 +542,7 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
         let mhz = raw.to_le_bytes().map(|ratio| u32::from(ratio) * 100);
         let words: Vec<String> = mhz.iter().map(ToString::to_string).collect();
         rows.text_row([name(domain), text.clone(), words.join(" ")]);
-        objects.push(object(domain, json!({ "trl": text, "mhz": mhz })));
+        objects.push(OfDomain::new(domain, TurboLimits { trl: text, mhz }));
     }
-    finish(session, schema::SST_TURBO_LIMITS, &objects, &[rows])
+    finish(session, &objects, &[rows])
 }

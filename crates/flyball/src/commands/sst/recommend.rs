@@ -9,7 +9,6 @@ use super::Session;
 use crate::{
     exit::{Exit, Failure},
     paint::{Columns, Paint},
-    schema,
 };
 
 /// Arguments of `recommend`.
@@ -79,11 +78,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     }
     // The note explains the table; programs read the rest.
     let is_table = profile.is_none() && !session.context.output.is_json();
-    session.output().list(
-        schema::SST_RECOMMEND,
-        || found.iter().collect(),
-        || profile.unwrap_or_else(|| render(&found)),
-    )?;
+    session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
     if is_table {
         eprintln!(
             "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures the effect"

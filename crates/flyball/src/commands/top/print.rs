@@ -14,7 +14,6 @@ use crate::{
     exit::Failure,
     output::{self, Reporter},
     paint::{Columns, Paint, Style},
-    schema,
 };
 
 /// Prints moments of one machine.
@@ -28,8 +27,8 @@ pub struct Printer {
 }
 
 /// A moment as JSON, on one line.
-#[derive(Serialize)]
-struct Line<'a> {
+#[derive(schemars::JsonSchema, Serialize)]
+pub(crate) struct Line<'a> {
     /// Nanoseconds since 1970.
     time: u64,
     machine: &'a str,
@@ -41,8 +40,8 @@ struct Line<'a> {
     cost: flyball_monitor::Cost,
 }
 
-#[derive(Serialize)]
-struct AlertLine<'a> {
+#[derive(schemars::JsonSchema, Serialize)]
+pub(crate) struct AlertLine<'a> {
     alert: &'a Event,
 }
 
@@ -84,7 +83,7 @@ impl Printer {
     /// An alert that begins or is over: on stderr, or between the lines of JSON.
     pub fn event(&self, event: &Event) -> Result<(), Failure> {
         match self.form {
-            Form::Json => self.output.json_line(schema::TOP_ALERT, &AlertLine { alert: event }),
+            Form::Json => self.output.json_line(&AlertLine { alert: event }),
             _ => {
                 eprintln!("flyball: {event}");
                 Ok(())
@@ -105,7 +104,7 @@ impl Printer {
                     why: why.collect(),
                     cost: moment.cost,
                 };
-                self.output.json_line(schema::TOP, &line)
+                self.output.json_line(&line)
             }
             Form::Csv => {
                 let names: Vec<&str> = self.columns.iter().map(|column| COLUMNS[*column].0).collect();

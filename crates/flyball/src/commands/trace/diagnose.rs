@@ -14,7 +14,6 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
-    schema,
 };
 
 use super::{
@@ -67,8 +66,8 @@ impl Args {
     }
 }
 
-#[derive(serde::Serialize)]
-struct Output<'a> {
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Output<'a> {
     trace: &'a flyball_trace::TraceSummary,
     findings: &'a [Finding],
 }
@@ -93,7 +92,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("flyball: this trace is of {machine}, which is simulated");
     }
     output.object(
-        schema::TRACE_DIAGNOSE,
         || Output { trace: &summary, findings: &findings },
         || match findings.as_slice() {
             [] => format!("{}\n", seen.silence()),

@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     run_as::RunAs,
-    schema, terminal,
+    terminal,
 };
 
 /// Arguments of `trace record`.
@@ -166,7 +166,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let (summary, code) = make(context, &*host, args)?;
-    context.output.about(&*host).object(schema::TRACE_RECORD, || &summary, String::new)?;
+    context.output.about(&*host).object(|| &summary, String::new)?;
     say(&summary);
     Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
 }

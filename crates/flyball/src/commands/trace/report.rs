@@ -14,7 +14,7 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    schema, terminal,
+    terminal,
 };
 
 use super::{
@@ -64,8 +64,8 @@ impl Args {
 }
 
 /// What --json prints.
-#[derive(serde::Serialize)]
-struct Output<'a> {
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Output<'a> {
     trace: &'a TraceSummary,
     report: &'a Report,
 }
@@ -93,7 +93,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if args.print { String::new() } else { tables::render(&summary, &report, args.tasks, args.levels) }
     };
     let output = context.output.about_simulated(simulated(&summary).is_some());
-    output.object(schema::TRACE_REPORT, || Output { trace: &summary, report: &report }, rendered)?;
+    output.object(|| Output { trace: &summary, report: &report }, rendered)?;
     // Only losses and no records is reported below, with its own words.
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace contains no records");

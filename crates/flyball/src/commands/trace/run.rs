@@ -12,7 +12,6 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    schema,
 };
 
 use super::{
@@ -48,8 +47,8 @@ pub struct Args {
 }
 
 /// What --json prints.
-#[derive(serde::Serialize)]
-struct Output<'a> {
+#[derive(schemars::JsonSchema, serde::Serialize)]
+pub(crate) struct Output<'a> {
     recording: &'a CaptureSummary,
     trace: &'a TraceSummary,
     report: &'a Report,
@@ -75,7 +74,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let report = analyser.report(summary.clock, &names);
     let Judged { findings, seen } = judge.finish(&summary, None, None);
     context.output.about(&*host).object(
-        schema::TRACE_RUN,
         || Output { recording: &recording, trace: &summary, report: &report, findings: &findings },
         || {
             let verdict = match findings.as_slice() {

@@ -9,7 +9,6 @@ use super::{Tuning, pictures, screen::not_over, write_profile};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
-    schema,
 };
 
 /// Prints a front that was found, and writes its pictures and profiles.
@@ -18,7 +17,7 @@ pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Fa
     let metric = &directory.manifest.workload.metric;
     pictures::write(directory, &found.pictures(metric), directory.path())?;
     let output = tuning.context.output.about(tuning.host);
-    output.object(schema::TUNE_FRONT, || found, || found.text(metric))?;
+    output.object(|| found, || found.text(metric))?;
     if let Some(path) = &tuning.args.output {
         let on_front = found.settings.iter().filter(|one| one.claim == FrontClaim::OnFront && one.arm != 0);
         for (index, place) in on_front.enumerate() {
@@ -50,6 +49,6 @@ pub(super) fn report(
     };
     let metric = &directory.manifest.workload.metric;
     pictures::write(directory, &found.pictures(metric), place)?;
-    output.object(schema::TUNE_FRONT, || &found, || found.text(metric))?;
+    output.object(|| &found, || found.text(metric))?;
     Ok(Exit::Done)
 }

@@ -9,7 +9,6 @@ use super::{front, pictures, screen::not_over};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
-    schema,
 };
 
 /// Computes the verdict of a finished search again, and writes its pictures to `place`.
@@ -35,6 +34,6 @@ pub fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Resu
     };
     let verdict = Verdict::new(&record.goal, &record.searched, directory, &outcome, confirmed, second);
     pictures::write(directory, &Pictures::of_search(directory, &record, &outcome), place)?;
-    output.object(schema::TUNE, || &verdict, || verdict.text(&directory.manifest, &record.searched))?;
+    output.object(|| &verdict, || verdict.text(&directory.manifest, &record.searched))?;
     Ok(Exit::Done)
 }
