@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use flyball_text::span;
 use serde::Serialize;
 
-/// What an alert is about.
+/// Quantity that an alert watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
@@ -22,7 +22,7 @@ pub enum Subject {
     Busy,
     /// Frequency of a busy CPU.
     Speed,
-    /// What a busy CPU got of its request.
+    /// Frequency of a busy CPU as a share of its request.
     Got,
 }
 
@@ -56,7 +56,7 @@ pub const MARGIN: f64 = 0.02;
 /// An alert as the user gave it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    /// As it was typed.
+    /// The alert as the user typed it.
     pub text: String,
     pub subject: Subject,
     pub above: bool,

@@ -1,4 +1,5 @@
-//! What limits a machine's CPUs by its settings: read once, because it changes only when it is set.
+//! Limits that a machine's settings put on its CPUs. They are read once, because they change only
+//! when somebody sets them.
 
 use flyball_control::{At, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
 use flyball_host::{Host, Vendor};
@@ -100,13 +101,13 @@ const KNOBS: &[Id] = &[
     Id::BiosLimit,
     Id::AvailableFreqs,
 ];
-/// What decides whether an idle CPU may sleep deeply.
+/// Knobs that decide whether an idle CPU may sleep deeply.
 const IDLE_KNOBS: &[Id] = &[Id::IdleState, Id::IdleLatency, Id::LatencyLimit];
 /// A highest frequency by another source is another one if it differs by more than this share.
 const DIFFERS: f64 = 0.03;
 
-/// Whether a core in this idle state counts as active for the turbo limits: in those up to C1E
-/// (Intel SDM 3B, 15.5).
+/// Returns whether a core in this idle state counts as active for the turbo limits, as it does in
+/// states up to C1E (Intel SDM 3B, 15.5).
 pub(crate) fn is_shallow(name: &str) -> bool {
     (name == "POLL" || name.starts_with("C1")) && !name.starts_with("C10")
 }
@@ -286,8 +287,8 @@ impl<'a> Look<'a> {
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (mut highest, mut from) = highest.unwrap_or((0.0, ""));
         let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
-        // Since Linux 6.12 cpuinfo_max_freq falls with no_turbo (intel_pstate.c), and hybrids have no
-        // register of turbo ratios for all cores.
+        // Since Linux 6.12 cpuinfo_max_freq falls with no_turbo (intel_pstate.c), and hybrids have
+        // no register of turbo ratios for all cores.
         if off.is_some()
             && let Some(top) =
                 self.highest_of_levels(cpu, base).filter(|top| *top > highest * (1.0 + DIFFERS))
@@ -354,8 +355,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What Speed Select's features take from CPUs. A machine without them, or a user who may not ask,
-/// has none.
+/// Adds the limits of Speed Select's features. There are none on machines without them and for
+/// users without access.
 fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], packages: &mut [PackageFacts]) {
     let Ok(found) = SpeedSelect::read(host) else { return };
     let access = found.access(host);

@@ -48,7 +48,7 @@ pub const MAX_CHUNKS: usize = 4_000_000;
 /// machine has.
 const MAX_SEARCHED: u64 = 64 << 20;
 
-/// What a file begins with: the layout, and next to its keys the machine's limits by its settings.
+/// Header of a file: the layout, and beside its keys the limits that the settings impose.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Header<L, F> {
     #[serde(flatten)]
@@ -58,7 +58,7 @@ struct Header<L, F> {
     facts: Option<F>,
 }
 
-/// What is wrong with a recording.
+/// Errors in a recording.
 #[derive(Debug)]
 pub enum FileError {
     Io {
@@ -69,7 +69,7 @@ pub enum FileError {
     NotOne,
     /// A later version of the format.
     Newer(u32),
-    /// Its header or a chunk is damaged.
+    /// A damaged header or chunk.
     Damaged {
         offset: u64,
         what: &'static str,
@@ -124,7 +124,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     writer.finish().unwrap_or_default()
 }
 
-/// Whether a layout can be of a sample, whatever a file says.
+/// Returns whether a layout from a file is one that samples can have.
 fn check(layout: &Layout) -> bool {
     // Counted without multiplying lengths that the file chose.
     let instances = |scope| match scope {

@@ -29,13 +29,13 @@ pub trait Timeline {
     /// A sample by its number; `None` of one that is not kept, or damaged.
     ///
     /// # Errors
-    /// What reading a file answered.
+    /// An unreadable or damaged recording.
     fn sample(&mut self, number: u64) -> Result<Option<Sample>, FileError>;
 
     /// The number of the last sample that is not later than a time (ns since 1970), or the first.
     ///
     /// # Errors
-    /// As for [`Timeline::sample`].
+    /// The errors of [`Timeline::sample`].
     fn at(&mut self, wall: u64) -> Result<u64, FileError>;
 }
 

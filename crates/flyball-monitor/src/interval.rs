@@ -1,14 +1,13 @@
-//! What happened between two samples: how busy each CPU was, how fast it ran while busy, what it
-//! was asked for.
+//! The interval between two samples: each CPU's load, its frequency while busy, and its request.
 
 use serde::Serialize;
 
 use crate::{Layout, Quantity, Sample, places::Places};
 
-/// What happened between two samples.
+/// The machine between two samples.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Interval {
-    /// Its length, s.
+    /// Length, s.
     pub seconds: f64,
     /// The clock was set, or the machine slept: nothing below is a rate.
     pub is_broken: bool,
@@ -41,7 +40,7 @@ pub struct CpuInterval {
     pub mhz: Option<f64>,
     /// `mhz` is what the kernel last measured or asked for, not the mean of the interval.
     pub is_reported: bool,
-    /// What is asked for: limits, MHz; preference, 0 to 255; governor, by its number in the layout.
+    /// The request: limits, MHz; preference, 0 to 255; governor, by its number in the layout.
     pub min: Option<f64>,
     pub max: Option<f64>,
     pub epp: Option<u8>,
@@ -49,7 +48,7 @@ pub struct CpuInterval {
     /// Share of the time in each idle state, since it was read before. A sleep that goes on is not
     /// in it. `None` of a CPU that slept and was not read: on large machines they take turns.
     pub idle: Vec<Option<f64>>,
-    /// Of the cycles, those that did not wait for memory (Intel); of AMD, instructions per cycle.
+    /// Share of cycles that did not wait for memory (Intel), or instructions per cycle (AMD).
     pub productive: Option<f64>,
     /// Degrees Celsius below the temperature at which the processor throttles, and the temperature
     /// itself.
@@ -92,7 +91,7 @@ struct Pair<'a> {
 }
 
 impl Interval {
-    /// Whether the clock was set, or the machine was suspended.
+    /// Returns whether the clock was set or the machine was suspended.
     pub(crate) fn has_jumped(from: &Sample, to: &Sample) -> bool {
         let wall = to.wall as i128 - from.wall as i128;
         // The monotonic clock stands still while the machine is suspended, the wall clock does not.
@@ -101,7 +100,7 @@ impl Interval {
         (wall - i128::from(to.at.saturating_sub(from.at))).abs() > 500_000_000
     }
 
-    /// What happened between two samples of a layout, the earlier first.
+    /// Computes the interval between two samples of a layout, the earlier first.
     pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
         let span = to.at.saturating_sub(from.at);
         let is_broken = to.at <= from.at || Interval::has_jumped(from, to);
@@ -209,8 +208,8 @@ impl Pair<'_> {
         }
     }
 
-    /// What a highest request means, kHz: the highest P-state of acpi-cpufreq has boost in it,
-    /// which no file names.
+    /// Returns the frequency that a highest request allows, kHz. The highest P-state of
+    /// acpi-cpufreq includes boost, which no file names.
     fn meant(&self, index: usize, khz: u64) -> u64 {
         let cpu = &self.layout.cpus[index];
         match (self.layout.machine.driver.as_deref(), cpu.highest, cpu.base) {

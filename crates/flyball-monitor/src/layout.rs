@@ -1,5 +1,4 @@
-//! What a sample holds: the machine's CPUs and packages, and the quantities read of each, with unit
-//! and width.
+//! Layout of a sample: CPUs, packages, and the quantities read from each, with unit and width.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Missing;
 
-/// What is counted on a machine, and where it stands in a sample. A recording has it in its header.
+/// Quantities of a machine and their positions in a sample, as in the header of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
     pub machine: Machine,
@@ -20,15 +19,15 @@ pub struct Layout {
     /// In the order of a sample's values: of each field the values of all CPUs (packages), then
     /// those of the next field.
     pub fields: Vec<Field>,
-    /// What cannot be seen on this machine by this user.
+    /// Quantities that this user cannot see on this machine.
     #[serde(default)]
     pub missing: Vec<Missing>,
 }
 
-/// What the machine is.
+/// Identity of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// As its host names it: `live`, `sim:NAME`.
+    /// The host's name for the machine: `live`, `sim:NAME`.
     pub name: String,
     pub kind: flyball_host::Kind,
     pub vendor: Vendor,
@@ -51,8 +50,8 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
-    /// Its package's number, if the kernel says it; this and the next two are not known of a CPU
-    /// that was offline.
+    /// Package number. It and the next two are `None` if the kernel does not say or the CPU was
+    /// offline.
     pub package: Option<u32>,
     pub die: Option<u32>,
     /// `core_id`, which may repeat in another die.
@@ -69,8 +68,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Whether boost exceeds a request for this frequency, MHz: the driver has the highest P-state
-    /// and no number for what boost reaches.
+    /// Returns whether boost exceeds a request for this frequency, MHz: the driver lists its
+    /// highest P-state, but not the frequency that boost reaches.
     pub(crate) fn is_boosted_above(&self, mhz: f64) -> bool {
         self.base.is_some_and(|base| mhz * 1000.0 >= base.0 as f64)
     }
@@ -93,7 +92,7 @@ pub struct Field {
     pub wraps_after: u8,
 }
 
-/// What a field has one value per instance of.
+/// Instances of which a field has one value each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -102,7 +101,7 @@ pub enum Scope {
     Machine,
 }
 
-/// What a field's numbers count.
+/// Unit of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -122,7 +121,7 @@ pub enum Unit {
     Degrees,
 }
 
-/// What is read. Names, as recordings and CSV have them, are [`Quantity::name`].
+/// A quantity that samples hold. [`Quantity::name`] is its name in recordings and CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {

@@ -1,4 +1,4 @@
-//! What can keep a CPU below its highest frequency, in the order of the waterfall.
+//! Limits that keep a CPU below its highest frequency, in the order of the waterfall.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! limiters {
     ($($(#[doc = $doc:literal])+ $name:ident: $id:literal, $words:literal, $knob:expr, $about:literal;)*) => {
-        /// What keeps a CPU below its highest frequency.
+        /// A limit that keeps a CPU below its highest frequency.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Limiter { $($(#[doc = $doc])+ $name,)* }
@@ -15,7 +15,7 @@ macro_rules! limiters {
             /// In the order in which they take effect.
             pub const ALL: &[Limiter] = &[$(Limiter::$name),*];
 
-            /// As JSON and scripts have it.
+            /// Returns the name used in JSON and scripts.
             pub fn id(self) -> &'static str {
                 match self { $(Limiter::$name => $id),* }
             }
@@ -30,8 +30,8 @@ macro_rules! limiters {
                 match self { $(Limiter::$name => $knob),* }
             }
 
-            /// Whether a setting asks for it, so that it is not a frequency that was asked for and
-            /// not reached.
+            /// Returns whether a setting imposes the limit. If not, the CPU missed a frequency that
+            /// was asked for.
             pub fn is_setting(self) -> bool {
                 (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
@@ -100,7 +100,7 @@ limiters! {
     /// Nothing that can be seen limits it.
     Firmware: "firmware", "firmware: nothing that can be seen limits it", None,
         "all of the above can be seen and do not hold; the evidence is what was ruled out";
-    /// What limits it cannot be seen here.
+    /// A limit that cannot be seen here.
     Unseen: "unseen", "a reason that cannot be seen here", None,
         "registers or power cannot be read";
 }
@@ -124,7 +124,7 @@ pub enum Certainty {
 }
 
 impl Certainty {
-    /// What a sentence adds to a reason that is not measured.
+    /// Returns the words that mark a reason as not measured.
     pub fn words(&self) -> Option<String> {
         match self {
             Certainty::Measured => None,
@@ -168,7 +168,7 @@ impl Proof {
     }
 }
 
-/// What keeps a CPU below what it may have, with evidence: none can be made without.
+/// A reason for a lower frequency, with its evidence: none can be made without.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reason {
     pub limiter: Limiter,
@@ -181,7 +181,7 @@ impl Reason {
         Reason { limiter, evidence, certainty: Certainty::Measured }
     }
 
-    /// What limits it cannot be seen, for this reason.
+    /// Makes a reason for a limit that cannot be seen.
     pub(crate) fn unseen(why: Evidence) -> Reason {
         Reason { limiter: Limiter::Unseen, evidence: Proof::new(why), certainty: Certainty::NotKnown }
     }

@@ -1,4 +1,4 @@
-//! What cannot be seen on a machine, and what would make it visible.
+//! Quantities that cannot be seen on a machine, and remedies.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct Missing {
     pub why: Why,
 }
 
-/// What a sample has not.
+/// A group of quantities that a sample lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -24,7 +24,7 @@ pub enum What {
     Power,
     /// Time in idle states.
     IdleStates,
-    /// What cpufreq asks for.
+    /// Requests of cpufreq.
     Requests,
 }
 
@@ -43,7 +43,7 @@ pub enum Why {
 }
 
 impl Missing {
-    /// What a failed access means.
+    /// Explains a failed access.
     pub(crate) fn of(what: What, error: &HostError) -> Missing {
         let errno = error.errno;
         let why = if matches!(errno, Errno::PERM | Errno::ACCES) {
@@ -54,13 +54,12 @@ impl Missing {
         Missing { what, why }
     }
 
-    /// Whether another user may see it.
+    /// Returns whether another user may see it.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.why, Why::Forbidden(..))
     }
 
-    /// The same where no setting of this kernel's would show it: in a virtual machine, or a
-    /// recording.
+    /// Replaces the reason on virtual machines and recordings, where no kernel setting helps.
     pub(crate) fn on(self, other: impl Fn(String) -> Why) -> Missing {
         match self.why {
             Why::NotThere(place) => Missing { why: other(place), ..self },
@@ -68,7 +67,7 @@ impl Missing {
         }
     }
 
-    /// What would make it visible; `None` where nothing does on this machine.
+    /// Returns the remedy; `None` if nothing helps on this machine.
     pub fn remedy(&self) -> Option<&'static str> {
         match (&self.why, self.what) {
             (Why::Forbidden(..), What::Speed) => {

@@ -92,7 +92,7 @@ impl Hasher for Small {
         self.add(u64::from(number));
     }
 
-    /// Of an enum, the number of its variant.
+    /// Writes the number of an enum's variant.
     fn write_isize(&mut self, number: isize) {
         self.add(number as u64);
     }

@@ -19,7 +19,7 @@ pub struct Sample {
     pub values: Vec<u64>,
 }
 
-/// What a reading cost.
+/// Cost of a reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time of the reading thread, ns.

@@ -1,6 +1,6 @@
 //! Takes samples of a machine without waking its CPUs.
 //!
-//! What the kernel knows without asking a CPU is read of all of them: /proc/stat, idle times,
+//! From every CPU, flyball reads only what the kernel already knows: /proc/stat, idle times,
 //! limits. Only CPUs that ran since the last sample are interrupted, once, for their counters; only
 //! busy ones that are below their request are asked for the reason, a few per sample. So a sleeping
 //! CPU sleeps on, and the firmware does not take the monitor for a workload.
@@ -43,13 +43,13 @@ pub struct Options {
     /// CPUs: larger ones take turns of [`RATE`] CPUs per second. Zero for all of them, and the idle
     /// times of sleeping CPUs, in each sample.
     pub slow: Duration,
-    /// What takes turns does so from the first sample on, so that a screen is there sooner: until
-    /// their turn, CPUs have no idle times, preference, governor or least frequency.
+    /// Read slow quantities in turns from the first sample on, so that a screen appears sooner.
+    /// Until their turn, CPUs lack idle times, preference, governor and lowest frequency.
     pub is_staged: bool,
     pub reads: Reads,
 }
 
-/// What is read in addition to time and speed.
+/// Quantities to read besides time and speed.
 #[derive(Debug, Clone, Copy)]
 pub struct Reads {
     /// The times in idle states: on a large machine most of the files.
@@ -131,7 +131,7 @@ pub struct Sampler<'h> {
     layout: Layout,
     places: Places,
     source: Source,
-    /// What the hold service reads for this user.
+    /// Quantities that the hold service reads for this user.
     shared: Vec<Quantity>,
     /// Registers with reasons: quantity, number.
     reasons: Vec<(Quantity, u32)>,
@@ -167,7 +167,7 @@ impl<'h> Sampler<'h> {
     /// Learns what there is to read on a machine.
     ///
     /// # Errors
-    /// Its CPUs cannot be listed.
+    /// The host's CPUs cannot be listed.
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
         let Discovered { mut layout, source, reasons, mut cpus, mut policies, power } =
             discover::discover(host)?;
@@ -217,8 +217,8 @@ impl<'h> Sampler<'h> {
         &self.places
     }
 
-    /// Whether what is read on a CPU itself may be read now: it ran in the last sample's interval,
-    /// or the machine is in software.
+    /// Returns whether quantities that only the CPU itself can read may be read now: it ran in the
+    /// last interval, or the machine is simulated.
     pub fn may_interrupt(&self, index: usize) -> bool {
         self.may_interrupt[index]
     }
@@ -256,7 +256,7 @@ impl<'h> Sampler<'h> {
         sample
     }
 
-    /// What the kernel knows without asking a CPU; everything else is as in the last sample.
+    /// Reads what the kernel knows without asking a CPU and copies the rest from the last sample.
     fn look(&mut self) -> Sample {
         let at = self.host.now().as_nanos() as u64;
         let wall = match self.host.kind() {
@@ -284,7 +284,7 @@ impl<'h> Sampler<'h> {
         sample
     }
 
-    /// Whether nothing takes turns.
+    /// Returns whether every quantity is read in every sample.
     fn reads_all(&self) -> bool {
         self.options.slow.is_zero() || self.cpus.len() as f64 <= RATE
     }
@@ -380,9 +380,9 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Whether a CPU ran since the last sample, for long enough to matter. Its residency does not
-    /// say that: one that woke for a moment and sleeps again has a sleep that is not counted yet,
-    /// and would be woken by the question.
+    /// Returns whether a CPU ran since the last sample for long enough to matter. Its residency
+    /// does not tell: the current sleep of a CPU that woke for a moment is not counted yet, and the
+    /// question would end it.
     fn ran(&self, sample: &Sample, index: usize) -> bool {
         let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
         if get(sample, Quantity::Online) != Some(1) {

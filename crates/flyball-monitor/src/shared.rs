@@ -6,7 +6,7 @@ use flyball_process::readings::{Reading, Readings};
 
 use crate::{ABSENT, Field, Layout, Missing, Quantity, Sample, Scope, Unit, missing::What};
 
-/// What is shared: the quantity, what it is missing as where it cannot be read, and its form.
+/// Shared quantities: the quantity, the group it is missing from if unreadable, and its form.
 const SHARED: &[(Quantity, What, Scope, Unit)] = &[
     (Quantity::CountersAt, What::Speed, Scope::Cpu, Unit::Nanoseconds),
     (Quantity::Tsc, What::Speed, Scope::Cpu, Unit::Cycles),

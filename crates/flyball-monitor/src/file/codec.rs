@@ -53,7 +53,7 @@ fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// What is stored for the value at `index` of a sample, the leading columns first.
+/// Returns the stored form of the value at `index` of a sample, leading columns first.
 fn column(sample: &Sample, index: usize) -> u64 {
     let cost = &sample.cost;
     match index {

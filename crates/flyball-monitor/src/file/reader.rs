@@ -17,7 +17,7 @@ use crate::{Facts, Layout, Sample};
 #[derive(Debug, Clone, Copy)]
 struct Place {
     file: u32,
-    /// Of the content.
+    /// Offset of the content.
     offset: u64,
     length: u32,
     crc: u32,
@@ -29,7 +29,7 @@ struct Place {
     before: u64,
 }
 
-/// What could not be read.
+/// Parts of a recording that could not be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     /// A torn chunk at the end of a file: its process was killed, or its disk was full.
@@ -48,7 +48,7 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Recording<R> {
     files: Vec<R>,
-    /// Of each file.
+    /// Facts by file.
     facts: Vec<Option<Facts>>,
     layout: Layout,
     chunks: Vec<Place>,
@@ -175,10 +175,10 @@ impl<R: Read + Seek> Recording<R> {
         if recording.is_empty() { Err(FileError::Empty) } else { Ok(recording) }
     }
 
-    /// As [`Recording::open`], also where no sample has been written yet.
+    /// Opens recordings like [`Recording::open`], but accepts those without a sample.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Recording::open`], except for a missing sample.
     pub fn open_any(files: Vec<R>) -> Result<Recording<R>, FileError> {
         let mut headed = Vec::with_capacity(files.len());
         for mut file in files {
@@ -259,8 +259,8 @@ impl<R: Read + Seek> Recording<R> {
         &self.layout
     }
 
-    /// What the machine's settings limited when the file that holds a sample was begun; `None` of
-    /// files that do not have it.
+    /// Returns the limits by settings at the start of the file that holds a sample; `None` if the
+    /// file lacks them.
     pub fn facts(&self, index: u64) -> Option<&Facts> {
         let chunk = self.chunks.get(self.chunk_of(index))?;
         self.facts.get(chunk.file as usize)?.as_ref()
@@ -279,7 +279,7 @@ impl<R: Read + Seek> Recording<R> {
         self.chunks.is_empty()
     }
 
-    /// What could not be read so far.
+    /// Returns the parts that could not be read so far.
     pub fn lost(&self) -> Lost {
         self.lost
     }
@@ -294,7 +294,7 @@ impl<R: Read + Seek> Recording<R> {
     /// first.
     ///
     /// # Errors
-    /// As for [`Recording::sample`].
+    /// The errors of [`Recording::sample`].
     pub fn index_at(&mut self, wall: u64) -> Result<u64, FileError> {
         // Not by bisection: the wall clock may have been set back, and a day's heads are 5,400.
         let Some(chunk) = self.chunks.iter().rposition(|chunk| chunk.first <= wall) else { return Ok(0) };

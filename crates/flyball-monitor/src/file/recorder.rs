@@ -26,7 +26,7 @@ const DAY: u64 = 86_400_000_000_000;
 /// Files of one day: a machine whose layout changes more often is not recorded usefully.
 const MAX_PER_DAY: u32 = 1000;
 
-/// What is kept of a recording; what is not limited here stays.
+/// Limits on the files of a recording; without a limit, files stay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Kept {
     /// Files of earlier days that were last written before this are removed.
@@ -93,7 +93,7 @@ impl std::error::Error for RecordError {}
 /// The files of a recording, oldest first and the day's own last.
 ///
 /// # Errors
-/// What reading the directory answered.
+/// An unreadable directory.
 pub fn shards(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = earlier(path)?;
     if path.exists() {
@@ -139,7 +139,7 @@ pub struct Recorder {
     /// Bytes of the day's file before this writer.
     begun: u64,
     day: Option<u64>,
-    /// Whether the file was not there before.
+    /// True if the file is new.
     is_new: bool,
 }
 

@@ -69,7 +69,7 @@ impl<W: Write> Writer<W> {
     /// Writes what is waiting as a chunk: at the end, and before a file is left for the next.
     ///
     /// # Errors
-    /// As for [`Writer::add`].
+    /// The errors of [`Writer::add`].
     pub fn flush(&mut self) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.waiting.first(), self.waiting.last()) else { return Ok(()) };
         let content = pack(&self.waiting, self.values);
@@ -90,7 +90,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What it writes to; samples that wait are lost.
+    /// Returns the output. Samples that were not flushed are lost.
     pub fn into_inner(self) -> W {
         self.out
     }

@@ -19,7 +19,7 @@ pub(super) enum Counters {
     /// Opened at the CPU's first turn: opening a perf event interrupts the CPU too.
     Closed,
     Group(Box<dyn EventGroup>),
-    /// Its registers' file, if the host keeps it open.
+    /// The file of the registers, if the host keeps it open.
     Registers(Option<Box<dyn KeptFile>>),
 }
 
@@ -133,7 +133,7 @@ impl Counters {
     }
 }
 
-/// What a register's value says about the quantity.
+/// Extracts the quantity from a register's value.
 pub(super) fn field(quantity: Quantity, value: u64) -> u64 {
     match quantity {
         // Bits 22:16, valid if bit 31 is set (Intel SDM volume 4, IA32_THERM_STATUS).

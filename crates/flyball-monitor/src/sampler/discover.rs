@@ -1,4 +1,4 @@
-//! What there is to read on a machine.
+//! Discovery of the quantities that a machine offers.
 
 use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, doctor::kernel_release};
 use flyball_host::{
@@ -196,7 +196,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
     }
 }
 
-/// Whether turbo of the whole machine is allowed, if it can be read.
+/// Reads whether turbo is allowed on the whole machine.
 fn turbo(host: &dyn Host, topology: &Topology) -> Option<bool> {
     let mut snapshot = Snapshot::of(host.name(), host.kind(), topology.clone());
     snapshot.take(host, &Request { knobs: &[Id::Turbo], ..Request::default() });
@@ -290,8 +290,8 @@ fn reasons(host: &dyn Host, vendor: Vendor, here: u32) -> Result<Vec<(Quantity, 
     }
 }
 
-/// Whether scaling_cur_freq answers without waiting: kernels 4.13 to 5.18 take two readings 10 ms
-/// apart of each CPU (arch/x86/kernel/cpu/aperfmperf.c of those), and wake it.
+/// Returns whether scaling_cur_freq answers at once. Kernels 4.13 to 5.18 wake the CPU and take two
+/// readings 10 ms apart (arch/x86/kernel/cpu/aperfmperf.c).
 pub fn answers_at_once(uname: &str) -> bool {
     let release = uname.split(' ').nth(2).unwrap_or_default();
     let mut numbers =

@@ -110,7 +110,7 @@ impl KeptAttribute {
         number(buffer)
     }
 
-    /// The same of an attribute of one line.
+    /// Reads the number of an attribute that has one line.
     pub(super) fn short_number(&mut self, host: &dyn Host) -> Option<u64> {
         number(self.line(host, &mut [0; SHORT])?.as_bytes())
     }

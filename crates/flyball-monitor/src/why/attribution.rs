@@ -8,7 +8,7 @@ use crate::{Cap, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
 
-/// What one limit took of a CPU in an interval.
+/// Frequency that one limit took from a CPU in an interval.
 pub(super) struct Loss {
     pub(super) reason: Reason,
     pub(super) mhz: f64,
@@ -26,8 +26,8 @@ pub(super) struct Attribution<'a> {
 }
 
 impl Attribution<'_> {
-    /// What each limit took. First the limits that are known as frequencies, in the order in which
-    /// they take effect; what remains goes to the one reason whose evidence there is.
+    /// Attributes the loss to limits: first to those known as frequencies, in the order in which
+    /// they take effect. The remainder goes to the one reason that has evidence.
     pub(super) fn losses(&self) -> Vec<Loss> {
         let (Some(mhz), true) = (self.cpu.mhz, self.facts.highest > 0.0) else { return Vec::new() };
         let mut top = self.facts.highest;
@@ -86,8 +86,8 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(PackageState::limit);
-        // Limits in files are rounded to what the hardware has: to a level of HWP or CPPC, and to a step
-        // of the clock, which Intel rounds to the nearest one.
+        // Limits in files are rounded to what the hardware has: to a level of HWP or CPPC, and to a
+        // step of the clock, which Intel rounds to the nearest one.
         let is_amd = self.layout.machine.vendor == Vendor::Amd;
         let rounding = self.facts.level + if is_amd { step } else { 0.5 * step };
         let settings = Limiter::TurboOff..=Limiter::Governor;
@@ -164,8 +164,8 @@ impl Attribution<'_> {
 
     /// scaling_max_freq, or what the processor was asked for if that is less.
     fn max_freq(&self) -> Option<Cap> {
-        // Under acpi-cpufreq the highest P-state has boost in it, which no file names: such a request is
-        // no limit (acpi_cpufreq_cpu_init).
+        // Under acpi-cpufreq the highest P-state has boost in it, which no file names: such a
+        // request is no limit (acpi_cpufreq_cpu_init).
         let file = self.cpu.max.filter(|file| !self.place.is_boosted_above(*file))?;
         let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
         let from_file = Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence };
@@ -193,8 +193,7 @@ impl Attribution<'_> {
         Some(from_file)
     }
 
-    /// What frequencies are multiples of, MHz: of Intel ratios of the bus clock, of AMD since Zen
-    /// 25.
+    /// Returns the step of frequencies, MHz: 100 (the bus clock) on Intel, 25 on AMD since Zen.
     fn step(&self) -> f64 {
         if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
     }
@@ -220,7 +219,7 @@ impl Attribution<'_> {
         self.cpu.governor.and_then(|number| names.get(number)).map_or("", String::as_str)
     }
 
-    /// Whether the processor chooses frequencies within limits by itself.
+    /// Returns whether the processor itself chooses frequencies within limits.
     fn is_autonomous(&self) -> bool {
         matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
     }
@@ -250,7 +249,7 @@ impl Attribution<'_> {
         Some(Cap { limiter: Limiter::Governor, mhz, evidence })
     }
 
-    /// What took the rest if it is not something that the hardware names.
+    /// Returns the reason for a remainder that no hardware register names.
     fn unnamed(&self) -> Reason {
         // What follows is by exclusion: no limit of the package shows itself, so the request is
         // what is left, if it may be.

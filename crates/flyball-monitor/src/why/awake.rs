@@ -54,8 +54,8 @@ impl Awake {
             .sum()
     }
 
-    /// The same if cores are awake together as long as their shares allow: while this one is,
-    /// another with half its share is for half of the time. More of them cannot be awake.
+    /// Returns the mean limit if cores are awake together as long as their shares allow: while this
+    /// one is awake, a core with half its share is awake half of the time. More cannot be awake.
     pub(super) fn mean_while_together(&self, cpu: &Cpu, limit: impl Fn(u32) -> f64) -> f64 {
         let own = self.share_of(cpu);
         let core = core_of(cpu);

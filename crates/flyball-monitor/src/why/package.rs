@@ -1,5 +1,4 @@
-//! What limits a package in an interval: power, current, heat, and the number of cores that are
-//! awake.
+//! Limits of a package in an interval: power, current, heat, and the number of awake cores.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +26,12 @@ pub(super) struct PackageState<'a> {
     therm: Option<u64>,
     package_therm: Option<u64>,
     awake: Awake,
-    /// The same if every idle core could sleep deeply, and the setting that keeps some from it.
+    /// Awake cores if every idle core could sleep deeply, and the setting that prevents it.
     could_sleep: Awake,
     kept_awake: Option<(Limiter, Evidence)>,
     /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
     unused: Option<Evidence>,
-    /// Its turbo limits. One moment says nothing of who is awake.
+    /// Turbo limits; `None` for a single moment, which does not show who is awake.
     facts: Option<&'a PackageFacts>,
     /// Busy CPUs, and those of them that are below what they may have.
     busy: usize,
@@ -49,7 +48,8 @@ const SLOW: f64 = 0.99;
 const HOT: f64 = 2.0;
 /// Power below this share of what another package draws at the same time is not limited by power.
 const LITTLE: f64 = 0.75;
-/// The same of what the package drew before: a short-term limit is up to twice the long-term one.
+/// A share of the power that the package drew before: a short-term limit is up to twice the
+/// long-term one.
 const VERY_LITTLE: f64 = 0.3;
 const TURBO_RATIOS: &str = "turbo ratios (MSR 0x1ad, 0x1ae)";
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
@@ -167,7 +167,7 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: *limiter, mhz, evidence: Evidence::new(setting.place.clone(), value) })
     }
 
-    /// What the Speed Select level allows for them.
+    /// Returns the cap of the Speed Select level.
     pub(super) fn level(&self, cpu: &Cpu) -> Option<Cap> {
         let facts = self.facts?;
         let level = facts.level.as_ref()?;
@@ -180,7 +180,7 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: Limiter::SpeedSelect, mhz, evidence: Evidence::new("Speed Select", value) })
     }
 
-    /// What the turbo limits may have taken in addition, MHz, if the cores came and went together.
+    /// Returns the additional loss, MHz, if cores woke and slept together.
     pub(super) fn together(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
         let turbo = &self.facts?.turbo;
         let apart = self.awake.limit(turbo, cpu)?;
@@ -198,7 +198,7 @@ impl<'a> PackageState<'a> {
         self.reasons.is_some_and(|reasons| reasons >> bit & 1 == 1)
     }
 
-    /// What the hardware itself says limits it, or what its sensors show.
+    /// Returns the limit that the hardware reports or that its sensors show.
     pub(super) fn limit(&self) -> Option<Reason> {
         let heat = self.heat();
         let power = self.power();
@@ -324,8 +324,8 @@ impl<'a> PackageState<'a> {
     }
 }
 
-/// What shows that power is not what limits a package that draws so little. `shown` is the most that
-/// a package has drawn so far.
+/// Returns evidence that a package draws too little for power to be its limit. `shown` is the most
+/// that a package has drawn so far.
 fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> Option<Evidence> {
     let others = interval.packages.iter().enumerate().filter(|(other, _)| *other != index);
     let twin = others.filter_map(|(_, package)| package.watts).reduce(f64::max);
@@ -336,7 +336,8 @@ fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> 
     Some(Evidence::new("energy_uj", format!("{shown:.0} W were drawn before")))
 }
 
-/// Whether a CPU's reason registers were read in an interval; a moment's were if at all.
+/// Returns whether a CPU's reason registers were read in an interval. For a single moment, they
+/// were if they have a value.
 pub(super) fn is_fresh(layout: &Layout, from: &Sample, to: &Sample, index: usize) -> bool {
     let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
     at(to).is_some() && (at(to) != at(from) || from.at == to.at)
