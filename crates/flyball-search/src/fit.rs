@@ -19,7 +19,7 @@ pub(crate) struct Observation {
     pub arm: usize,
     /// The logarithm of what was measured.
     pub value: f64,
-    /// Whether it is of an earlier search, which this one starts from.
+    /// True for an observation of the earlier search that this one starts from.
     pub earlier: bool,
 }
 
@@ -32,16 +32,15 @@ pub struct Scales {
     pub pair: f64,
     /// Effects of an arm that no factor explains.
     pub own: f64,
-    /// What the rounds of a block share.
+    /// Noise that the rounds of a block share.
     pub block: f64,
     /// One round.
     pub noise: f64,
-    /// What an earlier search has found of a setting, against what it is now.
+    /// Shift of a setting's value since an earlier search.
     pub moved: f64,
 }
 
-/// What is expected of a machine before anything is measured: settings differ by some 5 %, rounds
-/// by 1 %.
+/// Prior scales before anything is measured: settings differ by some 5 %, rounds by 1 %.
 const EXPECTED: [f64; 6] = [0.05, 0.01, 0.004, 0.007, 0.01, 0.02];
 
 /// How far from that, as the standard deviation of the logarithm of each scale: a factor of three
@@ -95,14 +94,14 @@ impl Scales {
 #[derive(Debug, Clone)]
 pub(crate) struct Fit {
     pub scales: Scales,
-    /// What was subtracted from every value.
+    /// Mean that was subtracted from every value.
     pub centre: f64,
     pub observations: Vec<Observation>,
-    /// Of the covariance of the observations.
+    /// Cholesky factor of the covariance of the observations.
     pub factored: Cholesky,
     /// The inverse of that covariance times the centred values.
     pub coefficients: Vec<f64>,
-    /// What each observation would be by all others.
+    /// Prediction of each observation from all others.
     pub by_others: Vec<f64>,
     /// The variance of each observation's noise over the common one.
     noise: Vec<f64>,

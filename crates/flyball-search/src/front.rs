@@ -21,7 +21,7 @@ use crate::{
     space::Space,
 };
 
-/// What is wanted of a front.
+/// Goal of a search for a front.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrontGoal {
     /// Differences up to this do not matter: a difference of logarithms.
@@ -32,7 +32,7 @@ pub struct FrontGoal {
     pub most: usize,
 }
 
-/// What is claimed of a setting.
+/// Claim about a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Label {
     /// No setting dominates it.
@@ -43,12 +43,11 @@ pub enum Label {
     Undecided,
 }
 
-/// What is known of a setting.
+/// Knowledge about a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
     pub label: Label,
-    /// What the first part proposed: that which the fresh rounds test. `Undecided` during the first
-    /// part.
+    /// Label that the first part proposed and fresh rounds test; `Undecided` during the first part.
     pub proposed: Label,
     /// The probability, by the model and the rounds of the first part, that nothing dominates it.
     pub chance: f64,
@@ -72,7 +71,7 @@ pub struct Front {
     fresh: Option<Fresh>,
 }
 
-/// What draws of the model say.
+/// Summary of the model's draws.
 #[derive(Debug)]
 struct Odds {
     /// The arms that were drawn.
@@ -81,7 +80,7 @@ struct Odds {
     on_front: Vec<usize>,
     /// In how many draws the second dominates the first; row by row.
     dominated: Vec<usize>,
-    /// Of each quantity, the expected values.
+    /// Expected values by quantity.
     means: [Vec<f64>; 2],
 }
 
@@ -121,7 +120,7 @@ impl Front {
         self.fresh.as_ref().map_or(0, Fresh::rounds)
     }
 
-    /// Whether the fresh rounds have begun.
+    /// Returns whether the fresh rounds have begun.
     pub fn is_fresh(&self) -> bool {
         self.fresh.is_some()
     }
@@ -161,7 +160,7 @@ impl Front {
         Step::Run(next)
     }
 
-    /// What is known of each arm.
+    /// Returns the knowledge about each arm.
     pub fn standings(&self) -> Vec<Standing> {
         let odds = self.odds();
         let chance = |arm: usize| {
@@ -321,7 +320,8 @@ impl Front {
     }
 }
 
-/// Whether a setting that is worse by `by` in the two quantities (negative: better) dominates.
+/// Returns whether a setting that is worse by `by` in the two quantities (negative: better)
+/// dominates.
 fn dominates(by: [f64; 2], within: f64) -> bool {
     (by[0] < -within && by[1] <= within) || (by[1] < -within && by[0] <= within)
 }

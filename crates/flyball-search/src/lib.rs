@@ -6,8 +6,8 @@
 //! space, goal, seed and rounds goes into it: a search that was stopped is resumed by giving it its
 //! blocks again.
 //!
-//! What a search finds is a candidate, not a claim: the best of many noisy settings looks better
-//! than it is. Announced numbers come from fresh pairs of rounds, which this crate does not see.
+//! A search finds a candidate, not a claim: the winner of a noisy search looks better than it
+//! really is. Announced numbers come from fresh pairs of rounds, which this crate does not see.
 
 mod cholesky;
 mod fit;

@@ -1,4 +1,4 @@
-//! What is known about arms after a fit: expected values, and draws of what they might all be.
+//! The posterior of arms after a fit: expected values, and joint draws.
 
 use rand::Rng;
 
@@ -20,7 +20,8 @@ pub(crate) struct Posterior {
 }
 
 impl Posterior {
-    /// Of the logarithms of `arms`. `None` if rounding has made the covariance indefinite.
+    /// Computes the posterior of the logarithms of `arms`. `None` if rounding has made the
+    /// covariance indefinite.
     pub(crate) fn new(space: &Space, fit: &Fit, arms: &[usize]) -> Option<Posterior> {
         // One triangular solve per arm and then inner products, which is the cheapest order for
         // some hundred of each.
@@ -77,7 +78,7 @@ impl Posterior {
 /// were those where the best arm had run one to five times and lay three or four deviations from
 /// its expected value. So deviations are those of Student's t.
 pub(crate) struct Wider {
-    /// Of each arm; `None` for arms that have not run, about whose noise nothing was assumed.
+    /// Degrees of freedom by arm; `None` for arms that have not run, whose noise is not modelled.
     freedom: Vec<Option<f64>>,
 }
 

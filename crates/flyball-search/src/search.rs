@@ -15,12 +15,12 @@ use crate::{
     space::Space,
 };
 
-/// What is wanted: the least of one quantity, perhaps with a bound on another.
+/// Goal: the least of one quantity, perhaps with a bound on another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
     /// Differences up to this do not matter: a difference of logarithms, 0.01 for 1 %.
     pub within: f64,
-    /// What the second quantity may be at most.
+    /// Upper bound of the second quantity.
     pub bound: Option<Bound>,
     /// The probability at which the search ends: 0.99.
     pub certainty: f64,
@@ -31,7 +31,7 @@ pub struct Goal {
 pub enum Bound {
     /// The logarithm of its ratio to the base's.
     OverBase(f64),
-    /// Its logarithm.
+    /// Logarithm of the bound.
     Absolute(f64),
 }
 
@@ -50,7 +50,7 @@ pub struct Round {
     pub seconds: f64,
 }
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step<T = Choice> {
     /// Run these arms, in this order, as one block.
@@ -85,9 +85,9 @@ pub struct Search {
     earlier: Vec<(usize, Round)>,
     /// With these: the same search without them, which must nearly agree at the end.
     alone: Option<Box<Search>>,
-    /// Of the objective and of the bounded quantity.
+    /// Fits of the objective and of the bounded quantity.
     fits: [Option<Fit>; 2],
-    /// Of the rounds so far; drawn once for the next block, the end and the progress.
+    /// Odds after the rounds so far, drawn once for the next block, the end and the progress.
     odds: OnceCell<Option<Odds>>,
 }
 
@@ -116,7 +116,7 @@ const CERTAINTY_ALONE: f64 = 0.6;
 /// An arm that has failed so often is not run again.
 const FAILURES: usize = 2;
 
-/// What the draws say.
+/// Summary of the draws.
 #[derive(Debug, Clone)]
 struct Odds {
     /// The arms that were drawn.
@@ -146,9 +146,9 @@ impl Search {
         }
     }
 
-    /// The same search with the rounds of an earlier one, block by block, as a prior. Its arms are
-    /// those of this space. What counts for the end of the search, its guards and its claims are
-    /// the rounds of this search alone.
+    /// Adds the rounds of an earlier search, block by block, as a prior. Its arms are those of this
+    /// space. The end of the search, its guards and its claims count only the rounds of this
+    /// search.
     #[must_use]
     pub fn starting_from(mut self, blocks: &[Vec<Round>]) -> Search {
         let rounds = blocks.iter().enumerate().flat_map(|(block, rounds)| {
@@ -194,8 +194,8 @@ impl Search {
         self.odds = OnceCell::new();
     }
 
-    /// What was measured of one quantity; the earlier search first, as a fit continues the one
-    /// before it in this order.
+    /// Returns the measurements of one quantity. The earlier search comes first, because each fit
+    /// continues the one before it in this order.
     fn observed(&self, value: fn(&Round) -> Option<f64>) -> Vec<Observation> {
         let earlier = self.earlier.iter().map(|round| (true, round));
         let rounds = earlier.chain(self.rounds.iter().map(|round| (false, round)));
@@ -216,7 +216,7 @@ impl Search {
         self.odds.get_or_init(|| self.draw_odds(&mut self.random(0))).as_ref()
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn step(&self) -> Step {
         let mut random = self.random(1);
         let mut next = match self.odds() {
@@ -264,7 +264,8 @@ impl Search {
         self.fits[quantity].as_ref()
     }
 
-    /// Of each factor, which share of the expected differences of the objective it explains alone.
+    /// Returns, by factor, the share of the objective's expected differences that it explains
+    /// alone.
     pub fn shares(&self) -> Option<Vec<f64>> {
         let expected: Vec<f64> = self.expected()?.into_iter().map(|(mean, _)| mean).collect();
         Some(self.space.shares(&expected))
@@ -316,8 +317,8 @@ impl Search {
         Some(Odds { arms, good, best, better, leader })
     }
 
-    /// Whether an arm that is worse than the best by `behind` and `over` the bound would be a right
-    /// answer.
+    /// Returns whether an arm that is worse than the best by `behind` and exceeds the bound by
+    /// `over` would be a right answer.
     fn is_good(&self, behind: f64, over: f64) -> bool {
         // A bound is met by many arms almost exactly, and no number of rounds decides those: half
         // of what does not matter is allowed. With a quarter, searches near a bound took a quarter
@@ -358,7 +359,7 @@ impl Search {
         self.rounds.iter().filter(|(_, round)| round.arm == arm && round.objective.is_some()).count()
     }
 
-    /// Whether the search can end.
+    /// Returns whether the search can end.
     fn settled(&self, odds: &Odds) -> bool {
         let leader = odds.arms[odds.leader];
         let enough = |arm| self.runs(arm) >= LEAST_ROUNDS;
@@ -474,8 +475,8 @@ impl Search {
         self.preferred(odds, choice)
     }
 
-    /// Of the settings that are as certainly good as an end asks for, the one with the least
-    /// preferred quantity: energy is often flat where time is not.
+    /// Returns the setting with the least preferred quantity among those that are certainly good
+    /// enough to end with: energy is often flat where time is not.
     fn preferred(&self, odds: &Odds, choice: Choice) -> Choice {
         let equal = |arm: &usize| {
             odds.good[*arm] as f64 >= self.goal.certainty * DRAWS as f64

@@ -17,7 +17,7 @@ pub enum Levels {
     Categories(usize),
 }
 
-/// What cannot be searched.
+/// Reasons why a space cannot be searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpaceError {
     /// The space has no second setting.
@@ -34,7 +34,7 @@ pub struct Space {
     /// The index of each arm's level of each factor; `None` is an arm whose levels are not known,
     /// the machine as it is.
     arms: Vec<Option<Vec<usize>>>,
-    /// Of each factor, the likeness of each two levels, row by row, and their number.
+    /// Likeness of each pair of levels by factor, row by row, and the number of levels.
     likeness: Vec<(Vec<f64>, usize)>,
     base: usize,
 }
@@ -91,8 +91,8 @@ impl Space {
         self.base
     }
 
-    /// Of each factor, which share of the spread of `values` (of all arms, in their order) its
-    /// levels explain alone. What is left to 1 is due to combinations.
+    /// Returns, by factor, the share of the spread of `values` (one per arm, in order) that its
+    /// levels explain alone. The rest up to 1 is due to combinations.
     pub(crate) fn shares(&self, values: &[f64]) -> Vec<f64> {
         let known: Vec<(&Vec<usize>, f64)> =
             self.arms.iter().zip(values).filter_map(|(arm, value)| Some((arm.as_ref()?, *value))).collect();

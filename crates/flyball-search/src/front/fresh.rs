@@ -19,16 +19,16 @@ pub(super) struct Test {
     pub more_than: f64,
 }
 
-/// What is proposed of one setting.
+/// Proposed label of one setting.
 #[derive(Debug)]
 struct Proposal {
     arm: usize,
     label: Label,
     tests: Vec<Test>,
-    /// Of all its tests at the last look.
+    /// p of all its tests at the last look.
     p: f64,
     is_shown: bool,
-    /// Whether no number of rounds that is allowed is expected to show it.
+    /// True if no allowed number of rounds is expected to show it.
     is_hopeless: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Fresh {
     goal: FrontGoal,
     proposals: Vec<Proposal>,
     blocks: Vec<Vec<Round>>,
-    /// Of each quantity, the variance of a round of each arm, by the rounds before these.
+    /// Variance of a round by quantity and arm, from earlier rounds.
     noise: [Vec<f64>; 2],
     /// Arms of all proposals.
     arms: Vec<usize>,
@@ -51,8 +51,8 @@ const COMMON: f64 = 6.0;
 /// The share of the needed distance, below which a proposal is given up.
 const HOPE: f64 = 0.6;
 
-/// What shows that another setting dominates, by how it differs from this one, and how clearly: the
-/// least of its statements' distances in deviations.
+/// Returns the tests that show that another setting dominates this one, and how clearly: the least
+/// distance of their statements, in deviations.
 pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> (f64, Vec<Test>) {
     let clear = |better: usize| {
         let worse = 1 - better;
@@ -67,7 +67,7 @@ pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f6
     if first.0 >= second.0 { first } else { second }
 }
 
-/// What shows that another setting does not dominate: the clearest of three ways to show it.
+/// Returns the tests that show that another setting does not dominate: the clearest of three ways.
 pub(super) fn no_domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> Vec<Test> {
     let distance = |quantity: usize, margin: f64| (by[quantity] - margin) / noise[quantity].sqrt();
     let test = |quantity, more_than| Test { other, quantity, sign: 1.0, more_than };
@@ -91,7 +91,7 @@ impl Fresh {
         }
     }
 
-    /// What is known of the noise of each arm.
+    /// Sets the noise of each arm.
     pub fn know_noise(&mut self, noise: [Vec<f64>; 2]) {
         self.noise = noise;
     }
