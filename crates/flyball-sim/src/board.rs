@@ -1,5 +1,5 @@
-//! What a kernel learns from firmware and hardware at boot: identity, topology, ACPI's performance
-//! and idle tables.
+//! Facts that a kernel learns from firmware and hardware at boot: identity, topology, ACPI's
+//! performance and idle tables.
 //!
 //! A [`Board`] holds facts that do not change while the machine runs. It is derived from a
 //! machine's description; drivers read it as the kernel's drivers read CPUID and ACPI.
@@ -82,7 +82,7 @@ pub struct Cache {
     pub kib: u32,
 }
 
-/// What a kernel finds.
+/// The hardware and firmware that a kernel finds at boot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of hardware and firmware")]
 #[derive(Debug, Clone)]
 pub struct Board {
@@ -141,7 +141,7 @@ impl Board {
         self.places.iter().map(|place| place.package + 1).max().unwrap_or(0)
     }
 
-    /// Whether the CPU flag is there.
+    /// Returns whether `flags` contains a CPU flag.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|have| have == flag)
     }
@@ -218,8 +218,8 @@ impl Board {
     }
 }
 
-/// What an HWP level of a performance core is worth: HYBRID_SCALING_FACTOR and its variants
-/// (intel_pstate.c). The kernel takes it from the model number, not from the levels.
+/// Returns the frequency step of one HWP level on a performance core: HYBRID_SCALING_FACTOR and its
+/// variants (intel_pstate.c). The kernel takes it from the model number, not from the levels.
 fn hybrid_scaling_khz(model: u32) -> u32 {
     match model {
         // Meteor Lake L, Arrow Lake.

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::{errno::Errno, workload::WorkloadError};
 
-/// What a row's error is measured against.
+/// The limit for a row's error.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "limit")]
 #[schemars(rename = "SimulationAim")]
@@ -46,13 +46,13 @@ pub struct Row {
     pub table: &'static str,
     /// Which row of that table.
     pub row: String,
-    /// What was measured.
+    /// The measured quantity.
     pub quantity: &'static str,
     pub unit: &'static str,
     pub published: f64,
-    /// As simulated; none where the experiment cannot be made.
+    /// The simulated value; none if the experiment cannot be made.
     pub simulated: Option<f64>,
-    /// What counts as met.
+    /// The limit within which the row agrees.
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
@@ -61,7 +61,7 @@ pub struct Row {
     pub spread: Option<f64>,
 }
 
-/// What a value is of, and its unit.
+/// A measured quantity and its unit.
 type Quantity = (&'static str, &'static str);
 
 /// The relative standard deviation of published rounds.
@@ -71,9 +71,9 @@ pub(crate) fn deviation(rounds: &[f64]) -> f64 {
     (rounds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt() / mean
 }
 
-/// What a change between two arms of `rounds` rounds each may be by chance alone, in percent:
-/// Student's t at 95 % with four degrees of freedom, which three rounds of two arms leave, times
-/// the standard error.
+/// Returns the change between two arms of `rounds` rounds each that chance alone may cause, in
+/// percent: Student's t at 95 % with four degrees of freedom, which three rounds of two arms leave,
+/// times the standard error.
 pub(crate) fn chance(deviations: [f64; 2], rounds: f64) -> f64 {
     2.776 * ((deviations[0].powi(2) + deviations[1].powi(2)) / rounds).sqrt() * 100.0
 }
@@ -137,7 +137,7 @@ impl Row {
         (self.published != 0.0).then(|| (simulated / self.published - 1.0) * 100.0)
     }
 
-    /// Whether the aim is met; none where there is no aim or nothing was simulated.
+    /// Returns whether the aim is met; none if there is no aim or nothing was simulated.
     pub fn met(&self) -> Option<bool> {
         let simulated = self.simulated?;
         let off = (simulated - self.published).abs();

@@ -66,7 +66,7 @@ impl Chip {
         Ok(self.held.get(&(cpu, register)).copied().unwrap_or(initial))
     }
 
-    /// What firmware leaves in a register that only holds a value.
+    /// Returns the value that firmware leaves in a register that only holds a value.
     fn held(&self, register: u32) -> Option<u64> {
         let spec = self.silicon.spec();
         if spec.identity.vendor != Vendor::Intel {

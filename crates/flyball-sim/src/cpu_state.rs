@@ -1,5 +1,4 @@
-//! What the scheduler keeps per CPU: whether it is online, what it spent its time on, how busy it
-//! has been.
+//! Scheduler state per CPU: whether it is online, how it spent its time and how busy it has been.
 
 use crate::{
     governor::{CpuTimes, Decay, Demand, Pelt},
@@ -16,7 +15,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// As the sampling governors count: idle includes waiting for IO.
+    /// Returns the times as the sampling governors count them: idle includes waiting for IO.
     pub(crate) fn dbs(self) -> CpuTimes {
         // get_cpu_idle_time() adds iowait unless that counts as busy, and DbsCommon::sample() takes
         // it off then. No model has nice tasks.
@@ -53,8 +52,7 @@ pub(crate) struct Cpu {
     pub(crate) online: bool,
     pub(crate) times: Times,
     pub(crate) load: Pelt,
-    /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c,
-    /// util_est).
+    /// Utilisation of the tasks when they last went to sleep (kernel/sched/fair.c, util_est).
     pub(crate) estimate: u32,
     /// The scheduler's last call to the governor in this step, if any.
     pub(crate) update: Option<UtilUpdate>,
@@ -64,7 +62,7 @@ pub(crate) struct Cpu {
     pub(crate) idled: bool,
     /// It was running when the last step ended.
     pub(crate) running: bool,
-    /// What ran last was a task of the workload, not the kernel's own.
+    /// True if a task of the workload ran last, not one of the kernel's own.
     pub(crate) task: bool,
     /// A task went to sleep in the last step.
     pub(crate) slept: bool,
@@ -93,8 +91,8 @@ pub(crate) struct Speed {
     pub(crate) full: u32,
 }
 
-/// What an idle state is chosen by: the gap that is expected, the latency that the machine and the
-/// CPU allow, both in microseconds, and the states that are disabled.
+/// The input for the choice of an idle state: the expected gap, the latency limits of the machine
+/// and of the CPU (all in microseconds), and the disabled states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct IdleRequest {
     pub(crate) gap_us: u32,

@@ -39,8 +39,8 @@ const HOUSEKEEPING: u64 = 100;
 pub(crate) const GOVERNORS: [&str; 6] =
     ["conservative", "ondemand", "userspace", "powersave", "performance", "schedutil"];
 
-/// What drivers work on: the kernel's version, the facts of the machine, its registers, and their
-/// global state.
+/// The data that drivers work on: the kernel's version, the facts of the machine, its registers,
+/// and the drivers' global state.
 #[derive(Debug)]
 pub(crate) struct Platform {
     pub(crate) kernel: Kernel,
@@ -342,7 +342,7 @@ impl Cpufreq {
     /// Starts the governor of this name on a policy.
     ///
     /// # Errors
-    /// `EINVAL` where there is none of that name for this driver.
+    /// `EINVAL` if this driver has no governor of that name.
     pub(crate) fn set_governor(
         &mut self,
         platform: &mut Platform,
@@ -353,7 +353,8 @@ impl Cpufreq {
         self.start_governor(platform, cpus, index, name, false)
     }
 
-    /// The same; one that runs already goes on unless it is to be a new one.
+    /// Starts the governor `name` on a policy. If it already runs, it is restarted only with
+    /// `restart`.
     fn start_governor(
         &mut self,
         platform: &mut Platform,

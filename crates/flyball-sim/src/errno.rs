@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// What an attribute's show or store function answers.
+/// Result of an attribute's show or store function.
 pub type Answer<T = ()> = Result<T, Errno>;
 
 macro_rules! errnos {

@@ -18,7 +18,7 @@ use crate::errno::Errno;
 
 pub use rule::{FORMS, RuleError, RuleFlaw};
 
-/// What a rule watches.
+/// The kind of access that a rule watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     Read,
@@ -27,11 +27,11 @@ pub enum Op {
     Ioctl,
 }
 
-/// What a sheet of paper before a desktop's fan multiplies the resistance to air with: set from the
-/// lowest frequency of the blocked-fan experiment, 1533 MHz.
+/// Factor by which a sheet of paper before a desktop's fan multiplies the resistance to air, set
+/// from the lowest frequency of the blocked-fan experiment, 1533 MHz.
 pub(crate) const BLOCKED: f64 = 7.7;
 
-/// What happens when a rule fires.
+/// The effect of a rule when it fires.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     /// The access fails.
@@ -177,8 +177,8 @@ impl Fault {
         }
     }
 
-    /// Whether the rule counts reads: a machine whose writes are replayed must then see the reads
-    /// too.
+    /// Returns whether the rule counts reads. If it does, a machine whose writes are replayed must
+    /// see the reads too.
     pub fn watches_reads(&self) -> bool {
         matches!(self.when, When::Access { op: Op::Read, .. })
     }

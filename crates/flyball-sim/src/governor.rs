@@ -27,7 +27,7 @@ pub enum Relation {
     Close,
 }
 
-/// What a governor asks the core for.
+/// A governor's request to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A frequency in kHz, to be resolved against limits and table.
@@ -37,7 +37,7 @@ pub enum Request {
     Performance {
         /// At least this much (deadline and uclamp minimum).
         min: u32,
-        /// What the utilisation asks for, headroom included.
+        /// The utilisation's demand, headroom included.
         target: u32,
         /// The CPU's capacity.
         capacity: u32,

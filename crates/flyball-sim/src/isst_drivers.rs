@@ -15,7 +15,7 @@ pub(crate) enum Backend {
     Tpmi,
 }
 
-/// What the drivers remember.
+/// State of the Speed Select drivers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IsstDrivers {
     pub(crate) backend: Option<Backend>,

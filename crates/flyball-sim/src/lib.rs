@@ -6,8 +6,8 @@
 //! [`flyball_silicon`]'s processors, so that a setting changes frequency, power and heat. It has a
 //! clock of its own and nothing random: the same calls give the same bytes.
 //!
-//! What real kernels answered is the reference, not flyball's own tables: this crate uses no other
-//! crate of flyball but flyball-silicon.
+//! The reference is the answers of real kernels, not flyball's own tables: flyball-silicon is the
+//! only other crate of flyball that this one uses.
 //!
 //! ```
 //! use flyball_sim::{Boot, Kernel, SimMachine};

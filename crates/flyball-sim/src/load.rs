@@ -1,4 +1,4 @@
-//! What runs on a simulated machine: a model that says, step by step, what each CPU does.
+//! Loads of a simulated machine: models that say, step by step, what each CPU does.
 
 use flyball_silicon::{Activity, Silicon};
 
@@ -20,7 +20,7 @@ pub struct Step<'a> {
     pub idle: &'a [u8],
 }
 
-/// What one CPU does in a step.
+/// The work of one CPU in a step.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuWork {
     /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from
@@ -51,19 +51,19 @@ pub trait Load: Send {
     /// entries of offline CPUs are ignored.
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]);
 
-    /// What its tasks are called in a trace.
+    /// Returns the name of the load's tasks in a trace.
     #[expect(clippy::unnecessary_literal_bound, reason = "models have names of their own")]
     fn name(&self) -> &str {
         "work"
     }
 
-    /// Whether it has nothing more to do.
+    /// Returns whether the load has nothing more to do.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// The same activity on some CPUs for ever.
+/// Constant activity on some CPUs, without end.
 #[derive(Debug, Clone)]
 pub struct Steady {
     /// Which CPUs, and how much of each step they are busy (0 to 1).

@@ -15,11 +15,11 @@ use crate::{
     world::{Boot, World},
 };
 
-/// What a system call takes of the machine's time, in nanoseconds (measured on sysfs files: 2.0 to
+/// Time that a system call takes on the machine, in nanoseconds (measured on sysfs files: 2.0 to
 /// 2.5 us).
 const CALL_NS: u64 = 2_300;
 
-/// What is at a path.
+/// The kind of file at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     Directory,
@@ -99,7 +99,7 @@ impl SimMachine {
         self.world.platform.chip.silicon_mut()
     }
 
-    /// Whether a CPU is there and online.
+    /// Returns whether a CPU exists and is online.
     pub fn is_online(&self, cpu: u32) -> bool {
         self.world.is_online(cpu)
     }
@@ -115,8 +115,8 @@ impl SimMachine {
         std::mem::take(&mut self.faults)
     }
 
-    /// What a fault names that this machine does not have now: a file that no path matches (it may
-    /// come with another driver), or a CPU.
+    /// Returns what a fault names that this machine does not have now: a file that no path matches
+    /// (it may come with another driver), or a CPU.
     pub fn lacks(&mut self, fault: &Fault) -> Option<String> {
         let (paths, cpus) = fault.names();
         // Copied: looking for a path needs the machine.
@@ -129,7 +129,7 @@ impl SimMachine {
         paths.into_iter().find(|path| !self.matches(path)).map(|path| format!("file {path}"))
     }
 
-    /// Whether a path with `*` in it matches anything.
+    /// Returns whether a path with `*` in it matches anything.
     fn matches(&self, pattern: &str) -> bool {
         // One folder level at a time: a pattern's star stands for names, never for a slash.
         let mut found = vec![String::new()];
@@ -178,7 +178,7 @@ impl SimMachine {
         std::mem::replace(&mut self.load, load)
     }
 
-    /// Whether nothing runs, or what runs has nothing more to do.
+    /// Returns whether no load runs, or the load has nothing more to do.
     pub fn is_idle(&self) -> bool {
         self.load.as_ref().is_none_or(|load| load.is_done())
     }
@@ -332,7 +332,7 @@ impl SimMachine {
         }
     }
 
-    /// Whether a stream has so much to read that those who wait for it are woken.
+    /// Returns whether a stream has enough to read that the kernel wakes those who wait for it.
     pub fn is_ready(&self, path: &str) -> bool {
         match tree::resolve(&self.world, path, true) {
             Ok(Node::Trace(file)) => tracefs::is_ready(&self.world, file),
@@ -376,7 +376,7 @@ impl SimMachine {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// As [`SimMachine::read_into`].
+    /// Fails like [`SimMachine::read_into`].
     pub fn read(&mut self, path: &str) -> Answer<Vec<u8>> {
         let mut buffer = Vec::with_capacity(64);
         self.read_into(path, &mut buffer)?;
@@ -429,10 +429,10 @@ impl SimMachine {
         names
     }
 
-    /// What is at a path, without following a link at its end.
+    /// Returns the kind of file at a path, without following a link at its end.
     ///
     /// # Errors
-    /// `ENOENT` and what else a walk can answer.
+    /// `ENOENT`, and every other error of a path walk.
     pub fn kind(&self, path: &str) -> Answer<Kind> {
         Ok(match tree::resolve(&self.world, path, false)? {
             Node::Dir(_) => Kind::Directory,
@@ -448,12 +448,12 @@ impl SimMachine {
         })
     }
 
-    /// Whether something is at a path, following links.
+    /// Returns whether a path exists, following links.
     pub fn exists(&self, path: &str) -> bool {
         tree::resolve(&self.world, path, true).is_ok()
     }
 
-    /// Whether the file at a path has a write permission bit.
+    /// Returns whether the file at a path has a write permission bit.
     pub fn writable(&self, path: &str) -> bool {
         match tree::resolve(&self.world, path, true) {
             Ok(Node::File(dir, name)) => {
@@ -498,7 +498,7 @@ impl SimMachine {
     /// Writes a register as `/dev/cpu/N/msr` does.
     ///
     /// # Errors
-    /// As [`SimMachine::read_msr`]; `EIO` for a register or value that faults.
+    /// Fails like [`SimMachine::read_msr`], and with `EIO` for a register or value that faults.
     pub fn write_msr(&mut self, cpu: u32, register: u32, value: u64) -> Answer {
         self.spend();
         if !self.faults.is_empty() && self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Write)? {
@@ -511,15 +511,15 @@ impl SimMachine {
         self.world.platform.chip.write(cpu, register, value)
     }
 
-    /// One ioctl(2) on /dev/isst_interface. `argument` is the call's structure as it lies in the
-    /// caller's memory, whole (see [`argument_size`](crate::argument_size)); what the driver copies
-    /// back is changed in place.
+    /// Makes one ioctl(2) call on /dev/isst_interface. `argument` is the call's whole structure as
+    /// it lies in the caller's memory (see [`argument_size`](crate::argument_size)); the driver's
+    /// answer replaces it in place.
     ///
     /// # Errors
-    /// What the kernel's drivers answer: `ENOTTY` for everything that TPMI's refuses and for calls
-    /// that there are none of, `EINVAL`, `EPERM`, `ENXIO` and `EBUSY` of the mailbox's; `ENOENT` on
-    /// a machine without the node, `EFAULT` for an argument that is too short, `EIO` after [a call
-    /// that took the kernel down](SimMachine::kernel_fault).
+    /// Fails like the kernel's drivers: TPMI's rejects calls with `ENOTTY` and the mailbox's with
+    /// `EINVAL`, `EPERM`, `ENXIO` or `EBUSY`; calls that do not exist get `ENOTTY`. A machine
+    /// without the node gives `ENOENT`, an argument that is too short `EFAULT`, and every call
+    /// after [one that took the kernel down](SimMachine::kernel_fault) `EIO`.
     pub fn isst(&mut self, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
         self.spend();
         if self.world.isst.backend.is_some() && self.fault(isst::NODE, Op::Ioctl)? {
@@ -528,8 +528,8 @@ impl SimMachine {
         isst::call(&mut self.world, number, argument, caller)
     }
 
-    /// What the kernel's last words were, if a call took it down: kernels 6.12 and 7.2 have one
-    /// each that walks off a Speed Select mapping. No program may cause it.
+    /// Returns the kernel's last words if a call took it down: kernels 6.12 and 7.2 have one each
+    /// that walks off a Speed Select mapping. No program may cause it.
     pub fn kernel_fault(&self) -> Option<&str> {
         self.world.isst.fault.as_deref()
     }

@@ -11,9 +11,9 @@ use flyball_silicon::{
 
 use crate::text::read_cpu_list;
 
-/// What was recorded of a machine. Paths have no leading slash.
+/// The recording of a machine. Paths have no leading slash.
 pub trait Recording {
-    /// What the recording is called.
+    /// Returns the recording's name.
     fn name(&self) -> String;
 
     /// The content of a file, if it was recorded.
@@ -90,7 +90,7 @@ pub enum DescribeError {
     Spec(#[from] SpecError),
 }
 
-/// What the parts of a description are made from.
+/// The input for the parts of a description.
 struct Source<'a> {
     files: &'a dyn Recording,
     cpus: Vec<Processor>,
@@ -103,7 +103,7 @@ struct Source<'a> {
 /// Describes a recorded machine.
 ///
 /// # Errors
-/// What is missing: at least /proc/cpuinfo is needed.
+/// Fails if a file is missing that the description needs: at least /proc/cpuinfo.
 pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
     let text = files.text("proc/cpuinfo").ok_or_else(|| DescribeError::NoCpuinfo(files.name()))?;
     let cpus = processors(&text);

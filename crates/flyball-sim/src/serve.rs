@@ -72,7 +72,7 @@ fn send(socket: &OwnedFd, device: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel offers FUSE here.
+/// Returns whether the kernel offers FUSE here.
 pub fn has_fuse() -> bool {
     std::path::Path::new("/dev/fuse").exists()
 }

@@ -52,7 +52,7 @@ const THREADS: i32 = 1000;
 /// Tasks of a workload, one per CPU.
 const TASKS: i32 = 20_000;
 
-/// What an instance measures time with.
+/// The clock of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TraceClock {
     /// All clocks in nanoseconds are one here, by index into [`TraceClock::NAMES`].
@@ -91,7 +91,7 @@ impl TraceClock {
         }
     }
 
-    /// Whether its stamps are nanoseconds.
+    /// Returns whether the clock's stamps are nanoseconds.
     pub(crate) fn is_time(self) -> bool {
         matches!(self, TraceClock::Nanoseconds(_))
     }
@@ -114,7 +114,7 @@ pub(crate) const OPTIONS: [&str; 12] = [
 ];
 const IRQ_INFO: usize = 3;
 const OVERWRITE: usize = 6;
-/// What is on at boot: annotate, context-info, irq-info, markers, overwrite, record-cmd,
+/// Options that are on at boot: annotate, context-info, irq-info, markers, overwrite, record-cmd,
 /// trace_printk.
 const OPTIONS_AT_BOOT: u32 = 0b1001_0110_1011;
 
@@ -140,7 +140,7 @@ pub(crate) struct Instance {
     pub(crate) rings: Vec<Ring>,
 }
 
-/// What trace buffers are at boot: KiB a CPU.
+/// Size of the trace buffers at boot, KiB per CPU.
 const DEFAULT_KIB: u64 = 1408;
 
 impl Instance {
@@ -220,7 +220,7 @@ pub(crate) struct Tracer {
     pub(crate) context: Context,
     /// Which CPUs the workload has kept busy in the last step.
     pub(crate) running: Vec<bool>,
-    /// What its tasks are called.
+    /// Name of the workload's tasks.
     task: String,
     /// Names of processes that are in some buffer.
     pub(crate) names: BTreeMap<i32, String>,
@@ -232,8 +232,7 @@ pub(crate) struct Tracer {
     tsc_khz: u32,
 }
 
-/// What a record takes of a CPU's time, so that no two have one stamp: 250 ns (measured on a real
-/// kernel).
+/// CPU time of one record, which keeps stamps distinct: 250 ns (measured on a real kernel).
 const RECORD_NS: u64 = 250;
 
 impl Tracer {
@@ -254,17 +253,17 @@ impl Tracer {
         }
     }
 
-    /// Whether some instance records this event.
+    /// Returns whether some instance records this event.
     pub(crate) fn is_enabled(&self, kind: Kind) -> bool {
         self.enabled & kind.bit() != 0
     }
 
-    /// Whether any event is recorded.
+    /// Returns whether any event is recorded.
     pub(crate) fn is_any_enabled(&self) -> bool {
         self.enabled != 0
     }
 
-    /// What the tasks of the workload that runs now are called.
+    /// Sets the name of the current workload's tasks.
     pub(crate) fn set_task(&mut self, name: &str) {
         // TASK_COMM_LEN with its zero.
         self.task = name.chars().take(15).collect();

@@ -1,8 +1,7 @@
-//! The files of a simulated machine: which directories there are, what is in them, and how a path
-//! is walked.
+//! The files of a simulated machine: its directories, their contents, and the walk along a path.
 //!
-//! As in the kernel, an attribute is a name, a mode, a show and a store function; which of them a
-//! directory has depends on the kernel's version, the driver in use and the hardware. Nothing is
+//! Like in the kernel, an attribute is a name, a mode, a show and a store function. The kernel's
+//! version, the driver in use and the hardware decide which attributes a directory has. Nothing is
 //! built in advance: a path is resolved step by step when it is used, so that a machine of 512 CPUs
 //! starts at once.
 
@@ -108,7 +107,7 @@ impl Dir {
 pub(crate) type Show = fn(&World, Dir, &mut Vec<u8>) -> Answer;
 /// A store function.
 pub(crate) type Store = fn(&mut World, Dir, &[u8]) -> Answer;
-/// Whether an attribute is there.
+/// A function that returns whether an attribute exists.
 pub(crate) type Present = fn(&World, Dir) -> bool;
 
 #[derive(Clone, Copy)]
@@ -118,7 +117,8 @@ pub(crate) struct Attribute {
     pub(crate) show: Option<Show>,
     pub(crate) store: Option<Store>,
     present: Present,
-    /// Its value follows the processors: they must be brought up to date before it is shown.
+    /// True if the value follows the processors, which must be brought up to date before it is
+    /// shown.
     pub(crate) live: bool,
 }
 
@@ -162,7 +162,7 @@ impl Attribute {
     }
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
     Dir(Dir),
@@ -362,7 +362,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     }
 }
 
-/// Whether a directory that a plain one names is there on this machine.
+/// Returns whether this machine has a directory that a plain one names.
 fn exists(world: &World, dir: Dir) -> bool {
     match dir {
         Dir::Powercap => powercap::packages(world) > 0,

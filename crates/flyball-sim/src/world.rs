@@ -274,7 +274,7 @@ impl World {
         self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online).map(|(number, _)| number as u32)
     }
 
-    /// Whether a CPU is there and online.
+    /// Returns whether a CPU exists and is online.
     pub(crate) fn is_online(&self, cpu: u32) -> bool {
         self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
     }
@@ -382,7 +382,7 @@ impl World {
         self.platform.now = self.platform.now.max(until);
     }
 
-    /// What the last step's tracepoints were: who ran, and who went idle.
+    /// Records the tracepoints of the last step: who ran, and who went idle.
     fn trace_step(&mut self, now: u64) {
         let trace = &mut self.platform.trace;
         let cpus = self.activity.iter().zip(&self.cpus).zip(&self.work);

@@ -18,7 +18,7 @@ pub(super) struct Mark {
     seconds: f64,
 }
 
-/// What happened between two marks.
+/// Measurements between two marks.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     /// turbostat's Bzy_MHz of each CPU.
@@ -140,7 +140,7 @@ impl Bench {
         Mark { counters, joules, wall_joules: self.wall, seconds: self.machine.now().as_secs_f64() }
     }
 
-    /// What happened since a mark.
+    /// Returns the measurements since a mark.
     pub(super) fn since(&mut self, from: &Mark) -> Span {
         let now = self.mark();
         let seconds = now.seconds - from.seconds;

@@ -210,7 +210,7 @@ impl Test {
         }
     }
 
-    /// What the second arm changes against the first, by the averages.
+    /// Reports how the second arm's averages differ from the first arm's.
     fn changes(&self, report: &mut Report, base: usize, other: usize, averages: &[[Cells; 2]]) {
         let name = |arm: usize| format!("{}-{}", self.arms[arm].0, self.arms[arm].1);
         for column in [PERFORMANCE, ENERGY, PER_WATT] {

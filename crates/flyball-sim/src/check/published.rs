@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// What a published number is of.
+/// The quantity of a published number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -25,14 +25,14 @@ pub struct Published {
     pub row: &'static str,
     /// The settings of that row, each in the spellings that mean the same.
     pub settings: &'static [&'static [&'static str]],
-    /// What the number is of.
+    /// The measured quantity.
     pub of: Measured,
-    /// The number, in the unit of what it is of.
+    /// The number, in the unit of its quantity.
     pub value: f64,
 }
 
 impl Published {
-    /// Whether settings, as words, are those of the row; more than those may be set.
+    /// Returns whether `settings`, as words, include all settings of the row.
     pub fn is_of(&self, settings: &[String]) -> bool {
         self.settings.iter().all(|spellings| {
             spellings.iter().any(|one| settings.iter().any(|word| word.eq_ignore_ascii_case(one)))
@@ -60,7 +60,7 @@ pub const PUBLISHED: &[Published] = &[
     storpool("new", NEW, Measured::WallPower, 100.0),
 ];
 
-/// What is published of a machine under a workload.
+/// Returns the published numbers for a machine under a workload.
 pub fn published(machine: &str, workload: &str) -> Vec<&'static Published> {
     PUBLISHED.iter().filter(|one| one.machine == machine && one.workload == workload).collect()
 }

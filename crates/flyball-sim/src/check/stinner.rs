@@ -119,7 +119,7 @@ fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// What a tissue in the laptop's outlet does; set from 101 C being reached at all.
+/// Obstruction from a tissue in the laptop's outlet, set so that the laptop reaches 101 C at all.
 const STUFFED: f64 = 1.5;
 
 fn laptop_heat(report: &mut Report) -> Result<(), CheckError> {

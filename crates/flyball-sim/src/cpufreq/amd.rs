@@ -29,7 +29,7 @@ const CPPC_REQ: u32 = 0xc001_02b3;
 // The old interface's register; its value is the number of a P-state.
 const PERF_CTL: u32 = 0xc001_0062;
 
-/// What amd_pstate/status says.
+/// Modes in amd_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Disable,
@@ -92,7 +92,7 @@ pub(crate) struct AmdCpu {
     default_epp: u8,
     /// The last EPP was written as a number and reads back as one (7.2).
     raw: bool,
-    /// Its performance levels, once the driver has read them.
+    /// The CPU's performance levels, once the driver has read them.
     caps: Option<Caps>,
 }
 
@@ -168,7 +168,8 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     }
 }
 
-/// What both kinds of init share: enable, cache what firmware left, find the hardware's limits.
+/// Enables the driver, caches the values that firmware left and finds the hardware's limits: the
+/// part that both kinds of init share.
 fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     let cpu = policy.number;
     let caps = Caps::read(platform, cpu)?;

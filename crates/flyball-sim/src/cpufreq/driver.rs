@@ -1,4 +1,4 @@
-//! What the core asks of a driver: `struct cpufreq_driver`.
+//! The interface between the core and a driver: `struct cpufreq_driver`.
 
 use super::{
     Platform,
@@ -25,7 +25,7 @@ pub(crate) trait Driver: Sync {
 
     fn style(&self) -> Style;
 
-    /// Whether schedutil passes utilisation instead of frequencies.
+    /// Returns whether schedutil passes utilisation instead of frequencies.
     fn adjusts_performance(&self, _platform: &Platform) -> bool {
         false
     }
@@ -39,7 +39,7 @@ pub(crate) trait Driver: Sync {
     /// New limits or a new policy word (setpolicy drivers); new limits (others).
     fn set_policy(&self, _platform: &mut Platform, _policy: &mut Policy) {}
 
-    /// Asks the hardware for a resolved frequency; answers what came of it, kHz.
+    /// Asks the hardware for a resolved frequency and returns the resulting one, kHz.
     fn target(&self, _platform: &mut Platform, _policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
         khz
     }
@@ -65,12 +65,13 @@ pub(crate) trait Driver: Sync {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Whether schedutil sets frequencies right in the scheduler (`fast_switch`), not in a thread.
+    /// Returns whether schedutil sets frequencies right in the scheduler (`fast_switch`), not in a
+    /// thread.
     fn switches_fast(&self, _platform: &Platform) -> bool {
         false
     }
 
-    /// Whether the driver is called with a frequency that is already set
+    /// Returns whether the core calls the driver with a frequency that is already set
     /// (`CPUFREQ_NEED_UPDATE_LIMITS`).
     fn needs_update_limits(&self) -> bool {
         false
@@ -87,12 +88,12 @@ pub(crate) trait Driver: Sync {
     /// A CPU of the policy comes back.
     fn enter(&self, _platform: &mut Platform, _policy: &mut Policy, _cpu: u32) {}
 
-    /// cpuinfo_cur_freq, in kHz, where the driver can ask the hardware.
+    /// Returns cpuinfo_cur_freq in kHz, if the driver can ask the hardware.
     fn current(&self, _platform: &Platform, _policy: &Policy) -> Option<u32> {
         None
     }
 
-    /// Whether the driver has an algorithm of its own that follows load now.
+    /// Returns whether an algorithm of the driver's own follows the load now.
     fn samples(&self, _platform: &Platform) -> bool {
         false
     }

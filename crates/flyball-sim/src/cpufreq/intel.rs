@@ -30,7 +30,7 @@ const PLATFORM_INFO: u32 = 0xce;
 const PERF_CTL: u32 = 0x199;
 const MISC_ENABLE: u32 = 0x1a0;
 const TURBO_RATIO_LIMIT: u32 = 0x1ad;
-/// What a step of a ratio is worth, kHz.
+/// One step of a ratio, kHz.
 const RATIO_KHZ: u32 = 100_000;
 const CONFIG_TDP_NOMINAL: u32 = 0x648;
 const CONFIG_TDP_CONTROL: u32 = 0x64b;
@@ -39,7 +39,7 @@ const PM_ENABLE: u32 = 0x770;
 const HWP_CAPABILITIES: u32 = 0x771;
 const HWP_REQUEST: u32 = 0x774;
 
-/// What intel_pstate/status says.
+/// Modes in intel_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Off,
@@ -133,9 +133,9 @@ impl Intel {
     }
 }
 
-/// Whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the register
-/// each time; later kernels do so when they register and when no_turbo is written (6.1.158 has this
-/// too).
+/// Returns whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the
+/// register each time; later kernels do so when they register and when no_turbo is written (6.1.158
+/// does so too).
 pub(crate) fn is_turbo_off(platform: &Platform) -> bool {
     platform.intel.no_turbo || platform.before(Kernel::V6_1) && firmware_disables_turbo(platform)
 }

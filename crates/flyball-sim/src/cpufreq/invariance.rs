@@ -1,5 +1,5 @@
-//! What the kernel takes for a CPU's full speed when it scales utilisation: neither the highest
-//! frequency nor the nominal one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
+//! The frequency that the kernel takes for a CPU's full speed when it scales utilisation: neither
+//! the highest nor the nominal one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
 
 use super::Platform;
 use flyball_silicon::msr;

@@ -80,9 +80,9 @@ pub(crate) struct Policy {
     pub(crate) latency_ns: u32,
     /// Set by a driver, instead of what follows from the latency.
     pub(crate) delay_us: Option<u32>,
-    /// What was written to scaling_min_freq and scaling_max_freq, kHz.
+    /// Limits written to scaling_min_freq and scaling_max_freq, kHz.
     pub(crate) request: (i32, i32),
-    /// What the driver or firmware requests (intel_pstate's percentages, _PPC).
+    /// Limits that the driver or firmware requests (intel_pstate's percentages, _PPC).
     pub(crate) driver_request: (i32, i32),
     /// The maximum that another part of the kernel requests, such as a cooling device
     /// (freq_qos_add_request()).

@@ -29,11 +29,11 @@ const CPU: &str = "/sys/devices/system/cpu/";
 pub struct RuleError {
     /// The rule as it was written.
     pub rule: String,
-    /// What is wrong with it.
+    /// The mistake in the rule.
     pub flaw: RuleFlaw,
 }
 
-/// What is wrong with a rule.
+/// A mistake in a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFlaw {
     /// The rule ends too early.

@@ -1,5 +1,5 @@
-//! What ondemand and conservative share (drivers/cpufreq/cpufreq_governor.c): sampling, and load
-//! from idle time.
+//! The common part of ondemand and conservative (drivers/cpufreq/cpufreq_governor.c): sampling, and
+//! load from idle time.
 
 /// A CPU's accounted time since boot, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl DbsCommon {
         DbsCommon { cpus, sampled: now, soon: false, measured: 0, idle_periods: None }
     }
 
-    /// Whether a sample is due.
+    /// Returns whether a sample is due.
     pub fn due(&self, now: u64, period_us: u64) -> bool {
         self.soon || now.saturating_sub(self.sampled) >= period_us * 1000
     }
@@ -51,7 +51,7 @@ impl DbsCommon {
         self.soon = true;
     }
 
-    /// Whether [`DbsCommon::sample_soon`] asked for the next sample.
+    /// Returns whether [`DbsCommon::sample_soon`] asked for the next sample.
     pub fn is_soon(&self) -> bool {
         self.soon
     }

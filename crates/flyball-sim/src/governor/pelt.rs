@@ -33,9 +33,9 @@ impl Decay {
     }
 }
 
-/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to
-/// count as lost: it is unknown then how long it would have taken (update_idle_rq_clock_pelt; the
-/// series' limits are 47742 and 1024).
+/// Utilisation from which the kernel counts the extra time of a slower CPU as lost, since it cannot
+/// know how long the work would have taken (update_idle_rq_clock_pelt; the series' limits are 47742
+/// and 1024).
 const FULL: f64 = 1024.0 * (47742.0 - 1024.0 - 47.0) / (47742.0 - 512.0);
 
 /// A utilisation average on the capacity scale of 0 to 1024.
@@ -82,7 +82,7 @@ impl Pelt {
         self.value = self.value.max(begun);
     }
 
-    /// Whether nothing is left of what ran.
+    /// Returns whether the average has decayed to zero.
     pub fn is_zero(self) -> bool {
         self.value == 0.0
     }

@@ -10,7 +10,7 @@ const CAPACITY: u32 = 1024;
 // to the top.
 const IOWAIT_MIN: u32 = CAPACITY / 8;
 
-/// What one CPU of a policy needs.
+/// The demand of one CPU of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     /// Utilisation of all classes on the scale of `capacity`.
@@ -27,7 +27,7 @@ pub struct Demand {
     pub ceiling: u32,
 }
 
-/// Whether the driver takes frequencies or performance.
+/// The kind of request that the driver takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedutilMode {
     /// `cpufreq_driver_fast_switch` or a work item: a frequency for the policy.
@@ -69,7 +69,7 @@ impl Schedutil {
         }
     }
 
-    /// Whether limits have changed since the last update.
+    /// Returns whether limits have changed since the last update.
     pub fn has_new_limits(&self) -> bool {
         self.limits_changed
     }

@@ -14,8 +14,8 @@ use crate::{
 const DATA: u32 = 0xa0;
 const INTERFACE: u32 = 0xa4;
 const BUSY: u32 = 1 << 31;
-/// What a command takes on average, ns (OS_MAILBOX_TIMEOUT_AVG_US), and how long a driver waits at
-/// most.
+/// Average duration of a command, ns (OS_MAILBOX_TIMEOUT_AVG_US), and the longest time that a
+/// driver waits.
 const TAKES_NS: u64 = 40_000;
 const WAITS_NS: u64 = 1_000_000;
 
@@ -29,7 +29,7 @@ fn allowed(command: u16, sub: u16) -> bool {
     }
 }
 
-/// What isst_if_mbox_set_req() takes for a change, and what therefore needs privilege.
+/// Returns whether isst_if_mbox_set_req() takes a command for a change, which needs privilege.
 /// (intel-speed-select sends other parameters, which are not on this list.)
 fn is_set(command: u16, sub: u16, parameter: u32) -> bool {
     match (command, sub) {

@@ -144,13 +144,13 @@ fn domain(world: &mut World, package: u8, number: u8) -> Answer<Domain<'_>> {
     Ok(Domain { world, package, number, cp, pp })
 }
 
-/// Whether the driver checks privilege and values: 6.12.107 does not, 6.12.117 and 7.2 do
+/// Returns whether the driver checks privilege and values: 6.12.107 does not, 6.12.117 and 7.2 do
 /// (isst_tpmi_core.c, capable() and SST_MAX_CLOS).
 fn checks(world: &World) -> bool {
     world.platform.since(Kernel::V7_2)
 }
 
-/// Whether the domain's firmware or the caller's lack of privilege forbid a change.
+/// Fails if the domain's firmware or the caller's lack of privilege forbids a change.
 fn may_write(world: &World, caller: Caller) -> Answer {
     let silicon = world.platform.chip.silicon();
     let blocked = silicon.spec().sst.as_ref().is_some_and(|sst| sst.write_blocked);

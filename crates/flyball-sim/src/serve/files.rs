@@ -276,8 +276,8 @@ impl Files {
     }
 }
 
-/// What is written to cpu_dma_latency: four bytes are a binary number, anything else is text in
-/// base 16.
+/// Parses the latency that is written to cpu_dma_latency: four bytes are a binary number, anything
+/// else is text in base 16.
 fn latency(data: &[u8]) -> Answer<i32> {
     match <[u8; 4]>::try_from(data) {
         Ok(bytes) => Ok(i32::from_le_bytes(bytes)),

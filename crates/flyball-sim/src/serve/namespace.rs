@@ -22,13 +22,13 @@ use rustix::{
 
 use super::own;
 
-/// What went wrong while a machine was put in place.
+/// A failure while a machine was put in place.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what}: {error}")]
 pub struct SetupError {
-    /// What was tried.
+    /// The step that failed.
     pub what: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub error: io::Error,
 }
 
@@ -45,7 +45,7 @@ const LOCKS: [(&str, &str, &str); 3] = [
 ];
 
 impl SetupError {
-    /// What to do about it, where this place lacks something that serving needs; none for other
+    /// Returns what to do if this environment lacks something that serving needs; none for other
     /// failures.
     pub fn remedy(&self) -> Option<String> {
         let root = rustix::process::geteuid().is_root();
@@ -100,8 +100,8 @@ const OVER: [&str; 9] = [
     "/sys/kernel/tracing",
 ];
 
-/// The same, by files that only a served machine has: what flyball writes outside of the
-/// processors' files, and the boot id by which a journal is distinguished from one of another boot.
+/// Files laid over by ones that only a served machine has: those that flyball writes outside of the
+/// processors' files, and the boot id that tells journals of different boots apart.
 const OWN_OVER: [(&str, &str); 3] = [
     ("/proc/sys/kernel/random/boot_id", own::BOOT_ID),
     ("/proc/sys/kernel/perf_event_max_sample_rate", own::SAMPLE_RATE),
@@ -138,7 +138,7 @@ const OVERLAYS: [Overlay; 7] = [
 /// caller's.
 ///
 /// # Errors
-/// What the kernel refused: without root, user namespaces may be switched off.
+/// Returns the kernel's error: without root, user namespaces may be switched off.
 pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     // Before unshare(2): in the new user namespace they are 65534 until the maps are written.
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());

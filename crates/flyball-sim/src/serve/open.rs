@@ -45,7 +45,7 @@ impl Paced {
     }
 }
 
-/// What an open file holds.
+/// The state of an open file.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) path: String,
@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) next: u64,
     /// How far the workload is that was started last.
     pub(super) work: Option<crate::workload::Shared>,
-    /// What runs.
+    /// The loads that run.
     pub(super) running: Several,
     /// The settings of the served kernel.
     pub(super) own: StandIns,

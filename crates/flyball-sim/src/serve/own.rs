@@ -29,7 +29,7 @@ const DEFAULT_AFFINITY: &str = "/flyball/irq/default_smp_affinity";
 const FILES: [(&str, u16); 5] =
     [(WORK, 0o644), (SETTINGS, 0o644), (BOOT_ID, 0o444), (SAMPLE_RATE, 0o644), (DEFAULT_AFFINITY, 0o644)];
 
-/// What is set in the files that stand for kernel settings.
+/// Values of the files that stand for kernel settings.
 #[derive(Debug)]
 pub(super) struct StandIns {
     boot_id: String,
@@ -48,7 +48,7 @@ impl StandIns {
         }
     }
 
-    /// What is at a path of the folder; none outside of it.
+    /// Returns the kind of file at a path of the folder; none outside of it.
     pub(super) fn kind(path: &str) -> Option<Kind> {
         if path == FOLDER || path == INTERRUPTS {
             return Some(Kind::Directory);

@@ -1,4 +1,5 @@
-//! What files cannot fake: a thin supervisor of the processes on a served machine, by ptrace(2).
+//! A thin supervisor for what files cannot fake: it traces the processes on a served machine by
+//! ptrace(2).
 //!
 //! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to
 //! CPUs that are not there, limits that a real machine of that size would allow, and the calls of
@@ -407,7 +408,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a process has CAP_SYS_ADMIN, in the user namespace that it is in.
+/// Returns whether a process has CAP_SYS_ADMIN in its user namespace.
 fn is_privileged(pid: i32) -> bool {
     const SYS_ADMIN: u32 = 21;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

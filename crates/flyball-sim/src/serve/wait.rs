@@ -79,7 +79,7 @@ fn poll_once(
     Some(())
 }
 
-/// Whether a thread has signals to take that it does not block, or is gone.
+/// Returns whether a thread has pending signals that it does not block, or is gone.
 fn has_signal(thread: u32) -> bool {
     // FUSE's request names a thread, not a process: signals pend for either.
     let Ok(text) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };

@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// Whether a kernel has it: Debian's have the rest on every machine.
+    /// Returns whether a kernel has the event. Debian's kernels have the others on every machine.
     pub(crate) fn is_in(self, kernel: Kernel) -> bool {
         match self {
             // amd-pstate came with 5.17.
@@ -95,7 +95,7 @@ impl Kind {
     }
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// `state` in kHz.
@@ -142,7 +142,7 @@ pub(crate) enum Event {
         boost: bool,
         changed: bool,
     },
-    /// What was written to trace_marker.
+    /// Text written to trace_marker.
     Print(Box<[u8]>),
 }
 

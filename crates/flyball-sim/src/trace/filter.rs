@@ -64,7 +64,7 @@ impl Filter {
         parser.rest.is_empty().then(|| Filter { text: text.trim().to_owned(), condition })
     }
 
-    /// Whether a record of this task on this CPU passes.
+    /// Returns whether a record of this task on this CPU passes.
     pub(crate) fn passes(&self, record: &Record, cpu: u32, comm: &str, kernel: Kernel) -> bool {
         // The eight common bytes first, so that offsets are those of the format file.
         let mut bytes = vec![0; 8];
@@ -111,7 +111,7 @@ impl Condition {
     }
 }
 
-/// Whether a text is like a pattern, in which `*` stands for anything.
+/// Returns whether a text matches a pattern, in which `*` stands for anything.
 fn is_like(pattern: &str, text: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(head) else { return false };

@@ -35,7 +35,7 @@ struct Page {
     records: Vec<Record>,
 }
 
-/// What stats says.
+/// Counters that the stats file shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Records in the buffer.
@@ -188,7 +188,7 @@ impl Ring {
     }
 }
 
-/// What a record of `size` bytes takes with its header.
+/// Returns the size of a record of `size` bytes with its header.
 fn event_size(size: usize) -> usize {
     let size = size.next_multiple_of(4);
     // RINGBUF_TYPE_DATA_TYPE_LEN_MAX: longer records carry their length in a word of their own.

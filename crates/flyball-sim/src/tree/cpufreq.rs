@@ -526,7 +526,7 @@ pub(super) static AMD_PSTATE: &[Attribute] = &[
     .when(|world, _| world.platform.since(Kernel::V7_2)),
 ];
 
-/// Whether the tunables of governor number `index` of [`TUNABLES`] exist.
+/// Returns whether the tunables of governor number `index` of [`TUNABLES`] exist.
 fn in_use(world: &World, index: usize) -> bool {
     let tunables = &world.cpufreq.tunables;
     match index {

@@ -84,7 +84,7 @@ pub(super) fn sensors(world: &World, hwmon: u32) -> Vec<String> {
         .collect()
 }
 
-/// What a sensor file shows.
+/// Prints the content of a sensor file.
 pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
     let Sensor { hwmon, index, what } = sensor;
     let cpu = cpu_of(world, hwmon, index).ok_or(Errno::NODEV)?;

@@ -48,7 +48,7 @@ fn subzones(world: &World) -> Vec<(&'static str, u32)> {
         .collect()
 }
 
-/// Whether there is a zone of the whole machine next to the packages': if its register exists.
+/// Returns whether a zone of the whole machine is next to the packages': if its register exists.
 fn has_platform(world: &World) -> bool {
     world.platform.board.vendor == Vendor::Intel && world.platform.chip.read(0, 0x64d).is_ok()
 }

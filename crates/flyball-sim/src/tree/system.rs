@@ -159,8 +159,9 @@ pub(super) static DMI: &[Attribute] = &[
 pub(super) static INTEL_IDLE: &[Attribute] =
     &[ro("max_cstate", |_, _, out| line(out, 9)), ro("states_off", |_, _, out| line(out, 0))];
 
-/// Whether there are cores of both kinds. Only then the perf PMU has a device per kind
-/// (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise it is one device, `cpu`.
+/// Returns whether the machine has cores of both kinds. Only then does the perf PMU have a device
+/// per kind (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise it is one device,
+/// `cpu`.
 pub(super) fn is_hybrid(world: &World) -> bool {
     let places = &world.platform.board.places;
     places.iter().any(|place| place.efficient) && !places.iter().all(|place| place.efficient)

@@ -75,7 +75,7 @@ const TOP: [(&str, u16); 17] = [
     ("tracing_on", 0o640),
     ("buffer_subbuf_size_kb", 0o640),
 ];
-/// What only tracefs itself has.
+/// Files that only tracefs itself has, not its instances.
 const ONCE: [(&str, u16); 5] = [
     ("available_events", 0o440),
     ("printk_formats", 0o440),
@@ -120,7 +120,7 @@ fn top(kernel: Kernel) -> &'static [(&'static str, u16)] {
     if kernel < Kernel::V6_12 { &TOP[..TOP.len() - 1] } else { &TOP }
 }
 
-/// What `name` is in a directory.
+/// Looks up `name` in a directory.
 pub(crate) fn child(world: &World, number: u8, folder: Folder, name: &str) -> Option<Node> {
     let file = |what| Some(Node::Trace(TraceFile { instance: number, what }));
     let dir = |folder| Some(Node::Dir(Dir::Trace(number, folder)));
@@ -227,12 +227,12 @@ pub(crate) fn mode(file: TraceFile) -> u16 {
     table.iter().chain(&ONCE).find(|(known, _)| *known == name).map_or(0o440, |(_, mode)| *mode)
 }
 
-/// Whether reading takes what is read away.
+/// Returns whether reading the file consumes its content.
 pub(crate) fn is_stream(file: TraceFile) -> bool {
     matches!(file.what, What::Top("trace_pipe") | What::Cpu(_, "trace_pipe" | "trace_pipe_raw"))
 }
 
-/// Whether a stream has something to read.
+/// Returns whether a stream has something to read.
 pub(crate) fn is_ready(world: &World, file: TraceFile) -> bool {
     let Some(instance) = instance(world, file.instance) else { return true };
     match file.what {

@@ -2,8 +2,8 @@
 //! that are much shorter than a step are done in bulk. Tasks that share a CPU get equal shares of
 //! its time, and the two threads of a core take from each other what the machine's file says.
 //!
-//! What it does not model: caches, memory bandwidth, wake-up latencies other than the idle states',
-//! and the order in which a run queue runs its tasks.
+//! The engine does not model caches, memory bandwidth, wake-up latencies other than the idle
+//! states', or the order in which a run queue runs its tasks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ const HOUSEKEEPING_CYCLES: f64 = 290_000.0;
 /// Activity of a core that waits for memory, against one that executes.
 const STALLED: f64 = 0.45;
 
-/// What has been done so far.
+/// The progress of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// Turns that count.
@@ -55,7 +55,7 @@ struct Task {
     group: usize,
     /// Where it is, and for a pair where the other one is.
     cpus: [usize; 2],
-    /// What is left of the turn.
+    /// Work left in the turn.
     cycles: f64,
     memory: f64,
     gap: f64,
@@ -72,10 +72,10 @@ struct Task {
     share: f64,
 }
 
-/// The length of one turn of a group, in ns, and of what it consists.
+/// The length of one turn of a group, in ns, and its parts.
 struct Turn {
     whole: f64,
-    /// Of it, the wake-ups out of idle states.
+    /// Time of the wake-ups out of idle states within it.
     wake: f64,
     /// ns per cycle of work.
     slow: f64,

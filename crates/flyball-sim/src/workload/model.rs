@@ -9,9 +9,9 @@ pub struct Workload {
     pub name: String,
     /// One line for lists.
     pub title: String,
-    /// What it stands for and where its numbers come from.
+    /// The situation that the workload stands for, and the source of its numbers.
     pub about: String,
-    /// What a turn is called in results, in the plural: "ops", "requests".
+    /// Name of a turn in results, in the plural: "ops", "requests".
     #[serde(default = "turns")]
     pub unit: String,
     /// Ends after this time, s; 0: when all turns are done.
@@ -23,7 +23,7 @@ pub struct Workload {
     /// A result is turns per second times this.
     #[serde(default = "one")]
     pub scale: f64,
-    /// What differs from one run to the next.
+    /// The variation from one run to the next.
     #[serde(default)]
     pub variation: Variation,
     /// Tasks of one kind.
@@ -31,17 +31,18 @@ pub struct Workload {
     pub task: Vec<Group>,
 }
 
-/// What differs from one run to the next, as standard deviations in shares of the whole; 0 nothing.
+/// The variation from one run to the next, as standard deviations in shares of the whole; 0 for
+/// none.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
-    /// Of all cycles: where code and data come to lie in caches.
+    /// Variation of all cycles: where code and data come to lie in caches.
     #[serde(default)]
     pub cycles: f64,
-    /// Of all time that no clock speeds up.
+    /// Variation of all time that no clock speeds up.
     #[serde(default)]
     pub memory: f64,
-    /// Of the kernel's own work.
+    /// Variation of the kernel's own work.
     #[serde(default)]
     pub kernel: f64,
 }
@@ -108,7 +109,7 @@ pub struct Group {
     /// Stretches of another share: (share of the turns in them, busy share, turns a stretch).
     #[serde(default)]
     pub stretches: Option<(f64, f64, u64)>,
-    /// Its turns are what the result counts.
+    /// True if the result counts the group's turns.
     #[serde(default = "yes")]
     pub counts: bool,
 }
@@ -129,7 +130,7 @@ fn yes() -> bool {
     true
 }
 
-/// What is wrong with a workload's description.
+/// A mistake in a workload's description.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// No workload of the crate has this name.

@@ -55,7 +55,7 @@ impl Several {
         added
     }
 
-    /// Whether nothing is left of what was added.
+    /// Returns whether none of the added loads is left.
     pub fn is_empty(&self) -> bool {
         self.each(|list| list.is_empty())
     }

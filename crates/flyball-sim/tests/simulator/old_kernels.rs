@@ -1,4 +1,4 @@
-//! What kernels before 6.1 answer, as read from their source: which files there are, which driver
+//! Answers of kernels before 6.1, as read from their source: which files there are, which driver
 //! binds, and how writes differ.
 
 use std::time::Duration;

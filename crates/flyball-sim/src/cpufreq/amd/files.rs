@@ -1,5 +1,4 @@
-//! What amd-pstate's files accept, and how the driver of a mode is registered: its store and show
-//! functions.
+//! Store and show functions of amd-pstate's files, and the registration of the driver for a mode.
 
 use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, send};
 use crate::{

@@ -1,5 +1,4 @@
-//! What intel_pstate's files accept, and how the driver of a mode is registered: its store and show
-//! functions.
+//! Store and show functions of intel_pstate's files, and the registration of the driver for a mode.
 
 use super::{
     EPP_WORDS, HWP_REQUEST, IntelCpufreq, IntelPstate, Mode, PM_ENABLE, Pstates, firmware_disables_turbo,
@@ -45,8 +44,8 @@ pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[C
     result
 }
 
-/// Whether firmware has switched HWP on before the kernel came: then it is used, whatever was asked
-/// for (intel_pstate_hwp_is_enabled()).
+/// Returns whether firmware enabled HWP before the kernel started. If so, the driver uses HWP
+/// whatever was asked for (intel_pstate_hwp_is_enabled()).
 pub(crate) fn firmware_enabled_hwp(platform: &Platform) -> bool {
     platform.board.hwp && platform.chip.read(0, PM_ENABLE).is_ok_and(|value| value & 1 != 0)
 }

@@ -1,4 +1,4 @@
-//! What the files of tracefs show.
+//! Contents of the files of tracefs.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a write to a file of tracefs changes.
+//! Effects of writes to the files of tracefs.
 
 use super::{TraceFile, What, in_group, instance_mut, kinds};
 use crate::{

@@ -5,11 +5,11 @@ use flyball_sim::Caller;
 
 /// A call as the probe makes it.
 pub struct Call {
-    /// As the recordings name it.
+    /// The call's name in the recordings.
     pub name: String,
     /// The ioctl's number.
     pub number: u32,
-    /// What its argument holds before.
+    /// The argument's content before the call.
     pub argument: Vec<u8>,
     pub caller: Caller,
 }
