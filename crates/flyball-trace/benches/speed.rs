@@ -576,9 +576,9 @@ fn live(options: &Options) {
     }
 }
 
-/// What stands in trace-cmd's way in a container: it writes to these at its start and gives up when
-/// it may not. In a mount namespace of its own it finds plain files there; nothing of the machine
-/// is changed.
+/// A script around trace-cmd for containers: trace-cmd writes to these files at its start and gives
+/// up if it may not. In a mount namespace of its own it finds plain files there, and the machine
+/// stays unchanged.
 const UNHINDERED: &str = "plain=$1; instance=$2; shift 2
 for file in /proc/sys/kernel/ftrace_enabled $instance/set_ftrace_filter $instance/set_ftrace_notrace \
     $instance/set_ftrace_pid; do

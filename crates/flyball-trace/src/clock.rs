@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a record's time counts.
+/// The clock of a record's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
@@ -58,7 +58,8 @@ impl Clock {
         Clock::named(name.unwrap_or(text).trim())
     }
 
-    /// Whether the clock counts nanoseconds (`in_ns` of trace_clocks[] in kernel/trace/trace.c).
+    /// Returns whether the clock counts nanoseconds (`in_ns` of trace_clocks[] in
+    /// kernel/trace/trace.c).
     pub fn nanoseconds(self) -> bool {
         // `Unknown` counts as nanoseconds: only counter, uptime and x86-tsc of the kernel's clocks
         // do not.

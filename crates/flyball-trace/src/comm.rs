@@ -31,7 +31,7 @@ impl Comm {
         &self.0[..self.0.iter().position(|byte| *byte == 0).unwrap_or(16)]
     }
 
-    /// Whether there is no name: a ring-buffer record has only the task's number.
+    /// Returns whether there is no name: a ring-buffer record has only the task's number.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0

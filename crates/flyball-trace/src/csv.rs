@@ -1,12 +1,12 @@
 //! The CSV files of the kernel's own tracers (tools/power/x86/amd_pstate_tracer and
-//! intel_pstate_tracer): the same columns, formats and roundings, so that whatever reads theirs
-//! reads these.
+//! intel_pstate_tracer), with their columns, formats and roundings, so that programs that read
+//! theirs can read these.
 //!
-//! What is kept of their ways: the first record of each CPU consumes a sample number and makes no
-//! row; arithmetic has eleven significant digits (so times above 100,000 s lose their last
-//! microseconds digit); the task's column is name, minus sign and number without blanks. What is
-//! not: a task called `job[12]` is not booked on CPU 12, CPUs from 256 on are not an error, a TGID
-//! is not glued to the task's number, and no file is made for a CPU without rows.
+//! Like in those tools, the first record of each CPU consumes a sample number and makes no row;
+//! arithmetic has eleven significant digits (so times above 100,000 s lose their last microseconds
+//! digit); the task's column is name, minus sign and number without blanks. Unlike in those tools,
+//! a task called `job[12]` is not booked on CPU 12, CPUs from 256 on are not an error, a TGID is
+//! not glued to the task's number, and CPUs without rows get no file.
 
 mod digits;
 mod row;

@@ -91,7 +91,7 @@ impl Decoder {
         self.known(payload).map(|known| &known.format)
     }
 
-    /// What a record has beyond its event: the fields of one that is passed through.
+    /// Returns a record's details beyond its event: the fields of a passed-through event.
     pub fn detail<'a>(&'a self, record: &Record, payload: &'a [u8]) -> Detail<'a> {
         match (record.event, self.format(payload)) {
             // An event of the table has all of its fields in `Event`.

@@ -10,7 +10,7 @@ use crate::{
     record::Record,
 };
 
-/// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their
+/// Details of a record beyond its [`Event`](crate::Event): for passed-through events, all of their
 /// fields.
 #[derive(Debug, Clone, Copy)]
 pub enum Detail<'a> {
@@ -22,7 +22,7 @@ pub enum Detail<'a> {
         /// The record, from `common_type` on.
         payload: &'a [u8],
     },
-    /// What stood behind the event's name.
+    /// The text behind the event's name.
     Text(&'a [u8]),
 }
 

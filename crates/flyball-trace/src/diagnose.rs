@@ -1,9 +1,8 @@
-//! What is wrong, in words, with the time ranges as evidence.
+//! Problems in a trace, described in words, with the time ranges as evidence.
 //!
 //! One pass adds a trace up into windows of some milliseconds a CPU (wider for longer traces, so
-//! that memory is bounded); the judgement is made on the windows at the end, when it is known which
-//! frequencies and levels the trace has at all. Every threshold stands in [`Limits`], with the
-//! reason for its value.
+//! that memory is bounded). Judging waits until the end, when the frequencies and levels of the
+//! whole trace are known. [`Limits`] holds every threshold with the reason for its value.
 
 mod explain;
 mod judge;
@@ -36,7 +35,7 @@ pub enum Severity {
     Fault,
 }
 
-/// What was found.
+/// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
@@ -83,16 +82,16 @@ pub struct Finding {
     pub to: f64,
     /// A sentence with the numbers.
     pub what: String,
-    /// What is known besides the trace and speaks for it: the kernel's command line.
+    /// Evidence from outside the trace: the kernel's command line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// What to look at or do.
+    /// Advice: what to look at or do.
     pub remedy: &'static str,
     /// Records of this CPU were lost in this time: the conclusion may be wrong.
     pub uncertain: bool,
 }
 
-/// What counts as what.
+/// Thresholds of the findings.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Load from which a CPU counts as busy. Governors keep theirs at 80 % or let it run up.
@@ -137,7 +136,7 @@ struct LimitEvent {
 /// Between events of this distance, nanoseconds, the limit is taken to hold.
 const STILL_HOT: u64 = 1_000_000_000;
 
-/// What is known of one CPU besides its windows.
+/// The state of one CPU besides its windows.
 #[derive(Debug, Clone, Default)]
 struct CpuState {
     last: Option<u64>,
@@ -150,9 +149,9 @@ struct CpuState {
     limit: Option<(u32, u64)>,
     highest_limit: u32,
     limits: Vec<(u64, u64, u32)>,
-    /// What ran last, by task switches: its number, 0 for the idle task, and since when.
+    /// The task that ran last by task switches: its number (0 for the idle task), and since when.
     running: Option<(i32, u64)>,
-    /// Whether it is in an idle state, by idle events, and since when.
+    /// Idle (true) or not by idle events, and since when.
     idle: Option<(bool, u64)>,
 }
 

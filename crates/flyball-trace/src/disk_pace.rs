@@ -1,4 +1,4 @@
-//! Whether a disk keeps up with writes that go past the page cache.
+//! Measures whether a disk keeps up with writes that bypass the page cache.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace: always with the byte at which it was noticed.
+//! Errors of traces, always with the byte at which the problem was noticed.
 
 use std::{io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 pub struct Malformed {
     /// Offset from the start of the file (or of the slice that was parsed).
     pub offset: u64,
-    /// What was found there.
+    /// The problem found there.
     pub what: String,
 }
 
@@ -17,7 +17,7 @@ impl Malformed {
         Malformed { offset, what: what.into() }
     }
 
-    /// The same, seen from `base` bytes further out.
+    /// Adds `base` to the offset, for a slice that starts there in the file.
     #[must_use]
     pub fn within(mut self, base: u64) -> Malformed {
         self.offset = self.offset.saturating_add(base);
@@ -32,11 +32,11 @@ pub enum TraceError {
     /// The operating system refused.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The bytes are damaged.

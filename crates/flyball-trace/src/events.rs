@@ -30,7 +30,7 @@ pub use self::{
     thermal::{Cooling, Pressure, Temperature, ThermalPressure, Throttle, Trip},
 };
 
-/// What an event is recorded for.
+/// The purpose for which an event is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A decision of a P-state driver or its result: in every recording.
@@ -48,7 +48,7 @@ pub struct EventRow {
     pub system: &'static str,
     /// The event's name.
     pub name: &'static str,
-    /// What it is recorded for.
+    /// The purpose for which the event is recorded.
     pub role: Role,
     /// The driver whose requests these are. Of several, the first in the table names the trace.
     pub driver: Option<&'static str>,
@@ -68,7 +68,7 @@ impl EventRow {
 /// Makes the rows into [`TABLE`], [`Event`] and [`Plan`].
 macro_rules! table {
     ($($(#[$doc:meta])* $variant:ident($type:ident), $role:expr, driver $driver:expr;)+) => {
-        /// What a record says.
+        /// The content of a record.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Event {
             $($(#[$doc])* $variant($type),)+
@@ -182,7 +182,7 @@ macro_rules! table {
 table! {
     /// A request of the AMD driver.
     AmdPerf(AmdPerf), Role::Decision, driver Some("amd-pstate");
-    /// The same without counters, in the layout of kernel 5.17.
+    /// A request of the AMD driver without counters, in the layout of kernel 5.17.
     AmdRequest(AmdRequest), Role::Decision, driver Some("amd-pstate");
     /// A request of the AMD driver in active mode.
     AmdEpp(AmdEpp), Role::Decision, driver Some("amd-pstate-epp");
@@ -208,7 +208,7 @@ table! {
     Cooling(Cooling), Role::Limit, driver None;
     /// A CPU lost capacity to heat or power limits.
     Pressure(Pressure), Role::Limit, driver None;
-    /// The same before kernel 6.10.
+    /// A CPU lost capacity to heat or power limits, as reported before kernel 6.10.
     ThermalPressure(ThermalPressure), Role::Limit, driver None;
     /// A POWER chip is throttled.
     Throttle(Throttle), Role::OnRequest, driver None;
@@ -221,11 +221,11 @@ pub struct NamedRow {
     pub system: &'static str,
     /// The event's name.
     pub name: &'static str,
-    /// What it is recorded for.
+    /// The purpose for which the event is recorded.
     pub role: Role,
-    /// Whether it is about the CPU that it occurs on, not the whole machine.
+    /// True if the event is about the CPU that it occurs on, false if about the whole machine.
     pub about_cpu: bool,
-    /// What it says.
+    /// The event's meaning in words.
     pub meaning: &'static str,
 }
 

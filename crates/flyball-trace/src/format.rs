@@ -18,12 +18,12 @@ pub enum Shape {
     Array(u32),
     /// A word with offset (low half, from the record's start) and length (high half) of the bytes.
     Located {
-        /// Whether the bytes are text.
+        /// True if the bytes are text.
         text: bool,
     },
-    /// As [`Shape::Located`], the offset counted from the end of the word.
+    /// Like [`Shape::Located`], but the offset counts from the end of the word.
     Relative {
-        /// Whether the bytes are text.
+        /// True if the bytes are text.
         text: bool,
     },
 }
@@ -39,7 +39,7 @@ pub struct Field {
     pub offset: usize,
     /// Bytes that it takes there.
     pub size: usize,
-    /// Whether integers are signed.
+    /// True if integers are signed.
     pub signed: bool,
     /// How to read it.
     pub shape: Shape,
@@ -114,7 +114,7 @@ pub struct EventFormat {
     pub fields: Vec<Field>,
     /// How many of them are common to all events.
     pub common: usize,
-    /// What stands after `print fmt:`.
+    /// The text after `print fmt:`.
     pub print: String,
 }
 
@@ -233,8 +233,8 @@ fn shape_of(declared: &str, size: u32) -> Shape {
     }
 }
 
-/// Whether elements are characters: `char`, with or without `signed`, but not `unsigned char`,
-/// which holds numbers.
+/// Returns whether elements are characters: `char`, with or without `signed`, but not `unsigned
+/// char`, which holds numbers.
 fn is_text(declared: &str) -> bool {
     let element = declared.split('[').next().unwrap_or_default();
     let words: Vec<&str> = element.split_whitespace().filter(|word| !word.starts_with("__")).collect();
@@ -261,7 +261,7 @@ pub struct PageHeader {
 }
 
 impl Default for PageHeader {
-    /// As a 64-bit kernel has it.
+    /// The layout on a 64-bit kernel.
     fn default() -> PageHeader {
         PageHeader { commit_size: 8, data: 16 }
     }

@@ -39,11 +39,11 @@ struct MetricMeta {
     high: f32,
 }
 
-/// What stands above the plots.
+/// Text above the plots.
 #[derive(Debug, Default)]
 pub struct Head {
     pub title: String,
-    /// What a reader must know before anything else.
+    /// A warning that a reader must see before anything else.
     pub banner: Option<String>,
     /// The machine and its kernel: a word for each, and what is known.
     pub facts: Vec<(&'static str, String)>,
@@ -52,7 +52,7 @@ pub struct Head {
 /// Writes the page.
 ///
 /// # Errors
-/// What `out` answers.
+/// Returns the error of `out`.
 pub fn write_page(
     out: &mut dyn Write,
     head: &Head,

@@ -31,7 +31,7 @@ use crate::{
 /// often memory, half of what is free stays free.
 const MAX_SPOOLED: u64 = 16 << 30;
 
-/// What raw pages lack: a trace.dat file carries all of this itself.
+/// The description that raw pages lack: a trace.dat file carries all of this itself.
 #[derive(Debug, Clone, Default)]
 pub struct RawDescription {
     /// The CPU whose pages they are.
@@ -42,7 +42,7 @@ pub struct RawDescription {
     pub header: PageHeader,
     /// Bytes of a page; 0 for 4096.
     pub page_size: u32,
-    /// What times count.
+    /// The clock of the records' times.
     pub clock: Clock,
     /// Names of tasks.
     pub tasks: Tasks,
@@ -64,27 +64,27 @@ pub enum Stored {
 pub struct TraceSummary {
     /// How it was stored.
     pub stored: Stored,
-    /// What its times count.
+    /// The clock of the records' times.
     pub clock: Clock,
-    /// The kernel that it was recorded on, where the file says.
+    /// The kernel of the recorded machine, if the file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uname: Option<String>,
-    /// The program that wrote it, where the file says.
+    /// The program that wrote the trace, if the file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
-    /// What the file says of the machine that it was recorded on.
+    /// The file's facts about the machine that it was recorded on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
-    /// What the text was.
+    /// Summary of the text, for a text trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextSummary>,
-    /// What the buffers held.
+    /// Summaries of the buffers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buffers: Vec<BufferSummary>,
-    /// What the kernel counted at the end of the recording.
+    /// The kernel's counts at the end of the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<CpuStats>,
-    /// What is damaged or missing, in words. Empty for a whole trace.
+    /// Damage and missing parts, in words. Empty for a whole trace.
     pub problems: Vec<String>,
 }
 
@@ -138,11 +138,12 @@ impl Trace {
         if kind.is_file() { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
     }
 
-    /// A trace that comes through a pipe, called `path` in messages. A trace.dat is first stored in
-    /// a nameless temporary file, because its parts must be read in another order than they come.
+    /// Opens a trace that comes through a pipe, called `path` in messages. A trace.dat is first
+    /// stored in a nameless temporary file, because its parts must be read in another order than
+    /// they come.
     ///
     /// # Errors
-    /// As [`Trace::open`].
+    /// Fails like [`Trace::open`].
     pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let mut start = Vec::new();
         let failed = |error| TraceError::io("read", path, error);
@@ -233,11 +234,11 @@ impl Trace {
 }
 
 impl Trace {
-    /// As [`Trace::read`], one record at a time, each with what it has beyond its event: for who
-    /// shows records.
+    /// Reads the trace like [`Trace::read`], but one record at a time, each with its details beyond
+    /// the event. Use it to show records.
     ///
     /// # Errors
-    /// As [`Trace::read`].
+    /// Fails like [`Trace::read`].
     pub fn read_details(
         self,
         options: &TextOptions,
@@ -312,7 +313,7 @@ fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
 /// Reads the buffers of a trace.dat file, one after the other, each in the order of time.
 ///
 /// # Errors
-/// As [`Trace::read`].
+/// Fails like [`Trace::read`].
 pub fn read_file(
     file: &TraceFile,
     names: &Arc<Names>,
@@ -339,7 +340,7 @@ pub fn read_file(
     Ok(summary)
 }
 
-/// What a trace.dat file says of itself; nothing read yet.
+/// Returns a trace.dat file's description of itself, before any record is read.
 fn summary_of(file: &TraceFile) -> TraceSummary {
     TraceSummary {
         stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
@@ -437,7 +438,8 @@ fn sniff(start: &[u8]) -> Sniffed {
     }
 }
 
-/// Whether a record belongs to one of `cpus`, by the CPU that it is about or ran on.
+/// Returns whether a record belongs to one of the `chosen` CPUs, by the CPU that it is about or ran
+/// on.
 pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
     match record.event {
         // The CPU in brackets, as the kernel's tracers choose rows: their pattern does not look at

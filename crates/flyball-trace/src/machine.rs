@@ -1,9 +1,9 @@
-//! What a recording knows about its machine besides the trace: which CPUs share a core, and what
-//! the kernel was asked to keep away from which. With it, a trace can be judged on another machine.
+//! Facts of a recording about its machine besides the trace: which CPUs share a core, and what the
+//! kernel was asked to keep away from which CPUs. They allow judging a trace on another machine.
 //!
-//! It stands in an option of its own in trace.dat, as JSON; trace-cmd and kernelshark pass over
-//! options that they do not know. Every field may be missing, and what a later flyball adds is
-//! passed over too.
+//! trace.dat has them in an option of their own, as JSON; trace-cmd and kernelshark skip options
+//! that they do not know. Every field may be missing, and fields of a later flyball are skipped
+//! too.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ impl Machine {
         serde_json::from_slice(bytes.trim_ascii_end().strip_suffix(b"\0").unwrap_or(bytes)).ok()
     }
 
-    /// As it stands in trace.dat.
+    /// Returns the bytes as they stand in trace.dat.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Machine {
         pairs
     }
 
-    /// What the kernel keeps away from which CPUs, if it is known.
+    /// Returns what the kernel keeps away from which CPUs, if known.
     pub fn isolation(&self) -> Option<Isolation> {
         // Unknown is not the same as "no isolation", which would be used as evidence.
         if self.command_line.is_none() && self.tickless.is_none() {

@@ -33,7 +33,7 @@ pub struct Page<'a> {
     start: usize,
     /// Time of the page's first record.
     pub time: u64,
-    /// What was lost before it.
+    /// The records lost before the page.
     pub missed: Missed,
 }
 

@@ -24,7 +24,7 @@ impl Record {
 }
 
 impl Line<'_> {
-    /// What stands before the event's name: task, CPU, flags and time.
+    /// Returns the text before the event's name: task, CPU, flags and time.
     pub fn start(&self) -> String {
         let record = self.record;
         let [a, b, c, d, e] = flags(record.flags, record.preempt);

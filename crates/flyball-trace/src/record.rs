@@ -15,7 +15,7 @@ pub struct Record {
     pub cpu: u32,
     /// The task that ran.
     pub pid: i32,
-    /// Its name; empty in a ring-buffer record (see [`Tasks`](crate::Tasks)).
+    /// The task's name; empty in a ring-buffer record (see [`Tasks`](crate::Tasks)).
     pub comm: Comm,
     /// `common_flags` of a ring-buffer record; from text what its letters say.
     pub flags: u8,

@@ -1,4 +1,4 @@
-//! What a driver decided: per CPU and per task, in numbers.
+//! The decisions of a driver per CPU and per task, in numbers.
 
 mod analyse;
 mod cpu;

@@ -118,7 +118,7 @@ pub(crate) fn bracketed_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)>
     any_decimal(bytes, at)
 }
 
-/// What stands behind the point of a line's time: six digits, a colon and a blank.
+/// Parses the part of a line's time behind its point: six digits, a colon and a blank.
 #[inline(always)]
 pub(crate) fn micros(bytes: &[u8], at: usize) -> Option<u64> {
     let word = word(bytes, at)?;

@@ -19,7 +19,7 @@ pub struct Bucket {
 impl Bucket {
     const EMPTY: Bucket = Bucket { min: f32::NAN, max: f32::NAN };
 
-    /// Whether there was no sample.
+    /// Returns whether the bucket has no sample.
     pub fn is_empty(&self) -> bool {
         self.min.is_nan()
     }
@@ -38,9 +38,9 @@ impl Bucket {
 /// A value that is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Metric {
-    /// What the kernel's tracer calls its picture: `cpuNNN_NAME`, `all_cpu_ALL`.
+    /// Name of the value's picture in the kernel's tracer: `cpuNNN_NAME`, `all_cpu_ALL`.
     pub name: &'static str,
-    /// The same for the picture of all CPUs.
+    /// Name in the tracer's picture of all CPUs.
     pub all: &'static str,
     pub title: &'static str,
     pub unit: &'static str,
@@ -58,7 +58,7 @@ const fn metric(
     Metric { name, all, title, unit, high }
 }
 
-/// Of amd_pstate_perf.
+/// Metrics from amd_pstate_perf.
 const AMD: [Metric; 5] = [
     metric("frequency", "frequencies", "frequency", "GHz", 0),
     metric("des_perf", "des_perf", "desired performance", "", 255),
@@ -67,7 +67,7 @@ const AMD: [Metric; 5] = [
     metric("max_perf", "max_perf", "maximum performance", "", 255),
 ];
 
-/// Of pstate_sample.
+/// Metrics from pstate_sample.
 const INTEL: [Metric; 8] = [
     metric("frequency", "frequencies", "frequency", "GHz", 0),
     metric("pstates", "pstates", "P-state", "", 0),
@@ -255,7 +255,7 @@ impl SeriesSet {
         self.cpus.iter().flatten().map(|series| series.buckets[0].len()).max().unwrap_or(0)
     }
 
-    /// Whether there is nothing to draw.
+    /// Returns whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

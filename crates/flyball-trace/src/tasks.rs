@@ -55,12 +55,12 @@ impl Tasks {
         self.names.iter().map(|(pid, name)| (*pid, *name))
     }
 
-    /// How many names are known.
+    /// Returns the number of known names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no name is known.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

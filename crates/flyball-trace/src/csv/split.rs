@@ -24,7 +24,7 @@ struct CpuRows {
     rows: Vec<u8>,
     /// The CPU's file, once it has one.
     replacement: Option<Replacement>,
-    /// The same, open, for the first [`OPEN`] CPUs.
+    /// The replacement's open file, for the first [`OPEN`] CPUs.
     file: Option<File>,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct Split {
     cpus: Vec<CpuRows>,
     /// The block's rows in the order of time.
     pieces: Vec<Piece>,
-    /// The same by CPU: start and end. And for each CPU where its rows start there, in memory that
-    /// is used again.
+    /// The rows of the block by CPU (start and end), and where each CPU's rows start there. Both
+    /// keep their memory from block to block.
     sorted: Vec<(u32, u32)>,
     starts: Vec<u32>,
     open: usize,

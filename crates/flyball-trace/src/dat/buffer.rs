@@ -12,7 +12,7 @@ use super::{compression::Compression, source::Source};
 pub struct Buffer {
     /// The instance's name; empty for the main buffer.
     pub name: String,
-    /// What its times count.
+    /// The clock of the records' times.
     pub clock: Clock,
     /// Bytes of a page (or sub-buffer).
     pub page_size: u32,
@@ -27,7 +27,7 @@ pub struct CpuData {
     pub offset: u64,
     /// Bytes in the file.
     pub size: u64,
-    /// Whether they are compressed.
+    /// True if the pages are compressed.
     pub compressed: bool,
 }
 

@@ -42,11 +42,11 @@ pub struct TraceFile {
     pub writer: Option<String>,
     /// per_cpu/cpuN/stats at the end of the recording, one text a CPU.
     pub stats: Vec<String>,
-    /// What is known of the machine, where flyball wrote the file.
+    /// Facts about the machine, if flyball wrote the file.
     pub machine: Option<Machine>,
     /// The ring buffers.
     pub buffers: Vec<Buffer>,
-    /// What could not be read of the metadata. The rest can be used.
+    /// Parts of the metadata that could not be read. The rest can be used.
     pub problems: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl TraceFile {
     /// Reads the metadata of `source`.
     ///
     /// # Errors
-    /// As [`TraceFile::open`].
+    /// Fails like [`TraceFile::open`].
     pub fn read(source: Source) -> Result<TraceFile, TraceError> {
         let mut cursor = source.cursor(0, None);
         if cursor.bytes(10, "the file's first bytes")? != MAGIC {
@@ -399,7 +399,7 @@ impl TraceFile {
         CpuPages::new(self.source.clone(), data, buffer.page_size, self.compression, ahead)
     }
 
-    /// What the file is called in messages.
+    /// Returns the file's name for messages.
     pub fn name(&self) -> String {
         self.source.path().display().to_string()
     }

@@ -8,7 +8,7 @@ use super::{
     source::Cursor,
 };
 
-/// What the options of a file said.
+/// Contents of a file's options.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) clock: Option<Clock>,

@@ -49,17 +49,17 @@ impl Source {
         Source { length: bytes.len() as u64, bytes: Bytes::Memory(bytes), path: Arc::new("(memory)".into()) }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// What the bytes are called in errors.
+    /// Returns the path that names the bytes in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -21,7 +21,7 @@ pub enum DatVersion {
     Seven,
 }
 
-/// What a trace.dat file contains besides the pages: texts as tracefs has them.
+/// The content of a trace.dat file besides the pages; texts are as in tracefs.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
     /// Bytes of a page or sub-buffer.
@@ -49,7 +49,7 @@ pub struct Description {
     pub stats: Vec<String>,
     /// How many CPUs the machine has; CPUs without pages are described as empty.
     pub cpus: u32,
-    /// What is known of the machine.
+    /// Facts about the machine.
     pub machine: Option<Machine>,
     /// A number that distinguishes this trace from others.
     pub trace_id: u64,
@@ -187,10 +187,10 @@ impl Description {
 }
 
 /// Writes a whole trace.dat file next to `path`, in `directory`, and renames it, so that a file of
-/// that name is whole or the one from before.
+/// that name is either complete or the previous one.
 ///
 /// # Errors
-/// As [`write`], with the path.
+/// Fails like [`write`]; the error names the path.
 pub fn save(
     directory: &Path,
     path: &Path,
@@ -210,7 +210,7 @@ pub fn save(
 /// Writes a whole trace.dat file to `out`, which must be empty.
 ///
 /// # Errors
-/// What the operating system said while reading pages or writing.
+/// Returns the operating system's error from reading pages or writing.
 pub fn write(
     out: &mut File,
     version: DatVersion,

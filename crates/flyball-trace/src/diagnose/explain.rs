@@ -1,8 +1,8 @@
-//! What the kernel's isolation of CPUs explains of a trace.
+//! Explanations of a trace by the kernel's isolation of CPUs.
 //!
 //! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP)
-//! decides at each tick. A CPU of `nohz_full` has no tick while one task runs on it; the one a
-//! second that is left is made on another CPU, and intel_pstate_update_util() in
+//! decides at each tick. A CPU of `nohz_full` has no tick while one task runs on it. The remaining
+//! tick of once a second is made on another CPU, and intel_pstate_update_util() in
 //! drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never enters the
 //! kernel keeps the CPU at whatever P-state it had, often the lowest.
 

@@ -2,7 +2,7 @@
 
 use super::{Diagnoser, Finding, FindingKind, Severity, explain::explain, windows::Window};
 
-/// What the whole trace shows to be possible.
+/// The frequencies and levels that the whole trace shows to be possible.
 struct Scale {
     lowest_ghz: f64,
     highest_ghz: f64,

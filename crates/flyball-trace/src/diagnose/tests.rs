@@ -12,7 +12,7 @@ use crate::{
     record::Record,
 };
 
-/// What a CPU does in one sample.
+/// The behavior of a CPU in one sample.
 #[derive(Debug, Clone, Copy)]
 struct Now {
     des: u32,

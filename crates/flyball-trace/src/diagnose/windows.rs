@@ -85,8 +85,8 @@ struct Course {
 }
 
 impl Course {
-    /// Whether the request turns here. Small steps are a governor's usual work; those of a tenth of
-    /// the level count.
+    /// Returns whether the request turns here. Small steps are a governor's usual work; only steps
+    /// of at least a tenth of the level count.
     fn turns(&mut self, des: u32) -> bool {
         let Some(before) = self.des.replace(des) else { return false };
         // schedutil follows utilisation with a quarter of headroom, so that small steps come with

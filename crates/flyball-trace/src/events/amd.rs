@@ -29,9 +29,9 @@ event! {
         tsc: u64 as Counter = ["tsc"], " tsc=";
         /// The CPU that the request is for.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";
-        /// Whether the request differed from the one before; only kernels up to 6.12 say.
+        /// True if the request differed from the one before; only kernels up to 6.12 say.
         changed: Option<bool> as Maybe<Truth> = ["changed"], " changed=";
-        /// Whether the request was made in the scheduler's context.
+        /// True if the request was made in the scheduler's context.
         fast_switch: bool as Truth = ["fast_switch"], " fast_switch=";
     }
 }
@@ -53,9 +53,9 @@ event! {
         max: u32 as Level = ["capacity", "max_perf"], " amd_max_perf=";
         /// The CPU that the request is for.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";
-        /// Whether the request differed from the one before.
+        /// True if the request differed from the one before.
         changed: Option<bool> as Maybe<Truth> = ["changed"], " changed=";
-        /// Whether the request was made in the scheduler's context.
+        /// True if the request was made in the scheduler's context.
         fast_switch: bool as Truth = ["fast_switch"], " fast_switch=";
     }
 }
@@ -76,9 +76,9 @@ event! {
         highest: u32 as Level = ["highest_perf"], "]/";
         /// Energy performance preference, 0 to 255.
         epp: u32 as Level = ["epp"], ", epp=";
-        /// Whether boost is on.
+        /// True if boost is on.
         boost: bool as Digit = ["boost"], ", boost=";
-        /// Whether the request differed from the one before.
+        /// True if the request differed from the one before.
         changed: bool as Digit = ["changed"], ", changed=";
     }
 }
@@ -93,7 +93,7 @@ event! {
         cpu: u32 as Small = ["cpu_id"], "cpu";
         /// The floor.
         floor: u32 as Level = ["floor_perf"], ": floor_perf=";
-        /// Whether it differed from the one before.
+        /// True if the request differed from the one before.
         changed: bool as Digit = ["changed"], ", changed=";
         /// 0, or the negative errno of the register write.
         error: i32 as Signed = ["err_code", "error", "err"], " (error = ";

@@ -88,7 +88,7 @@ pub(crate) trait Kind {
     type Value: Copy;
     /// Where the field lies in a binary record.
     type Place: Clone + fmt::Debug;
-    /// Whether some kernels have the event without this field.
+    /// True if some kernels have the event without this field.
     const OPTIONAL: bool = false;
 
     /// The place of the field with the first of `names` that the layout has. `None`: the event
@@ -100,7 +100,7 @@ pub(crate) trait Kind {
     /// The value whose text starts at `at`, and where that ends.
     fn read(bytes: &[u8], at: usize) -> Option<(Self::Value, usize)>;
 
-    /// The same behind `key`.
+    /// Reads the value behind `key`, like [`Kind::read`].
     #[inline(always)]
     fn read_behind(bytes: &[u8], at: usize, key: &str) -> Option<(Self::Value, usize)> {
         Self::read(bytes, after(bytes, at, key.as_bytes())?)

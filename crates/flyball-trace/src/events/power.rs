@@ -58,7 +58,7 @@ event! {
         cpu: u32 as Small = ["cpu_id"], "cpu_id=";
         /// State number.
         state: u32 as Small = ["state"], " state=";
-        /// Whether it was too deep.
+        /// True if the state was too deep.
         below: bool as Below = ["below"], " type=";
     }
 }

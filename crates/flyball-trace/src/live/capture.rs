@@ -198,7 +198,7 @@ impl Capture {
         }
     }
 
-    /// Whether a reader has given up, so that there is no sense in going on.
+    /// Returns whether a reader has given up, so that the capture need not go on.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }

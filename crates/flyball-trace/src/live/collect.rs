@@ -34,8 +34,8 @@ use super::{
 /// much: together with the kernel's copy they no longer fit the second-level cache, and the page
 /// cache takes them in folios that it must look for.
 const WRITE: usize = 64 * 1024;
-/// The same past the page cache, where each write is a request to the disk: a quarter of the usual
-/// buffer, which is what there is when a reader wakes up.
+/// Bytes of pages that are written at once past the page cache, where each write is a request to
+/// the disk: a quarter of the usual buffer, which is the amount waiting when a reader wakes up.
 const DIRECT_WRITE: usize = 2 * 1024 * 1024;
 
 /// The least time between two looks at the names of tasks.
@@ -51,7 +51,7 @@ fn until_forgotten(names: usize) -> Duration {
 /// Where one CPU's pages go.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// Its stretch of the file that becomes the trace.
+    /// The CPU's part of the file that becomes the trace.
     SpoolPart(SpoolPart),
     /// A nameless file of its own.
     Own(File),

@@ -1,4 +1,4 @@
-//! What a trace.dat file says besides its pages, read from the machine's kernel.
+//! The content of a trace.dat file besides its pages, read from the machine's kernel.
 
 use std::{
     collections::HashMap,
@@ -45,7 +45,7 @@ impl TaskNames {
         names.get(&pid).copied().unwrap_or_else(|| Comm::new(b"<...>"))
     }
 
-    /// As `saved_cmdlines` has them.
+    /// Prints the names in the format of `saved_cmdlines`.
     pub(super) fn text(&self) -> Vec<u8> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut names: Vec<(i32, Comm)> = names.iter().map(|(pid, name)| (*pid, *name)).collect();

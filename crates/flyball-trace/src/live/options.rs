@@ -1,4 +1,4 @@
-//! What to record, and what came of it.
+//! Options and results of a recording.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{error::TraceError, machine::Machine, record::Record, stats::CpuStats
 /// others.
 pub type LiveSink = Box<dyn FnMut(&[(Record, String)]) + Send>;
 
-/// What to record.
+/// Options of a recording.
 #[derive(Debug, Clone)]
 pub struct CaptureOptions {
     /// Events: `group/event` or `group:event`, or `group` for all of a group.
@@ -33,7 +33,7 @@ pub struct CaptureOptions {
     pub directory: PathBuf,
     /// The name of the program that writes the file, which the file carries.
     pub writer: String,
-    /// What is known of the machine, to judge the trace elsewhere.
+    /// Facts about the machine, to judge the trace elsewhere.
     pub machine: Option<Machine>,
     /// Distinguishes this recording from others of the machine, in the file.
     pub trace_id: u64,
@@ -73,12 +73,13 @@ pub struct CpuCapture {
     pub received: u64,
     /// Bytes of pages in the file.
     pub bytes: u64,
-    /// What the kernel counted.
+    /// The kernel's counts.
     pub stats: CpuStats,
 }
 
 impl CpuCapture {
-    /// Whether every record is accounted for: received and lost are what the kernel wrote.
+    /// Returns whether every record is accounted for: received and lost records add up to those
+    /// that the kernel wrote.
     pub fn balanced(&self) -> bool {
         // `entries`: records that are still in the buffer, as the last ones of a CPU that went
         // offline.

@@ -39,7 +39,7 @@ pub struct Report {
     /// The driver, by its events: `amd-pstate`, `amd-pstate-epp`, `intel_pstate`; absent without
     /// any.
     pub driver: Option<&'static str>,
-    /// What the times count.
+    /// The clock of the times.
     pub clock: Clock,
     /// Time of the first record, seconds (or ticks).
     pub start: f64,

@@ -76,7 +76,7 @@ pub struct CpuReport {
     /// Frequency while busy, weighted by the time that it was held, GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_ghz: Option<f64>,
-    /// What that is weighted with: the sum of all MPERF.
+    /// The weight of `running_ghz`: the sum of all MPERF.
     #[serde(skip)]
     pub running_mperf: f64,
     /// Load, percent: MPERF / TSC of each sample.
@@ -140,7 +140,7 @@ pub(super) struct Request {
     pub(super) fast: bool,
 }
 
-/// What is added up of one CPU.
+/// Sums over the records of one CPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CpuSums {
     samples: u64,

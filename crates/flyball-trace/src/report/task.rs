@@ -11,7 +11,7 @@ use super::range::{LoadMeter, Range, WholeMeter};
 pub struct TaskReport {
     /// The task's number; 0 is every CPU's idle task, -1 all tasks beyond the number that is kept.
     pub pid: i32,
-    /// Its name, as it was at its last record.
+    /// The task's name at its last record.
     pub name: Comm,
     /// Requests or samples that were made while it ran.
     pub samples: u64,

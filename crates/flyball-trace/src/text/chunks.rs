@@ -153,12 +153,12 @@ struct Done {
     cut_off: bool,
 }
 
-/// What is read and not handed on yet.
+/// Chunks that are read and not handed on yet.
 #[derive(Default)]
 struct Queue {
     /// The chunk to hand on next.
     next: u64,
-    /// Whether a thread is handing on.
+    /// True while a thread is handing on.
     delivering: bool,
     ready: BTreeMap<u64, Done>,
     /// Batches to use again, with their memory.

@@ -13,7 +13,7 @@ use crate::{
     scan::{blanks, bracketed_decimal, decimal, micros, short_decimal, signed},
 };
 
-/// What was read out of one chunk of text.
+/// The result of reading one chunk of text.
 #[derive(Debug, Default, Clone)]
 pub struct TextBatch {
     /// The records, in the order of their lines.
@@ -61,7 +61,7 @@ pub struct LineParser {
     seen: Vec<(Vec<u8>, NameId)>,
 }
 
-/// What stands before the colon behind the time.
+/// The part of a line before the colon behind the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Prefix {
     comm: Comm,
@@ -84,8 +84,8 @@ impl LineParser {
         }
     }
 
-    /// As [`LineParser::new`], and keeps the fields of passed-through events in
-    /// [`TextBatch::details`].
+    /// A parser like that of [`LineParser::new`] which also keeps the fields of passed-through
+    /// events in [`TextBatch::details`].
     pub fn with_details(names: Arc<Names>) -> LineParser {
         LineParser { details: true, ..LineParser::new(names) }
     }
@@ -354,8 +354,8 @@ impl Marks {
     }
 }
 
-/// What [`behind_task`] finds, where it looks as nearly always: `[003] d..1.  3552.927123: `,
-/// blanks before and in it.
+/// Parses the front of a line in its usual form, `[003] d..1.  3552.927123: ` with blanks before
+/// and in it: the same values as [`behind_task`].
 #[inline(always)]
 fn usual_front(chunk: &[u8], at: usize, known: &mut Marks) -> Option<(u32, u64, bool, usize)> {
     let at = blanks(chunk, at);
@@ -387,7 +387,7 @@ const fn every(byte: u8) -> u128 {
     u128::from_le_bytes([byte; 16])
 }
 
-/// Whether one of the sixteen bytes is `byte`.
+/// Returns whether one of the sixteen bytes is `byte`.
 #[inline]
 fn holds(word: u128, byte: u8) -> bool {
     let zeros = word ^ every(byte);
