@@ -38,7 +38,7 @@ pub struct Item {
     pub kind: Kind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     File {
@@ -121,7 +121,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 /// Bytes of a pax header: a few keys, two of them paths.
 const MAX_PAX: u64 = 16 << 10;
 
-/// What headers in front of an entry say of it.
+/// Facts about an entry from the headers in front of it.
 #[derive(Default)]
 struct PaxHeader {
     path: Option<Vec<u8>>,

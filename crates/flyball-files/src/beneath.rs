@@ -36,8 +36,8 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
     Err(Errno::AGAIN)
 }
 
-/// The same without openat2(2). Each directory on the way is held open, so `..` goes back to the
-/// one it was entered from, wherever that has been moved meanwhile.
+/// Opens `path` like [`open`], but without openat2(2). Each directory on the way is held open, so
+/// `..` goes back to the one it was entered from, wherever that has been moved meanwhile.
 pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

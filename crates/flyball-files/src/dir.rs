@@ -23,7 +23,7 @@ pub struct Dir {
     fd: OwnedFd,
 }
 
-/// What something is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     File,
@@ -106,17 +106,17 @@ impl Dir {
         Ok(fd.into())
     }
 
-    /// The content of the regular file at `path`.
+    /// Returns the content of the regular file at `path`.
     ///
     /// # Errors
-    /// `EFBIG` for more than `most` bytes; otherwise as [`Dir::file`].
+    /// `EFBIG` for more than `most` bytes; otherwise like [`Dir::file`].
     pub fn read(&self, path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_into(path, most, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// As [`Dir::read`], into a buffer that is cleared first.
+    /// Reads like [`Dir::read`], into a buffer that is cleared first.
     pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
         // The size that the file claims is not used: files of proc claim none, and a sparse one
@@ -125,12 +125,12 @@ impl Dir {
         if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
     }
 
-    /// What is at `path`, at the end of links that stay inside.
+    /// Returns the status of `path`, at the end of links that stay inside.
     pub fn status(&self, path: impl AsRef<Path>) -> io::Result<Status> {
         Ok(rustix::fs::fstat(self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?.into())
     }
 
-    /// What is at `path`; a link is a link.
+    /// Returns the status of `path`, without following a link.
     pub fn status_of_link(&self, path: impl AsRef<Path>) -> io::Result<Status> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         Ok(rustix::fs::fstat(self.beneath(path.as_ref(), flags, Mode::empty())?)?.into())

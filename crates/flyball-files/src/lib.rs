@@ -3,14 +3,14 @@
 //!
 //! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path
 //! of its own, and resolution cannot leave it: a link that leads out is an error, not followed.
-//! Only regular files are opened, and what is read of them is bounded. [`archive`] reads tar
-//! archives with bounds on names, counts, sizes and time; [`unpack`] puts one below a [`Dir`].
-//! [`ZstdReader`] unpacks with a bound on memory. [`private`] makes directories that no other user
-//! can write, [`Scratch`] temporary ones that the next start removes if this process is killed, and
+//! Only regular files are opened, and reading them is bounded. [`archive`] reads tar archives with
+//! bounds on names, counts, sizes and time; [`unpack`] puts one below a [`Dir`]. [`ZstdReader`]
+//! unpacks with a bound on memory. [`private`] makes directories that no other user can write,
+//! [`Scratch`] temporary ones that the next start removes if this process is killed, and
 //! [`Replacement`] files that are whole.
 //!
-//! What a hostile tree can do is to make an operation fail. The bounds are the constants of this
-//! crate; docs/limits.md states what follows from them for each command.
+//! A hostile tree can make an operation fail, but nothing else. The bounds are the constants of
+//! this crate; docs/limits.md states what follows from them for each command.
 
 pub mod archive;
 mod beneath;

@@ -23,11 +23,12 @@ pub enum PathError {
     Zero,
 }
 
-/// `path` as names joined by slashes: relative, without `.` and empty parts. `..` and a leading
-/// slash are refused.
+/// Returns `path` as names joined by slashes: relative, without `.` and empty parts. `..` and a
+/// leading slash are refused.
 ///
 /// # Errors
-/// What is wrong with it. The length is checked first, so that a path of megabytes costs nothing.
+/// Returns what is wrong with the path. The length is checked first, so that a path of megabytes
+/// costs nothing.
 pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > MAX_PATH {
@@ -64,8 +65,8 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     Ok(OsStr::from_bytes(&out).into())
 }
 
-/// Whether a link in a real directory `depth` levels below the root stays inside whatever else lies
-/// there.
+/// Returns whether a link in a real directory `depth` levels below the root stays inside, whatever
+/// else lies there.
 ///
 /// `..` may only come first, and no more often than the link is deep. After a name it could follow
 /// a link to a place that is less deep than the text says, and climb from there. Each link of a

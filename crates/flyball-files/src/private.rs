@@ -21,12 +21,12 @@ pub enum Untrusted {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Makes `path` a directory of this user alone (0700), with those above it that are missing, and
-/// checks it as [`check_private`] does. One that this user has already and that others may read is
-/// closed to them.
+/// Makes `path` a directory of this user alone (0700), along with missing parents, and checks it as
+/// [`check_private`] does. If this user already has it and others may read it, it is closed to
+/// them.
 ///
 /// # Errors
-/// What is wrong, and with which directory on the way.
+/// Returns what is wrong, and with which directory on the way.
 pub fn private(path: &Path) -> Result<(), Untrusted> {
     check_private(path)?;
     let io = |source| Untrusted::Io { path: path.to_owned(), source };
@@ -42,11 +42,11 @@ pub fn private(path: &Path) -> Result<(), Untrusted> {
 
 /// Checks that only this user and root can have put something into `path`: it is theirs, and so is
 /// every directory on the way, and no other user may write there. A directory above may be writable
-/// by all if it is sticky, as /tmp: no other user can then rename what belongs to others. What is
-/// not there yet is not checked.
+/// by all if it is sticky, like /tmp: no other user can then rename what belongs to others. Missing
+/// directories are not checked.
 ///
 /// # Errors
-/// What is wrong, and with which directory on the way.
+/// Returns what is wrong, and with which directory on the way.
 pub fn check_private(path: &Path) -> Result<(), Untrusted> {
     if !path.is_absolute() {
         return Err(Untrusted::Relative(path.to_owned()));

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 /// Reads `from` to its end, if that comes within `most` bytes: a device such as /dev/zero has none.
 ///
 /// # Errors
-/// What read(2) answered; `FileTooLarge`.
+/// Returns the error of read(2); `FileTooLarge`.
 pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(from, most.saturating_add(1)), &mut bytes)?;
@@ -23,11 +23,11 @@ pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file that the user named, which may be a pipe or a terminal. A FIFO that no program
-/// writes to is empty; opened as usual, it would be waited for without end.
+/// Opens a file that the user named, which may be a pipe or a terminal. A FIFO without a writer
+/// reads as empty; a usual open would wait for one without end.
 ///
 /// # Errors
-/// As open(2).
+/// Returns the error of open(2).
 pub fn open_input(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -36,10 +36,10 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads what [`open_input`] opens.
+/// Reads a file that [`open_input`] opens.
 ///
 /// # Errors
-/// As [`open_input`] and [`read_bounded`].
+/// Fails like [`open_input`] and [`read_bounded`].
 pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_bounded(open_input(path)?, most)
 }
@@ -47,7 +47,7 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Bytes that this process may still write to the file system of a file.
 ///
 /// # Errors
-/// What fstatvfs(3) answered.
+/// Returns the error of fstatvfs(3).
 pub fn free_bytes(file: &File) -> io::Result<u64> {
     let status = rustix::fs::fstatvfs(file)?;
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
@@ -73,7 +73,7 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 /// to this user or to root, and no other user may write it.
 ///
 /// # Errors
-/// As [`open_regular`]; `PermissionDenied` for a file that another user could write.
+/// Fails like [`open_regular`]; `PermissionDenied` for a file that another user could write.
 pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = open_regular(options, path)?;
     let status = file.metadata()?;

@@ -18,17 +18,17 @@ use crate::MAX_LINKS;
 #[must_use = "without `finish` nothing is replaced"]
 pub struct Replacement {
     path: PathBuf,
-    /// Its name so far; `None` where `path` is written through.
+    /// The file's name so far; `None` if `path` is written through.
     temporary: Option<tempfile::TempPath>,
 }
 
 impl Replacement {
-    /// Opens what will take the place of `path`, in its directory, and has the rights that the
-    /// umask leaves. If this value is dropped, `path` is what it was.
+    /// Opens the file that will take the place of `path`, in its directory and with the rights that
+    /// the umask leaves. If this value is dropped, `path` stays as it was.
     ///
     /// # Errors
-    /// What open(2) answered; `EACCES` for a link of another user in a directory that all users can
-    /// write.
+    /// Returns the error of open(2); `EACCES` for a link of another user in a directory that all
+    /// users can write.
     pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
         refuse_foreign_link(path)?;
         if is_stream(path) {
@@ -52,10 +52,11 @@ impl Replacement {
         self.temporary.as_deref().unwrap_or(&self.path)
     }
 
-    /// Writes the file to the disk; what is written through has no disk that is known of.
+    /// Writes the file to the disk. If `path` is written through, there is no known disk to write
+    /// to.
     ///
     /// # Errors
-    /// What fdatasync(2) answered.
+    /// Returns the error of fdatasync(2).
     pub fn sync(&self, file: &File) -> io::Result<()> {
         if self.temporary.is_some() { file.sync_data() } else { Ok(()) }
     }
@@ -63,26 +64,26 @@ impl Replacement {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// What rename(2) answered.
+    /// Returns the error of rename(2).
     pub fn finish(self) -> io::Result<()> {
         self.temporary.map_or(Ok(()), |temporary| Ok(temporary.persist(&self.path)?))
     }
 
-    /// As [`Replacement::finish`], unless there is something of that name.
+    /// Gives the file its name like [`Replacement::finish`], unless the name exists.
     ///
     /// # Errors
-    /// `EEXIST` where there is.
+    /// `EEXIST` if it does.
     pub fn finish_new(self) -> io::Result<()> {
         self.temporary
             .map_or(Err(Errno::EXIST.into()), |temporary| Ok(temporary.persist_noclobber(&self.path)?))
     }
 }
 
-/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename: after a
-/// crash the name does not lead to an empty file.
+/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename, so that
+/// after a crash the name does not lead to an empty file.
 ///
 /// # Errors
-/// As [`Replacement::of`], and what write(2) answered.
+/// Fails like [`Replacement::of`], and with the error of write(2).
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (mut file, replacement) = Replacement::of(path)?;
     file.write_all(bytes)?;
@@ -90,10 +91,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
-/// As [`replace`], for a file that only its owner may read.
+/// Replaces a file like [`replace`], but makes it readable by its owner only.
 ///
 /// # Errors
-/// As [`replace`], and what fchmod(2) answered.
+/// Fails like [`replace`], and with the error of fchmod(2).
 pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (mut file, replacement) = Replacement::of(path)?;
     if replacement.temporary.is_some() {
@@ -110,8 +111,8 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether `path` names something that is written through, not replaced: a device, a FIFO, or a
-/// descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
+/// Returns whether `path` names something that is written through, not replaced: a device, a FIFO,
+/// or a descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
     let mut path = path.to_owned();
     // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are

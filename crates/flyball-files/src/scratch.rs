@@ -35,7 +35,7 @@ impl Scratch {
         Scratch::new_in(&std::env::temp_dir(), name)
     }
 
-    /// As [`Scratch::new`], in another directory.
+    /// Makes a directory like [`Scratch::new`], inside `parent`.
     pub fn new_in(parent: &Path, name: &str) -> io::Result<Scratch> {
         clean(parent, name);
         let prefix = format!("{name}.");

@@ -11,7 +11,7 @@ use crate::{
     path::plain,
 };
 
-/// What was unpacked.
+/// Counts of an unpacked archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
     pub files: usize,
@@ -30,13 +30,13 @@ pub enum UnpackError {
 
 /// Unpacks the entries for which `take` is true below `into`, which no other user may write.
 ///
-/// Files get mode 0644, or 0755 if any user may execute them; directories 0755. There are no owners
-/// and no set-user-ID bits. A file that is there already is replaced, because packages share some
-/// (`lib64` is `usr/lib64`). A link that could lead out is left out and counted; the paths behind
-/// it then are ordinary directories. Devices and FIFOs are left out.
+/// Files get mode 0644, or 0755 if any user may execute them; directories get 0755. Owners and
+/// set-user-ID bits are dropped. An existing file is replaced, because packages share some (`lib64`
+/// is `usr/lib64`). A link that could lead out is skipped and counted; the paths behind it then are
+/// ordinary directories. Devices and FIFOs are skipped.
 ///
 /// # Errors
-/// As [`archive::read`], and where something cannot be made.
+/// Fails like [`archive::read`], and if something cannot be made.
 pub fn unpack(
     tar: impl Read,
     into: &Dir,

@@ -31,7 +31,7 @@ pub struct Bounds {
 
 /// How the process ends; set once, before the limits are.
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
-/// Whether the allocator has been refused memory: the reason of the abort that follows.
+/// True once the allocator was refused memory: the reason of the abort that follows.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// An allocator, which notes where it gets no memory. std aborts then, as it does for other
@@ -87,7 +87,7 @@ impl Before {
 /// Bounds this process from now on. Needs [`NotingAllocator`] as the program's allocator.
 ///
 /// # Errors
-/// What setrlimit(2) answered.
+/// Returns the error of setrlimit(2).
 pub fn bound(bounds: Bounds) -> io::Result<Before> {
     let bounds = BOUNDS.get_or_init(|| bounds);
     for signal in [libc::SIGABRT, libc::SIGXCPU] {

@@ -26,9 +26,9 @@ use seccompiler::{
 /// out. 6 is that of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
-/// What std reads to count the processors that a process may use
-/// (`std::thread::available_parallelism`), and what says which process has a state file locked. The
-/// command line of that process stays out of reach.
+/// Files that std reads to count the processors available to a process
+/// (`std::thread::available_parallelism`), and the file that shows which process has a state file
+/// locked. The command line of that process stays out of reach.
 const OF_EACH: [&str; 4] = ["/proc/locks", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
 
 /// The files of a process that is to be confined.
@@ -250,7 +250,7 @@ const OF_FILES: &[libc::c_long] = &[
 
 const FCHMODAT2: libc::c_long = 452;
 
-/// The same, in the older calls that this architecture still has.
+/// Like [`OF_FILES`], but the older calls that this architecture still has.
 #[cfg(target_arch = "x86_64")]
 const OF_FILES_BEFORE: &[libc::c_long] = &[
     libc::SYS_open,

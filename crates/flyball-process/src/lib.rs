@@ -1,5 +1,5 @@
-//! What concerns this process rather than a machine: confinement and bounds, users and terminals,
-//! locks and sockets, and how it writes a large file.
+//! The environment of this process rather than of a machine: confinement and bounds, users and
+//! terminals, locks and sockets, and the writing of large files.
 
 pub mod bounds;
 pub mod confine;

@@ -14,13 +14,13 @@ use std::{
 
 use rustix::fs::FlockOperation;
 
-/// Takes an exclusive flock(2) on `file` without waiting; `false` where another open file has it.
+/// Takes an exclusive flock(2) on `file` without waiting; `false` if another open file has it.
 ///
 /// The lock belongs to the open file, not to the process: a child that inherits the descriptor
 /// holds it too, and the kernel gives it up when the last copy is closed.
 ///
 /// # Errors
-/// What flock(2) answered, other than that it is taken.
+/// Returns the error of flock(2), unless it is that the lock is taken.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -33,7 +33,7 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 /// process.
 ///
 /// # Errors
-/// What send(2) answered: `EPIPE` where the peer has gone.
+/// Returns the error of send(2): `EPIPE` if the peer has gone.
 pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let descriptor = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel reads as many bytes as the slice has; the descriptor is borrowed for the
@@ -48,7 +48,7 @@ pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
 /// Makes reads of a pipe return at once.
 ///
 /// # Errors
-/// What ioctl(2) answered.
+/// Returns the error of ioctl(2).
 pub fn set_nonblocking(pipe: &impl AsFd) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(pipe, true)?)
 }
@@ -150,7 +150,7 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether this process runs as root.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -206,7 +206,8 @@ pub struct Usage {
     pub peak_kib: u64,
 }
 
-/// What this process has used so far (`children` false), or all its children that were waited for.
+/// Returns the resources used so far by this process (`children` false), or by all its children
+/// that were waited for.
 pub fn usage(children: bool) -> Usage {
     let who = if children { libc::RUSAGE_CHILDREN } else { libc::RUSAGE_SELF };
     // SAFETY: all zeros is a value of rusage, a structure of integers.

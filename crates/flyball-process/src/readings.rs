@@ -34,23 +34,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// As the monitor's quantities are called: `package_energy`.
+    /// Name of the quantity, as in the monitor: `package_energy`.
     pub name: String,
-    /// Of which CPU or package.
+    /// Number of the CPU or package.
     pub number: u32,
     pub value: u64,
 }
 
-/// What the service has read.
+/// The values that the service has read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// On the machine's monotonic clock, ns.
+    /// Time on the machine's monotonic clock, ns.
     pub at: u64,
     pub values: Vec<Reading>,
 }
 
 impl Readings {
-    /// As text.
+    /// Encodes the readings as text.
     pub fn encode(&self) -> String {
         let mut text = format!("{TITLE}{}\n", self.at);
         for Reading { name, number, value } in &self.values {
@@ -89,7 +89,7 @@ impl Readings {
     }
 }
 
-/// Whether the process at the other end of a socket is root's or has the group.
+/// Returns whether the process at the other end of a socket is root's or has the group.
 #[allow(unsafe_code, reason = "getsockopt(2)")]
 pub fn is_entitled(socket: &UnixStream) -> bool {
     use std::os::fd::AsRawFd as _;

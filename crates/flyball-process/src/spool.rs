@@ -133,7 +133,7 @@ impl Spool {
 }
 
 impl SpoolPart {
-    /// Whether writes go past the page cache.
+    /// Returns whether writes go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }

@@ -47,12 +47,12 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// Whether `char` is one of [`Mark`].
+/// Returns whether `char` is one of [`Mark`].
 pub fn is_mark(char: char) -> bool {
     Mark::rendition(char).is_some()
 }
 
-/// What is done with characters that are not plain text.
+/// The treatment of characters that are not plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Shown as `\u{1b}`; marks become colours, or nothing.
@@ -125,7 +125,7 @@ impl<W: Write> Write for Plain<W> {
     }
 }
 
-/// Whether a terminal shows `char` where it stands, and does nothing else.
+/// Returns whether a terminal shows `char` in its position and does nothing else.
 pub fn is_plain(char: char) -> bool {
     match char {
         '\n' | '\t' => true,

@@ -77,7 +77,7 @@ impl User {
         }
     }
 
-    /// Whether this process already runs as that user.
+    /// Returns whether this process already runs as that user.
     pub fn is_self(&self) -> bool {
         crate::process::user() == self.uid
     }

@@ -13,9 +13,9 @@ const WAITING: f64 = 0.45;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadClass {
-    /// The word by which it is asked for.
+    /// Word that selects the class.
     pub name: &'static str,
-    /// What it stands for, and where its numbers are from.
+    /// The kind of work that the class stands for, and the source of its numbers.
     pub about: &'static str,
     /// Time for memory that goes with each cycle of the core's, ps.
     pub memory_ps: u32,

@@ -59,8 +59,8 @@ impl Curve {
         self.dynamic[i] + (self.dynamic[i + 1] - self.dynamic[i]) * part
     }
 
-    /// What leakage at the reference voltage is multiplied with at this frequency's voltage: the
-    /// square of their ratio.
+    /// Returns the factor for leakage at the reference voltage that this frequency's voltage
+    /// causes: the square of their ratio.
     #[inline]
     pub fn leakage_by_voltage(&self, khz: u32) -> f64 {
         let i = ((khz / STEP_KHZ) as usize).min(self.volts.len() - 1);
@@ -68,7 +68,7 @@ impl Curve {
         r * r
     }
 
-    /// What leakage at 50 C is multiplied with at this temperature: 1.2 % more a kelvin.
+    /// Returns the factor for leakage at 50 C that this temperature causes: 1.2 % more a kelvin.
     #[inline]
     pub fn leakage_by_heat(celsius: f64) -> f64 {
         // A straight line would reach zero at -33 C, and the air may be set to -40 C.

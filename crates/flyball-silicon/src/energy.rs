@@ -12,7 +12,8 @@ pub enum EnergyUnit {
 }
 
 impl EnergyUnit {
-    /// What the counter reads after this many femtojoules: counts since the start, modulo 2^32.
+    /// Returns the counter's value after this many femtojoules: counts since the start, modulo
+    /// 2^32.
     pub fn counter(self, femtojoules: u128) -> u32 {
         match self {
             // Truncated to 32 bits: readers have to handle the wrap, which a server reaches within

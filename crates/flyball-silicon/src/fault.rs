@@ -1,5 +1,5 @@
-//! What goes wrong when a register is touched: the processor raises a general protection fault,
-//! which a kernel reports as EIO from /dev/cpu/N/msr.
+//! Failures of register accesses: the processor raises a general protection fault, which a kernel
+//! reports as EIO from /dev/cpu/N/msr.
 
 use std::fmt;
 

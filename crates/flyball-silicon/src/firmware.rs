@@ -1,5 +1,5 @@
-//! What the firmware makes of the system's requests: one per CPU, decoded from whichever registers
-//! carry it, and the policy that follows load where the request leaves the choice to the processor.
+//! The firmware's reading of the system's requests: one per CPU, decoded from whichever registers
+//! carry it, and the policy that follows load if the request leaves the choice to the processor.
 
 use crate::spec::AutonomousSpec;
 pub use crate::spec::InterfaceSpec as Interface;

@@ -22,7 +22,7 @@ pub(crate) struct CpuRegisters {
     pub cppc_request2: u64,
     pub hwcr: u64,
     pub tsc_adjust: u64,
-    /// What is added to the counters, because a program wrote them.
+    /// Offset of the counter after a program wrote it.
     pub mperf_offset: u64,
     pub aperf_offset: u64,
     pub shared: SharedCppc,

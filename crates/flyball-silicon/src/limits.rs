@@ -6,9 +6,9 @@ use crate::spec::PowerSpec;
 /// One power limit with its time window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLimit {
-    /// Whether it acts (bit 15 or 47 of the limit register).
+    /// True if the limit acts (bit 15 or 47 of the limit register).
     pub enabled: bool,
-    /// Whether it may push below the guaranteed frequency (the clamp bit).
+    /// True if the limit may push below the guaranteed frequency (the clamp bit).
     pub clamp: bool,
     /// W.
     pub watts: f64,

@@ -30,7 +30,7 @@ pub enum License {
     Avx512,
 }
 
-/// What one CPU does in a step.
+/// The work of one CPU in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Time in C0, executing, ns. Clipped to the step; `u32::MAX` means all of it.
@@ -143,7 +143,7 @@ pub struct Silicon {
     phase_ns: u64,
     /// A register that changes a request was written.
     stale: bool,
-    /// What was written concerns more than the requests of the CPUs in `written`.
+    /// True if the write concerns more than the requests of the CPUs in `written`.
     wide: bool,
     /// CPUs whose own request was written.
     written: Vec<u32>,
@@ -176,24 +176,23 @@ pub(crate) struct Thread {
 pub(crate) struct Core {
     place: Place,
     pub khz: u32,
-    /// What the firmware would run the core at if nothing limited it.
+    /// Frequency at which the firmware would run the core if nothing limited it.
     target: u32,
     /// Frequency guaranteed, kHz; changes with Speed Select.
     pub guaranteed: u32,
     /// The most that turbo switches and classes of service allow, kHz.
     ceiling: u32,
-    /// What firmware holds the core at, whatever it is asked for, kHz; `u32::MAX`: nothing.
+    /// Frequency at which firmware holds the core, whatever it is asked for, kHz; `u32::MAX`: none.
     held: u32,
-    /// Something of what its frequency is chosen by has changed since it was.
+    /// True if any input of the frequency's choice has changed since it was made.
     moved: bool,
     license: License,
     pub hot_log: bool,
     quality: f64,
-    /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
+    /// Factor of the dynamic power while two managers of the frequency are at odds.
     conflict: f64,
     intensity: f64,
-    /// At the present frequency: dynamic power at full activity, W, and what the leakage is
-    /// multiplied with.
+    /// At the present frequency: dynamic power at full activity, W, and the factor of the leakage.
     dynamic: f64,
     leakage: f64,
     pub watts: f64,
@@ -250,7 +249,7 @@ impl Silicon {
         Ok(s)
     }
 
-    /// What the machine was made from.
+    /// Returns the specification that the machine was made from.
     pub fn spec(&self) -> &MachineSpec {
         &self.spec
     }
@@ -349,20 +348,20 @@ impl Silicon {
         self.package[package].throttle_events
     }
 
-    /// Whether a package is being throttled by heat now.
+    /// Returns whether heat throttles a package now.
     pub fn throttled(&self, package: usize) -> bool {
         self.package[package].hot
     }
 
-    /// The temperature of the air.
+    /// Sets the temperature of the air.
     pub fn set_ambient(&mut self, celsius: f64) {
         for p in &mut self.package {
             p.thermal.ambient = celsius.clamp(-40.0, 80.0);
         }
     }
 
-    /// What a package's thermal resistance to air is multiplied with: 1 the fan as it should be,
-    /// more for one that is blocked.
+    /// Sets the factor of a package's thermal resistance to air: 1 for a fan as it should be, more
+    /// for a blocked one.
     pub fn set_obstruction(&mut self, package: usize, factor: f64) {
         if let Some(p) = self.package.get_mut(package) {
             p.thermal.obstruction = factor.clamp(0.01, 1000.0);

@@ -1,5 +1,5 @@
-//! What a machine is, as its TOML file says it. The files under machines/ are the examples; each
-//! number there has its source, or the word estimated, next to it.
+//! The specification of a machine, from its TOML file. The files under machines/ are the examples;
+//! each number there has its source, or the word estimated, next to it.
 
 mod bounds;
 mod check;
@@ -20,7 +20,7 @@ pub struct MachineSpec {
     pub title: String,
     /// Where the numbers come from, in prose.
     pub about: String,
-    /// What CPUID and /proc/cpuinfo say.
+    /// Identity in CPUID and /proc/cpuinfo.
     pub identity: IdentitySpec,
     /// Packages, dies and how CPUs are numbered.
     pub topology: TopologySpec,
@@ -37,7 +37,7 @@ pub struct MachineSpec {
     pub thermal: ThermalSpec,
     /// The uncore's (mesh's, ring's) clock, if the system can set it.
     pub uncore: Option<UncoreSpec>,
-    /// What differs from one run on the machine to the next.
+    /// The variation from one run on the machine to the next.
     #[serde(default)]
     pub variation: VariationSpec,
     /// Who decides frequencies, and how.
@@ -60,7 +60,7 @@ pub enum Vendor {
     Amd,
 }
 
-/// What CPUID and /proc/cpuinfo say.
+/// Identity in CPUID and /proc/cpuinfo.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct IdentitySpec {
@@ -135,7 +135,7 @@ pub struct ClockSpec {
     pub bus_khz: u32,
 }
 
-/// What a core is for on a hybrid part.
+/// The role of a core on a hybrid part.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CoreKind {
@@ -168,7 +168,7 @@ pub struct CoreSpec {
     pub volts: Vec<(u32, u32)>,
     /// Switched capacitance at activity 1 (dense integer code, one thread), nF: W per V^2 GHz.
     pub dynamic_nf: f64,
-    /// What a second busy thread adds to the activity of the core.
+    /// Activity that a second busy thread adds to the core.
     #[serde(default = "smt_power")]
     pub smt_power: f64,
     /// Work that each of two busy threads gets done, against one that has the core alone.
@@ -277,11 +277,11 @@ pub struct PowerSpec {
     pub tdp_w: f64,
     /// Long-term limit, W. 0: none.
     pub pl1_w: f64,
-    /// Its window, s.
+    /// Window of the long-term limit, s.
     pub pl1_s: f64,
     /// Short-term limit, W. 0: none.
     pub pl2_w: f64,
-    /// Its window, s.
+    /// Window of the short-term limit, s.
     pub pl2_s: f64,
     /// Limits are locked until reset (bit 63).
     #[serde(default)]
@@ -359,8 +359,7 @@ pub struct ThermalSpec {
     pub throttle_c: u32,
 }
 
-/// What differs from one run to the next, where a seed for a run is given. Nothing, where the file
-/// says nothing.
+/// The variation from one run to the next, if a run has a seed. None if the file specifies none.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VariationSpec {
@@ -521,7 +520,7 @@ pub enum Scope {
 #[serde(deny_unknown_fields)]
 pub struct RegisterSpec {
     pub msr: u32,
-    /// Its value at reset.
+    /// The register's value at reset.
     pub value: u64,
     /// Bits that can be written; 0 read-only.
     #[serde(default)]
@@ -577,10 +576,10 @@ fn transition_us() -> u32 {
     10
 }
 
-/// What is wrong with a machine file.
+/// A mistake in a machine file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpecError {
-    /// The machine, or empty where not even its name could be read.
+    /// The machine; empty if not even its name could be read.
     pub machine: String,
     pub fault: SpecFault,
 }
@@ -608,15 +607,15 @@ pub enum SpecFault {
         low: f64,
         high: f64,
     },
-    /// What keys of the whole machine must be.
+    /// A rule that keys of the whole machine break.
     Rule(&'static str),
-    /// What a key of a core type must be.
+    /// A rule that a key of a core type breaks.
     CoreRule {
         index: usize,
         key: &'static str,
         rule: &'static str,
     },
-    /// What a Speed Select level must be.
+    /// A rule that a Speed Select level breaks.
     LevelRule {
         level: u32,
         rule: &'static str,
@@ -635,7 +634,7 @@ pub enum SpecFault {
 }
 
 impl SpecFault {
-    /// The same fault of a part of the file, whose key is `part`.
+    /// Returns the fault with its key prefixed by that of a part of the file, `part`.
     fn in_part(self, part: &str) -> SpecFault {
         match self {
             SpecFault::Above { key, value, most } => {

@@ -1,6 +1,6 @@
-//! What Speed Select's firmware holds: the level, the features and the classes of service of each
-//! power domain, and what they allow a core. The registers through which drivers reach it are in
-//! sst.rs.
+//! The state of Speed Select's firmware: the level, the features and the classes of service of each
+//! power domain, and what they allow a core. sst.rs has the registers through which drivers reach
+//! it.
 
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
 use crate::topology::Topology;
@@ -47,7 +47,7 @@ impl ClassOfService {
     }
 }
 
-/// What is set in one power domain.
+/// The settings of one power domain.
 #[expect(clippy::struct_excessive_bools, reason = "independent switches and log bits of the hardware")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SstDomain {
@@ -213,9 +213,10 @@ impl SstState {
         }
     }
 
-    /// What a power limit that leaves `room` of the range leaves to a core of its class. Ordered:
-    /// class 3 gives first, down to its minimum, then 2, 1 and 0. Proportional: each keeps its
-    /// minimum and what is above it shrinks, faster with a higher weight number.
+    /// Returns the share of the frequency range that a core of its class keeps under a power limit
+    /// that leaves `room` of it. Ordered: class 3 gives first, down to its minimum, then 2, 1 and
+    /// 0. Proportional: each class keeps its minimum, and the part above it shrinks, faster with a
+    /// higher weight number.
     pub fn room(&self, core: usize, room: f64) -> f64 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];

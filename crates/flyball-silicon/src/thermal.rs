@@ -12,7 +12,7 @@ pub struct Thermal {
     pub sink: f64,
     /// Air, degrees Celsius.
     pub ambient: f64,
-    /// What the sink's resistance is multiplied with: 1 is the fan as it should be.
+    /// Factor of the sink's resistance: 1 for a fan as it should be.
     pub obstruction: f64,
     die_r: f64,
     die_c: f64,

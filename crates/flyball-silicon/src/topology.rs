@@ -30,7 +30,7 @@ pub struct CorePlace {
     pub in_kind: u32,
     /// topology/core_id.
     pub id: u32,
-    /// Its CPUs: first and second thread; both the same with one thread.
+    /// The core's CPUs: first and second thread; both the same with one thread.
     pub cpus: [usize; 2],
     pub threads: u32,
 }
@@ -45,7 +45,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// As the machine's file says.
+    /// Builds the topology of the machine's file.
     pub fn new(spec: &MachineSpec) -> Topology {
         let t = &spec.topology;
         let mut core = Vec::new();

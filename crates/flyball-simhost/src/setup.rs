@@ -246,8 +246,8 @@ impl SimSetup {
     /// Boots the machine, without its state.
     ///
     /// # Errors
-    /// As [`SimSetup::spec`]; the machine does not have the interface, or cannot be booted like
-    /// this.
+    /// Fails like [`SimSetup::spec`], and if the machine does not have the interface or cannot be
+    /// booted like this.
     pub fn boot(&self) -> Result<SimMachine, SimError> {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         let mut spec = self.spec()?;
@@ -268,7 +268,7 @@ impl SimSetup {
         Ok(machine)
     }
 
-    /// Whether a fault depends on reads.
+    /// Returns whether a fault depends on reads.
     pub(crate) fn watches_reads(&self) -> bool {
         self.faults.iter().any(|rule| rule.fault.watches_reads())
     }

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 
 use crate::{SimError, SimSetup};
 
-/// What the first line of every state file begins with; the number is its version.
+/// Start of the first line of every state file; the number behind it is its version.
 const FORMAT: &str = "flyball-sim ";
 const VERSION: &str = "flyball-sim 1 ";
 

@@ -9,7 +9,7 @@ use crate::{
     turbo,
 };
 
-/// What a feature's command word means.
+/// The action of a feature's command word.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Single(Single),
@@ -57,7 +57,7 @@ const ACTIONS: &[(&str, &str, Action)] = &[
 ];
 
 impl Action {
-    /// Whether only root may do it. `set-trl` asks later, domain by domain.
+    /// Returns whether only root may run the action. `set-trl` asks later, domain by domain.
     fn writes(self) -> bool {
         matches!(
             self,
@@ -71,7 +71,7 @@ impl Action {
         )
     }
 
-    /// Whether Cascade Lake N parts have it.
+    /// Returns whether Cascade Lake N parts have the action.
     fn is_of_bios(self) -> bool {
         matches!(self, Action::Info | Action::BaseInfo | Action::BaseSet(_))
     }

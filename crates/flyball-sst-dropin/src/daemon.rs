@@ -8,7 +8,7 @@ use crate::{
     session::{Ended, Session},
 };
 
-/// What the process can do for a daemon.
+/// The services of the process for a daemon.
 pub trait Daemon {
     /// From now on signals end the daemon between two looks.
     fn begin(&mut self) {}
@@ -18,12 +18,12 @@ pub trait Daemon {
     /// The exit code of this process: it cannot go into the background, or a background process has
     /// taken over.
     fn detach(&mut self) -> Result<(), Ended>;
-    /// Whether the kernel reports changes of capability (CONFIG_INTEL_HFI_THERMAL).
+    /// Returns whether the kernel reports changes of capability (CONFIG_INTEL_HFI_THERMAL).
     fn can_listen(&mut self) -> bool;
     /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel
     /// reports no such changes.
     fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
-    /// Whether the process was asked to end.
+    /// Returns whether the process was asked to end.
     fn stopped(&self) -> bool;
 }
 

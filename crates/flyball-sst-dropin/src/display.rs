@@ -11,7 +11,7 @@ const LONGEST: usize = 1023;
 #[derive(Debug, Default)]
 pub(super) struct Display {
     pub json: bool,
-    /// Whether records show the power domain.
+    /// True if records show the power domain.
     pub domains: bool,
     pub text: String,
     depth_before: usize,

@@ -23,7 +23,7 @@ pub(super) struct Getopt<'a> {
     last_plain: usize,
 }
 
-/// What one call found.
+/// The result of one call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// An option and its value.
@@ -179,7 +179,7 @@ impl<'a> Getopt<'a> {
     }
 }
 
-/// Whether a short option takes a value; `None` for a letter that is not an option.
+/// Returns whether a short option takes a value; `None` for a letter that is not an option.
 fn spec(short: &str, letter: char) -> Option<bool> {
     if letter == ':' || letter == ';' {
         return None;

@@ -39,7 +39,7 @@ const FEATURES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What a command does and takes.
+/// Each command's purpose and options.
 const COMMANDS: &[(&str, &str)] = &[
     ("perf-profile info", "what a level offers; -l LEVEL, otherwise all levels"),
     ("perf-profile get-lock-status", "whether firmware locks the level"),

@@ -115,7 +115,7 @@ fn feature_level(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Resul
     session.control(id, level as u8)
 }
 
-/// Whether the bucket asked for (or any) exists: buckets end at the first without cores.
+/// Returns whether the requested bucket (or any) exists: buckets end at the first without cores.
 pub(super) fn has_bucket(turbo: &TurboFreq, bucket: Option<u32>, needs_cores: bool) -> bool {
     for (index, cores) in turbo.bucket_cores.iter().enumerate() {
         if bucket.is_some_and(|bucket| bucket != index as u32) {

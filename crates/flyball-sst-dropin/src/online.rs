@@ -1,5 +1,5 @@
-//! What follows a level change: CPUs online and offline or in cgroup partitions, and cpufreq's
-//! limits.
+//! Follow-up of a level change: CPUs go online and offline or into cgroup partitions, and cpufreq's
+//! limits change.
 
 use std::time::Duration;
 

@@ -18,14 +18,14 @@ use crate::{
     session::{Ended, Results, Session, VERSION},
 };
 
-/// What a run works with.
+/// The environment of a run.
 pub struct Environment<'a> {
     pub host: &'a dyn Host,
-    /// Whether the user is root.
+    /// True if the user is root.
     pub root: bool,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
-    /// What `--oob` needs of the process.
+    /// The services of the process that `--oob` needs.
     pub daemon: &'a mut dyn Daemon,
 }
 
@@ -90,7 +90,7 @@ fn take_strict(args: &mut Vec<String>) -> bool {
     true
 }
 
-/// What the tool checks and prints before it reads its options: root, processor, driver.
+/// Checks root, processor and driver and prints the results, before the tool reads its options.
 fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
     let platform = isst::Platform::read(session.host);
     // Asked before the check for root: without the node the original ends with another message than

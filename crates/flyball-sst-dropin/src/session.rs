@@ -1,5 +1,5 @@
-//! What every command shares: the streams, the machine, the ways to walk it, and questions to the
-//! firmware with the tool's answer to each kind of failure.
+//! The common part of all commands: the streams, the machine, the ways to walk it, and questions to
+//! the firmware with the tool's answer to each kind of failure.
 
 use std::{io::Write, time::Duration};
 
@@ -62,7 +62,7 @@ pub(super) struct Session<'a> {
     pub debug: bool,
     pub cgroup: bool,
     pub cgroup_cpu0: bool,
-    /// Whether anything failed, for `--strict`.
+    /// True if anything failed, for `--strict`.
     pub failed: bool,
 }
 
@@ -140,7 +140,7 @@ impl Session<'_> {
         self.display.text.push_str(text);
     }
 
-    /// As err(3): name, message and errno on stderr, and the end.
+    /// Prints name, message and errno on stderr like err(3), and returns the end.
     pub(super) fn fatal(&mut self, code: u8, message: &str, errno: Option<Errno>) -> Ended {
         let name = self.program.rsplit('/').next().unwrap_or_default().to_owned();
         // err(3) prints strerror(0) where no call failed.
@@ -180,8 +180,8 @@ impl Session<'_> {
         self.access.as_ref()
     }
 
-    /// Whether this is a Cascade Lake N part, which is set up by its BIOS and seen in cpufreq
-    /// alone.
+    /// Returns whether this is a Cascade Lake N part. The BIOS sets it up, and only cpufreq shows
+    /// it.
     pub(super) fn is_bios_set(&self) -> bool {
         self.model.is_cascade_lake()
     }
@@ -425,7 +425,7 @@ impl Session<'_> {
         Ok(answer)
     }
 
-    /// What a level has and what is on, SST-CP included.
+    /// Reads which features a level has and which are on, SST-CP included.
     pub(super) fn control(&mut self, id: &Id, level: u8) -> Result<Result<Control, Code>, Ended> {
         let features = self.at(id, |access, place| access.features(place, level));
         let features = match self.ask(features)? {
@@ -462,7 +462,7 @@ impl Session<'_> {
     }
 }
 
-/// What a level has and what is on.
+/// The features that a level has, and which of them are on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Control {
     pub features: Features,

@@ -40,14 +40,14 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
     }
 }
 
-/// Whether the first turbo kind goes without its name: it was the only one once.
+/// Returns whether the first turbo kind goes without its name: it was the only one once.
 fn plain_first(session: &Session<'_>) -> bool {
     // 0xcf: Emerald Rapids, whose five kinds are all numbered (is_emr_platform(),
     // isst-core-mbox.c).
     !session.platform.is_tpmi() && session.model.model != 0xcf
 }
 
-/// What the lines of a level need to know of the machine.
+/// Facts about the machine for the lines of a level.
 struct Shown {
     id: Id,
     cpus: usize,

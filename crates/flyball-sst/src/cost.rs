@@ -1,4 +1,4 @@
-//! What a level or a feature gains and what it costs, as notes for a plan.
+//! Notes for a plan about the gains and costs of a level or a feature.
 
 use flyball_host::{CpuList, MegaHertz};
 

@@ -155,7 +155,7 @@ fn punit_numbers(host: &dyn Host, cpus: &[u32], tpmi: bool) -> Result<Vec<Option
     if raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
 }
 
-/// Whether a CPU is online. A CPU without the attribute (CPU 0, as a rule) always is.
+/// Returns whether a CPU is online. A CPU without the attribute (CPU 0, as a rule) always is.
 pub fn is_online(host: &dyn Host, cpu: u32) -> bool {
     host.read(&format!("{CPUS}/cpu{cpu}/online")).map_or(true, |text| text != "0")
 }

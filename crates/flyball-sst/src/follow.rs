@@ -26,7 +26,7 @@ pub enum Exclusion {
     Cgroup,
 }
 
-/// What was found or done, for a log.
+/// An observation or action, for a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The level of a domain changed; `from` is `None` at the first look.

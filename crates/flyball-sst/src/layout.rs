@@ -14,7 +14,7 @@ use crate::{
 /// A power domain with its CPUs, offline ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// Its CPU is the lowest online one.
+    /// The domain's address. Its CPU is the domain's lowest online one.
     pub place: DomainAddress,
     /// The die, as sysfs numbers it.
     pub die: u32,

@@ -143,7 +143,7 @@ pub fn domain(access: &dyn Access, domain: &Domain) -> Result<DomainModel, HostE
 /// Everything about one level of a domain.
 ///
 /// # Errors
-/// What the driver answered; `EINVAL` for a level that the domain does not have.
+/// Returns the driver's error; `EINVAL` for a level that the domain does not have.
 pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) -> Result<Level, HostError> {
     let at = &domain.place;
     let levels = access.levels(at)?;

@@ -47,7 +47,7 @@ impl Partition {
     /// Brings the power domain into this state.
     ///
     /// # Errors
-    /// What the kernel answered; `EINVAL`, with the kernel's reason, for CPUs that it makes no
+    /// Returns the kernel's error; `EINVAL`, with the kernel's reason, for CPUs that it makes no
     /// partition of.
     pub fn write(&self, host: &dyn Host, package: u8, domain: u8) -> Result<(), HostError> {
         let group = group(package, domain);

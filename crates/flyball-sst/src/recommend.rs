@@ -15,7 +15,7 @@ use crate::{
     model::{self, Level},
 };
 
-/// What a candidate adds to its level.
+/// The feature that a candidate adds to its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feature {
@@ -62,20 +62,20 @@ pub struct Candidate {
     pub domain: u8,
     pub level: u8,
     pub feature: Feature,
-    /// What the slowest of the CPUs is guaranteed.
+    /// Guaranteed frequency of the slowest of the CPUs.
     pub guaranteed_mhz: MegaHertz,
-    /// What the slowest of the CPUs may reach while every core is busy.
+    /// Highest frequency of the slowest of the CPUs while every core is busy.
     pub turbo_mhz: MegaHertz,
-    /// What the other CPUs are guaranteed.
+    /// Guaranteed frequency of the other CPUs.
     pub others_guaranteed_mhz: MegaHertz,
-    /// What the other CPUs may reach while every core is busy.
+    /// Highest frequency of the other CPUs while every core is busy.
     pub others_turbo_mhz: MegaHertz,
     /// CPUs of the domain that have to be offline.
     pub offline: CpuList,
     pub settings: Vec<KnobSetting>,
 }
 
-/// What candidates are ranked by.
+/// The criterion that ranks candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// A frequency that holds under any load.

@@ -43,7 +43,7 @@ impl Via {
     }
 }
 
-/// What is set, or only read.
+/// A field that can be set, or only read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// SST-PP: the performance level.
@@ -73,12 +73,12 @@ pub enum Field {
     Partition,
     /// The highest level; read-only.
     Highest,
-    /// Whether firmware locks the level; read-only.
+    /// The firmware's lock of the level; read-only.
     Locked,
 }
 
 impl Field {
-    /// Its name in the text form.
+    /// Returns the field's name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Field::Level => "level",
@@ -253,7 +253,7 @@ impl Setting {
     /// Writes a content in the form that [`Setting::read`] gives.
     ///
     /// # Errors
-    /// What the driver answered; `EINVAL` for a content of another form.
+    /// Returns the driver's error; `EINVAL` for a content of another form.
     pub fn write(&self, host: &dyn Host, content: &str) -> Result<(), HostError> {
         let content = content.trim();
         if self.field == Field::Partition {

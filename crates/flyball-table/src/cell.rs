@@ -1,6 +1,6 @@
 //! Cells of a table with named columns, as CSV and Parquet files have them.
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Integer,

@@ -38,7 +38,7 @@ const BATCH: usize = 8192;
 pub struct Table {
     writer: SerializedFileWriter<File>,
     kinds: Vec<Kind>,
-    /// Of each column the values that are not written yet.
+    /// The values of each column that are not written yet.
     waiting: Vec<Vec<Cell>>,
 }
 
@@ -230,7 +230,7 @@ pub struct Read {
 /// Reads these columns of a Parquet file, and leaves the others where they are.
 ///
 /// # Errors
-/// What is not a Parquet file, is damaged, or has a column of another type.
+/// Fails if the file is not a Parquet file, is damaged, or has a column of another type.
 pub fn read<R: ChunkReader + 'static>(
     file: R,
     columns: &[(&str, Kind)],
@@ -306,7 +306,7 @@ fn typed(column: &mut Column, empty: Column) -> &mut Column {
     column
 }
 
-/// What is known of a column of a row group.
+/// Facts about a column of a row group.
 struct Given<'a> {
     count: usize,
     is_optional: bool,

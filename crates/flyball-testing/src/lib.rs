@@ -1,5 +1,5 @@
-//! What the tests of all crates share: starting flyball, trees of files, material that not every
-//! checkout has, and skipping with a count.
+//! Helpers of all crates' tests: starting flyball, trees of files, material that not every checkout
+//! has, and skipping with a count.
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ pub fn command(program: &str) -> Command {
 /// How a command ended, and what it printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// Its exit code.
+    /// The command's exit code.
     pub code: i32,
     pub out: String,
     pub err: String,

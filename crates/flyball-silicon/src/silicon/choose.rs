@@ -1,10 +1,10 @@
-//! What the firmware does once a period, and what register writes change: targets, limits,
+//! The firmware's work in each period and the effects of register writes: targets, limits,
 //! frequencies.
 
 use super::{Silicon, Thread};
 use crate::spec::ClockDomain;
 
-/// What all cores of a package have in common when their frequencies are chosen.
+/// The limits that all cores of a package share when their frequencies are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PackageLimits {
     active: u32,
@@ -16,7 +16,7 @@ pub(super) struct PackageLimits {
 }
 
 impl Silicon {
-    /// What the firmware does once a period: look at load, power and heat, and choose the next
+    /// Runs the firmware once a period: looks at load, power and heat, and chooses the next
     /// frequencies.
     pub(super) fn firmware(&mut self) {
         let seconds = self.period_ns as f64 * 1e-9;
@@ -68,15 +68,15 @@ impl Silicon {
         }
     }
 
-    /// What each core would run at if nothing limited it: the highest request of its threads that
-    /// are online.
+    /// Chooses each core's frequency as if nothing limited it: the highest request of its online
+    /// threads.
     pub(super) fn choose_targets(&mut self) {
         for c in 0..self.core.len() {
             self.choose_target(c);
         }
     }
 
-    /// The same of one core.
+    /// Chooses the unlimited frequency of one core.
     #[inline]
     pub(super) fn choose_target(&mut self, c: usize) {
         let core = &mut self.core[c];
@@ -167,7 +167,7 @@ impl Silicon {
         khz
     }
 
-    /// What the current budget leaves of a frequency, kHz.
+    /// Lowers a frequency to what the current budget allows, kHz.
     #[inline]
     fn within_budget(&self, c: usize, mut khz: u32, active: u32) -> u32 {
         let core = &self.core[c];
@@ -185,7 +185,7 @@ impl Silicon {
         khz
     }
 
-    /// Whether the current budget holds a busy core of a package back.
+    /// Returns whether the current budget holds a busy core of a package back.
     pub(crate) fn is_current_limited(&self, p: usize) -> bool {
         let Some(limits) = self.package[p].chosen else { return false };
         self.topology.package_cores(p).any(|c| {
@@ -240,8 +240,8 @@ impl Silicon {
         core.leakage = kind.curve.leakage_by_voltage(khz);
     }
 
-    /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits,
-    /// uncore.
+    /// Derives a package's values from its switches: guaranteed frequencies, ceilings, turbo
+    /// limits, uncore.
     pub(super) fn refresh_package(&mut self, p: usize) {
         for c in self.topology.package_cores(p) {
             let kind = &self.kinds[self.core[c].place.kind as usize];

@@ -8,7 +8,7 @@ const PERF_CTL_TURBO_DISENGAGE: u64 = 1 << 32;
 const CPB_DISABLE: u64 = 1 << 25;
 
 impl Silicon {
-    /// Whether this CPU's request is a performance level (HWP or CPPC) and not a P-state.
+    /// Returns whether this CPU's request is a performance level (HWP or CPPC) and not a P-state.
     pub(crate) fn requests_levels(&self, cpu: usize) -> bool {
         let r = &self.registers.cpu[cpu];
         match self.spec.firmware.interface {
@@ -98,7 +98,7 @@ impl Silicon {
         Request { min: kind.min, max: kind.max, desired: khz, epp: (r.epb & 0xf) as u8 * 17 }
     }
 
-    /// Whether the switches of a core's threads allow turbo.
+    /// Returns whether the switches of a core's threads allow turbo.
     pub(crate) fn core_turbo_allowed(&self, core: usize) -> bool {
         let place = self.topology.core(core);
         // One thread that disables turbo disables it for the whole core.

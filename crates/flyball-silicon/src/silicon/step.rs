@@ -4,7 +4,7 @@ use super::{Activity, Idle, Package, Silicon, Thread};
 use crate::curve::Curve;
 use crate::spec::PowerSpec;
 
-/// What a package's cores did in a step, summed up.
+/// Sums over a package's cores in a step.
 struct CoreSums {
     watts: f64,
     /// Cores that were not in a deep idle state.

@@ -1,12 +1,12 @@
-//! Whether a specification is that of a machine that can be.
+//! Checks that a specification describes a possible machine.
 
 use crate::spec::{CoreSpec, MAX_CPUS, MachineSpec, SpecError, SpecFault, SstClass, SstLevelSpec, SstSpec};
 
 impl MachineSpec {
-    /// Check that it is a machine that can be.
+    /// Checks that the machine is a possible one.
     ///
     /// # Errors
-    /// The first thing found that is wrong.
+    /// Returns the first mistake found.
     pub fn check(&self) -> Result<(), SpecError> {
         // Bounds first: the arithmetic of what follows relies on them.
         let checked = self

@@ -44,7 +44,7 @@ pub struct SstSpec {
     /// service together.
     #[serde(default = "one")]
     pub cores_per_module: u32,
-    /// Of all power domains of a package, those that have no registers all the same.
+    /// Power domains of a package that have no registers nevertheless, by number among all of them.
     #[serde(default)]
     pub absent: Vec<u32>,
     /// Levels by power domain, package by package, where the domains differ; `level` is then those
@@ -59,11 +59,11 @@ pub struct SstSpec {
     pub pci_bus: Vec<u32>,
 }
 
-/// What one power domain has of its own.
+/// The part of the description that belongs to one power domain.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstDomainSpec {
-    /// Its performance levels, in order.
+    /// The domain's performance levels, in order.
     pub level: Vec<SstLevelSpec>,
 }
 
@@ -71,7 +71,7 @@ pub struct SstDomainSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstLevelSpec {
-    /// Its number. Numbers may have gaps; what is in between is not enabled.
+    /// The level's number. Numbers may have gaps; levels in between are not enabled.
     pub number: u32,
     /// TDP ratio: the base frequency in units of the bus clock.
     pub base_mhz: u32,
@@ -123,7 +123,7 @@ pub struct SstLevelSpec {
 pub struct SstBfSpec {
     /// Guaranteed frequency of the chosen cores, MHz.
     pub high_mhz: u32,
-    /// Of the others, MHz.
+    /// Guaranteed frequency of the other cores, MHz.
     pub low_mhz: u32,
     /// The chosen cores of the power domain.
     pub cores: Vec<u32>,
@@ -139,6 +139,6 @@ pub struct SstTfSpec {
     pub bucket_cores: Vec<u32>,
     /// Limits of high-priority cores by bucket: one list a kind of code, MHz.
     pub high_mhz: Vec<Vec<u32>>,
-    /// What low-priority cores are clipped to: one a kind of code, MHz.
+    /// Limits of low-priority cores: one a kind of code, MHz.
     pub clip_mhz: Vec<u32>,
 }

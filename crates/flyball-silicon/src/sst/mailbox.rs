@@ -25,7 +25,7 @@ const WRITE: u32 = 1 << 8;
 
 /// The mailbox's data register in PCI configuration space (isst_if_mbox_pci.c).
 const CONFIG_DATA: u32 = 0xa0;
-/// Its interface register.
+/// The mailbox's interface register.
 const CONFIG_INTERFACE: u32 = 0xa4;
 
 impl From<Refusal> for MailboxError {
@@ -307,7 +307,7 @@ impl Silicon {
     /// The PUNIT's MSR-like identity of a CPU, for GET_PHY_ID.
     ///
     /// # Errors
-    /// As [`Silicon::read_msr`].
+    /// Fails like [`Silicon::read_msr`].
     pub fn punit_cpu(&self, cpu: usize) -> Result<u64, Fault> {
         self.read_msr(cpu, crate::msr::PM_LOGICAL_ID)
             .or_else(|_| self.read_msr(cpu, crate::msr::THREAD_ID_INFO))
@@ -412,7 +412,7 @@ mod tests {
         (status & 0xff, s.mailbox_config_read(1, CONFIG_DATA).unwrap())
     }
 
-    /// The same through the MSRs of a CPU of package 1.
+    /// A command through the MSRs of a CPU of package 1.
     fn by_msr(s: &mut Silicon, command: u32, data: u32) -> (u32, u32) {
         s.write_msr(14, 0xb1, data.into()).unwrap();
         s.write_msr(14, 0xb0, u64::from(command) | 1 << 31).unwrap();

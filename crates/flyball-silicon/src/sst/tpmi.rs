@@ -20,7 +20,7 @@ const LEVEL: u32 = 24;
 /// Registers of a whole domain.
 const REGISTERS: u32 = PP / 8 + FIRST_LEVEL + 5 * LEVEL;
 
-/// What a domain without Speed Select registers reads: an interface version of 0xff means invalid.
+/// Register value in a domain without Speed Select: an interface version of 0xff means invalid.
 const ABSENT: u64 = u64::MAX;
 
 impl Silicon {
@@ -226,9 +226,9 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
 }
 
 impl SstSpec {
-    /// What the registers of all power domains say, as a real machine's were read: package by
-    /// package, `each` domains a package, of which the first `compute` have cores. `None` where no
-    /// domain has registers of a version that is known.
+    /// Decodes the registers of all power domains, as read from a real machine: package by package,
+    /// `each` domains a package, of which the first `compute` have cores. `None` if no domain has
+    /// registers of a known version.
     pub fn of_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
         let valid =
             |d: &&Vec<u64>| d.first().is_some_and(|h| h & 0xff != 0xff && h >> 5 & 7 == 0 && h >> 9 & 1 == 1);

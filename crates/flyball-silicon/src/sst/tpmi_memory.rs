@@ -7,7 +7,7 @@
 //! | 0 | | the table (PFS): 64 bits a feature, see [`TpmiDevice`] |
 //! | 4 KiB | 0x80 control | the mailbox through which a driver asks whether a feature may be used |
 //! | 8 KiB | 0x81 info | the device's PCI address and the package's number |
-//! | 12 KiB | 0x02 uncore | where the machine's uncore has TPMI clusters: header, cluster's place, status, control |
+//! | 12 KiB | 0x02 uncore | with TPMI clusters: header, cluster's place, status, control |
 //! | 16 KiB | 0x05 Speed Select | the blocks of tpmi.rs |
 //!
 //! A device is to show PCI Express extended capability 0x23 with vendor 8086 and id 66 (TPMI), with
@@ -37,7 +37,7 @@ const FAILED: u64 = 0x80;
 /// The control mailbox's only command here: the state of a feature.
 const GET_STATE: u64 = 0x10;
 
-/// What a TPMI device shows of itself besides its memory.
+/// Properties of a TPMI device besides its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpmiDevice {
     /// Entries of the table of features; each is 8 bytes: identity (7:0), instances (15:8),

@@ -16,7 +16,7 @@ pub const PROGRAM: &str = "sim:workload";
 /// machine's time.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What is run, as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS] [--endless]`.
+/// The command as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS] [--endless]`.
 #[derive(Debug)]
 struct Request {
     name: String,

@@ -23,7 +23,7 @@ pub struct CpuModel {
 }
 
 impl CpuModel {
-    /// What /proc/cpuinfo does not say is 0.
+    /// Reads the model from /proc/cpuinfo; missing numbers are 0.
     pub fn of(info: &CpuInfo) -> CpuModel {
         CpuModel {
             vendor: info.vendor_id.clone(),

@@ -23,7 +23,7 @@ pub struct Levels {
     pub current: u8,
     /// The firmware refuses to change the level.
     pub locked: bool,
-    /// Whether SST-PP is enabled.
+    /// True if SST-PP is enabled.
     pub enabled: bool,
 }
 
@@ -127,11 +127,12 @@ impl Clos {
 /// to everything that it refuses, and the mailbox's where its driver is not loaded.
 #[allow(clippy::missing_errors_doc)]
 pub trait Access {
-    /// Whether domains are addressed by package and number (TPMI) rather than through a CPU.
+    /// Returns whether domains are addressed by package and number (TPMI) rather than through a
+    /// CPU.
     fn is_tpmi(&self) -> bool;
     /// Names of the instruction classes that have turbo frequencies.
     fn turbo_kinds(&self) -> &'static [&'static str];
-    /// Whether the place has registers.
+    /// Returns whether the place has registers.
     fn has(&self, place: &DomainAddress) -> bool;
     /// The domains of a package that have registers.
     fn domains(&self, package: u8) -> Vec<u8>;
