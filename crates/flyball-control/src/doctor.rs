@@ -1,12 +1,12 @@
-//! Is this machine set up as it should be?
+//! Checks whether a machine is set up as it should be.
 //!
-//! A check answers one question, from firmware to daemons, with a [`Finding`]: what is the case,
-//! where that was read, why it matters, and what to do. A check that could not look does not say
-//! [`Verdict::Ok`] but [`Verdict::Unknown`], with the reason. Checks only read, through
+//! Each check answers one question, from firmware to daemons, with a [`Finding`]: what the check
+//! found, where it read that, why it matters, and what to do. A check that could not look does not
+//! return [`Verdict::Ok`] but [`Verdict::Unknown`], with the reason. Checks only read, through
 //! [`flyball_host::Host`], so they work on recorded and simulated machines too.
 //!
-//! `facts` gathers what several checks need; each group of checks has a module; [`CHECKS`] is the
-//! table of all.
+//! `facts` gathers what several checks need. Each group of checks has a module, and [`CHECKS`] is
+//! the table of all checks.
 
 // All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
@@ -38,12 +38,12 @@ use crate::{Id, ReadError, Vendor};
 use flyball_host::Host;
 use serde::Serialize;
 
-/// How bad it is. The order is the order of severity.
+/// How bad a finding is, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "DoctorVerdict")]
 pub enum Verdict {
-    /// As it should be.
+    /// Nothing to complain about.
     Ok,
     /// Could not be examined; `what` says why.
     Unknown,
@@ -80,9 +80,9 @@ pub enum Group {
     Firmware,
     /// Settings that contradict each other.
     Conflicts,
-    /// What happens at this moment.
+    /// Current state: throttling, heat, offline CPUs, competing programs.
     Now,
-    /// What a trace of the driver's decisions shows, if one is given.
+    /// Findings from a trace of the driver's decisions, if one is given.
     Trace,
     /// The recommendations of a published page, on request.
     Recommended,
@@ -103,12 +103,12 @@ impl Group {
     }
 }
 
-/// One thing that was read: where, and what was there.
+/// One observation: a location and the value read there.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Evidence {
     /// A path, a register of a CPU, or a kernel parameter.
     pub place: String,
-    /// What was found there.
+    /// The value read there.
     pub value: String,
 }
 
@@ -132,7 +132,7 @@ impl Serialize for KnobValue {
     }
 }
 
-/// What to do about a finding.
+/// The remedy for a finding.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "by", content = "do")]
 pub enum Fix {
@@ -146,7 +146,7 @@ pub enum Fix {
     Person(String),
 }
 
-/// What a test of the kernel's amd-pstate-ut module would report on this machine and kernel.
+/// The result that the kernel's amd-pstate-ut module would report on this machine and kernel.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct KernelTest {
     /// Name in the module.
@@ -164,19 +164,19 @@ pub struct Finding {
     pub id: &'static str,
     pub group: Group,
     pub verdict: Verdict,
-    /// What is the case, in one sentence.
+    /// The finding in one sentence.
     pub what: String,
     /// Why it matters, in a sentence or two.
     pub why: &'static str,
     pub evidence: Vec<Evidence>,
-    /// What to do, if anything.
+    /// The remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// What the kernel's unit test of the same thing would report, if this kernel's module has one.
+    /// The result of the kernel's own test of this question, if this kernel's module has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_test: Option<KernelTest>,
-    /// Whether the verdict is [`Verdict::Unknown`] only because a recording does not have what the
-    /// check looks at.
+    /// True if the verdict is [`Verdict::Unknown`] only because a recording lacks the files that
+    /// the check reads.
     #[serde(skip)]
     pub not_recorded: bool,
 }
@@ -211,7 +211,7 @@ impl Answer {
         self
     }
 
-    /// The fix is this setting.
+    /// Proposes this setting as the fix.
     #[must_use]
     fn set(self, knob: Id, value: impl Into<String>) -> Answer {
         self.fix(Fix::Settings(vec![KnobValue { knob, value: value.into() }]))
@@ -252,10 +252,10 @@ pub struct Check {
     pub group: Group,
     /// Why the question matters, in a sentence or two.
     pub why: &'static str,
-    /// What it looks at: files, registers, parameters.
+    /// The files, registers and parameters that it reads.
     pub looks: &'static str,
-    /// What has to be readable on every policy (`scaling_governor`) or online CPU
-    /// (`cpuN/acpi_cppc/nominal_freq`) for [`Verdict::Ok`], if it is readable on one of them.
+    /// Files that must be readable on every policy (`scaling_governor`) or online CPU
+    /// (`cpuN/acpi_cppc/nominal_freq`) for [`Verdict::Ok`], if any policy or CPU has them.
     pub covers: &'static [&'static str],
     /// Answers the question; `None` on machines to which it does not apply.
     run: fn(&Facts) -> Option<Answer>,
@@ -316,8 +316,8 @@ impl Report {
         self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
     }
 
-    /// The findings with a verdict of at least `verdict`, the worst first; the table's order within
-    /// a verdict.
+    /// Returns the findings with a verdict of at least `verdict`, worst first, in table order
+    /// within a verdict.
     pub fn from(&self, verdict: Verdict) -> Vec<&Finding> {
         let mut found: Vec<&Finding> = self.findings.iter().filter(|f| f.verdict >= verdict).collect();
         // The sort is stable: within a verdict the table's order remains.
@@ -325,8 +325,8 @@ impl Report {
         found
     }
 
-    /// The settings of all fixes that flyball can make itself, those of the worst findings first.
-    /// Each knob is there once: what a worse finding asks for wins.
+    /// Returns the settings of all fixes that flyball can make itself, those of the worst findings
+    /// first. Each knob appears once: the worse finding wins.
     pub fn settings(&self) -> Vec<KnobValue> {
         let mut settings: Vec<KnobValue> = Vec::new();
         for finding in self.from(Verdict::Note) {
@@ -348,8 +348,8 @@ pub struct Options {
     pub storpool: bool,
 }
 
-/// Why a check did not see everything that it covers: something that one policy or CPU has cannot
-/// be read on another. Without this a check would call a machine good after seeing a part of it.
+/// Returns why a check did not see everything that it covers: it could read a file on one policy or
+/// CPU but not on another. Without this, a check would pass a machine after seeing part of it.
 fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
     if let (false, Err(why)) = (check.covers.is_empty(), &facts.online_is_listed) {
         return Some(why.clone());
@@ -376,8 +376,7 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
 
 /// Runs the checks. Only reads.
 ///
-/// # Errors
-/// Not even the list of processors can be read.
+/// # Errors The list of processors cannot be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
     // Without /sys nothing can be gathered: a page of unknowns would hide the one cause.
     if let Some(hidden) = now::nothing_visible(host) {
@@ -401,8 +400,8 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
             }
             if let Some(answer) = (check.run)(&facts) {
                 let answer = match gap_in_coverage(&facts, check) {
-                    // A problem that was found stays one, whatever was not read; only an ok must
-                    // have seen everything.
+                    // A problem stays a problem even if something else could not be read. Only an
+                    // ok requires that everything was seen.
                     Some(why) if answer.verdict == Verdict::Ok => {
                         Answer { evidence: answer.evidence, ..unknown(why) }
                     }

@@ -1,8 +1,8 @@
-//! What a user wants of a machine: settings as data, before any machine was looked at.
+//! A user's wanted settings as data, independent of any machine.
 //!
 //! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It knows the table
-//! and nothing of a machine; `plan` brings the two together. Settings are in order: where two of
-//! them name the same place, the later one counts.
+//! and nothing about a machine; `plan` brings the two together. Settings are in order: if two of
+//! them name the same place, the later one wins.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,25 +11,24 @@ use crate::{Id, KnobName, UnknownKnob, Wanted, WantedError};
 /// One wanted setting.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Setting {
-    /// The knob, and perhaps which instance of it (`idle-state:C6`).
+    /// The knob, optionally with an instance (`idle-state:C6`).
     pub name: KnobName,
     /// The value, not yet resolved.
     pub wanted: Wanted,
-    /// Values to use instead, in this order, where the machine does not accept the first.
+    /// Fallback values, tried in this order if the machine does not accept the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<Wanted>,
-    /// Whether the setting is left out where the machine lacks the knob or accepts none of its
+    /// True if the setting is dropped when the machine lacks the knob or accepts none of its
     /// values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// The CPUs, as a selector; all where there is none.
+    /// Selector of the CPUs; `None` for all of them.
     pub on: Option<String>,
-    /// Where the user said so, as it reads in a message: `governor=performance`,
-    /// `quiet.toml line 3`.
+    /// Origin of the setting, as messages print it: `governor=performance`, `quiet.toml line 3`.
     pub from: String,
 }
 
-/// What is wanted of a machine.
+/// The settings that a user wants.
 #[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Intent {
     /// The settings in order.
@@ -45,16 +44,16 @@ pub enum IntentError {
     /// The knob is not in the table.
     #[error(transparent)]
     Unknown(#[from] UnknownKnob),
-    /// The value is none of the knob's.
+    /// The knob does not take the value.
     #[error(transparent)]
     Value(#[from] WantedError),
 }
 
 impl Setting {
-    /// The setting of `name` (`governor`, `idle-state:C6`) to `value` on the CPUs of selector `on`.
+    /// Creates the setting of `name` (`governor`, `idle-state:C6`) to `value` on the CPUs of
+    /// selector `on`.
     ///
-    /// # Errors
-    /// The knob is unknown, is a fact, or does not take the value.
+    /// # Errors The knob is unknown, is a fact, or does not take the value.
     pub fn new(
         name: &str,
         value: &str,
@@ -67,23 +66,22 @@ impl Setting {
         Ok(Setting { name, wanted, otherwise: Vec::new(), optional: false, on, from })
     }
 
-    /// Adds a value to use where the machine accepts none of those before it.
+    /// Adds a value to use if the machine accepts none of those before it.
     ///
-    /// # Errors
-    /// The knob does not take the value.
+    /// # Errors The knob does not take the value.
     pub fn or(mut self, value: &str) -> Result<Setting, IntentError> {
         self.otherwise.push(Wanted::parse(self.name.knob.knob(), value)?);
         Ok(self)
     }
 
-    /// The same setting, left out where the machine cannot have it.
+    /// Marks the setting as optional: it is dropped if the machine cannot have it.
     #[must_use]
     pub fn optional(mut self, optional: bool) -> Setting {
         self.optional = optional;
         self
     }
 
-    /// Whether a machine that does not accept it may get another value, or none.
+    /// Returns whether a machine that rejects the value may get another one, or none.
     pub(crate) fn is_flexible(&self) -> bool {
         self.optional || !self.otherwise.is_empty()
     }
@@ -94,30 +92,29 @@ impl Setting {
 }
 
 impl Intent {
-    /// Reads `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments; those without CPUs are for selector
+    /// Parses `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments. Those without CPUs apply to selector
     /// `on`.
     ///
-    /// # Errors
-    /// The first argument that is not a setting.
+    /// # Errors The first argument that is not a setting.
     pub fn from_arguments<S: AsRef<str>>(arguments: &[S], on: Option<&str>) -> Result<Intent, IntentError> {
         let mut settings = Vec::new();
         for argument in arguments {
             let argument = argument.as_ref();
             let (name, value) =
                 argument.split_once('=').ok_or_else(|| IntentError::NoEquals(argument.to_owned()))?;
-            // CPUs of its own come before those for all settings.
+            // CPUs in the argument take precedence over those for all settings.
             let (name, on) = name.split_once('@').map_or((name, on), |(name, cpus)| (name, Some(cpus)));
             settings.push(Setting::new(name, value, on, argument)?);
         }
         Ok(Intent { settings })
     }
 
-    /// Whether nothing is wanted.
+    /// Returns whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
     }
 
-    /// The last setting of a knob, whatever its CPUs.
+    /// Returns the last setting of a knob, whatever its CPUs.
     pub fn of(&self, knob: Id) -> Option<&Setting> {
         self.settings.iter().rfind(|setting| setting.name.knob == knob)
     }

@@ -24,7 +24,7 @@ pub use self::id::Id;
 pub(crate) use self::id::rows;
 use self::order::Step;
 
-/// What a knob has one instance per.
+/// The kind of object that has its own instance of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -75,7 +75,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Whether a row can be set.
+/// Access to a row: read-only, or read and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub enum Access {
     #[serde(rename = "ro")]
@@ -87,7 +87,7 @@ pub enum Access {
 /// The unit that a value has in JSON and in the kernel's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
-    /// Words, switches, counts.
+    /// No unit: words, switches, counts.
     #[serde(rename = "")]
     None,
     #[serde(rename = "kHz")]
@@ -105,7 +105,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's sign, empty where there is none.
+    /// Returns the unit's symbol, or an empty string if it has none.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::None => "",
@@ -123,7 +123,7 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Word,
-    /// Words with blanks between.
+    /// Words separated by blanks.
     Words,
     /// `1` is on, `0` is off.
     Switch,
@@ -133,12 +133,12 @@ pub enum Form {
     Enabled,
     /// A frequency in kHz.
     KHz,
-    /// Frequencies in kHz with blanks between.
+    /// Frequencies in kHz separated by blanks.
     KHzList,
     /// A frequency in MHz.
     MHz,
-    /// A ratio to the bus clock of Intel processors; as text in hundreds of MHz, which is the clock
-    /// since Sandy Bridge.
+    /// A ratio to the bus clock of Intel processors; its text assumes 100 MHz, the clock since
+    /// Sandy Bridge.
     Ratio,
     Percent,
     Micros,
@@ -176,7 +176,7 @@ impl Form {
     }
 }
 
-/// Settings and facts of Intel Speed Select, as the table names them; the place says of which
+/// Settings and facts of Intel Speed Select, as the table names them. The place identifies the
 /// domain, class or core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -197,7 +197,7 @@ pub enum SpeedSelect {
     Locked,
 }
 
-/// One way to read, and perhaps to write, a knob. A knob's mechanisms are tried in order.
+/// One way to read a knob, and in some cases to write it. A knob's mechanisms are tried in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     /// An attribute file.
@@ -206,39 +206,39 @@ pub enum Mechanism {
         /// `{hwmon}`, `{sensor}` standing for the place's numbers and `{any-policy}` for the first
         /// policy that is online.
         path: &'static str,
-        /// How it spells the value.
+        /// Spelling of the value.
         form: Form,
-        /// Whether it may be written.
+        /// True if flyball may write it.
         write: bool,
     },
     /// A field of a model-specific register, on the place's first online CPU.
     Msr {
-        /// Whose processors have it.
+        /// The vendor whose processors have it.
         vendor: Vendor,
-        /// Which of them; on others the bits mean something else, or nothing.
+        /// The processors that have it. On others the bits mean something else, or nothing.
         on: On,
         /// The register's number.
         register: u32,
         /// Highest and lowest bit of the field.
         bits: (u8, u8),
-        /// How the field spells the value.
+        /// Spelling of the value.
         form: Form,
-        /// Whether it may be written.
+        /// True if flyball may write it.
         write: bool,
     },
     /// A setting of Intel Speed Select.
     SpeedSelect {
         field: SpeedSelect,
-        /// How its content spells the value.
+        /// Spelling of the value.
         form: Form,
-        /// Whether it may be written.
+        /// True if flyball may write it.
         write: bool,
     },
     /// Membership of the CPU in a file that holds a CPU list.
     Member { path: &'static str },
 }
 
-/// The processors of a vendor on which a register's field means what a row says of it.
+/// The processors of a vendor on which a register's field has the meaning that a row gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     All,
@@ -249,7 +249,7 @@ pub enum On {
 }
 
 impl Mechanism {
-    /// How this mechanism spells the value.
+    /// Returns how this mechanism spells the value.
     pub fn form(&self) -> Form {
         match self {
             Mechanism::File { form, .. }
@@ -259,7 +259,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether it may be written.
+    /// Returns whether flyball may write it.
     pub fn writes(&self) -> bool {
         match self {
             Mechanism::File { write, .. }
@@ -338,35 +338,35 @@ impl fmt::Display for Mechanism {
 /// One row of the table: a knob, or a read-only fact.
 #[derive(Debug)]
 pub struct Knob {
-    /// Its identity in code.
+    /// Identity in code.
     pub id: Id,
-    /// Its name on the command line and in profiles.
+    /// Name on the command line and in profiles.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// Short description.
     pub title: &'static str,
-    /// What it has one instance per.
+    /// Kind of object that has its own instance.
     pub scope: Scope,
-    /// Whose processors have it, where only one vendor's do.
+    /// The vendor, if only one vendor's processors have it.
     pub vendor: Option<Vendor>,
-    /// Where `show` prints it, and when.
+    /// Section and condition in which `show` prints it.
     pub shown: Shown,
-    /// The ways to it, best first. Never empty.
+    /// Mechanisms, best first. Never empty.
     pub mechanisms: &'static [Mechanism],
-    /// What it does, in a paragraph.
+    /// Description of the effect, in a paragraph.
     pub about: &'static str,
-    /// What it interacts with, and how.
+    /// Rows that it interacts with, and how.
     pub interacts: &'static [(Id, &'static str)],
-    /// Whether it can be set, and what that takes.
+    /// Fact or knob, with everything that setting it takes.
     pub role: Role,
 }
 
 impl Knob {
-    /// Whether it can be set.
+    /// Returns whether it can be set.
     pub fn access(&self) -> Access {
         if self.control().is_some() { Access::ReadWrite } else { Access::ReadOnly }
     }
 
-    /// What setting it takes; `None` for a fact.
+    /// Returns how to set it; `None` for a fact.
     pub fn control(&self) -> Option<&Control> {
         match &self.role {
             Role::Fact => None,
@@ -374,17 +374,17 @@ impl Knob {
         }
     }
 
-    /// The accepted values, in words; empty for a fact.
+    /// Returns the accepted values, in words; empty for a fact.
     pub fn accepts(&self) -> &'static str {
         self.control().map_or("", |control| control.accepts)
     }
 
-    /// The step under which it is listed; `None` for a fact.
+    /// Returns the step under which it is listed; `None` for a fact.
     pub fn step(&self) -> Option<Step> {
         self.control().map(|control| control.writing.turn.listed())
     }
 
-    /// The knob to use for a part of the machine, where this one is machine-wide.
+    /// Returns the knob to use for a part of the machine, if this one is machine-wide.
     pub fn narrower(&self) -> Option<Id> {
         self.control()?.narrower
     }
@@ -394,7 +394,7 @@ impl Knob {
         self.form().unit()
     }
 
-    /// How its first mechanism spells the value.
+    /// Returns how its first mechanism spells the value.
     pub fn form(&self) -> Form {
         self.mechanisms.first().map_or(Form::Word, Mechanism::form)
     }

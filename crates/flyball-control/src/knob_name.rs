@@ -7,12 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{At, Id, Knob, Place, UnknownKnob};
 
-/// A knob, and perhaps the instance that is meant.
+/// A knob, optionally with an instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct KnobName {
     pub knob: Id,
-    /// What followed the colon: `C6`, `long_term`, `package_00_die_00`.
+    /// The text after the colon: `C6`, `long_term`, `package_00_die_00`.
     pub instance: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for KnobName {
     }
 }
 
-/// `clos-2-min`, as Speed Select's own words have it, in the table's spelling: `clos-min:2`.
+/// Turns `clos-2-min`, Speed Select's own form, into the table's form `clos-min:2`.
 fn clos_in_the_middle(text: &str) -> Option<String> {
     let (class, what) = text.strip_prefix("clos-")?.split_once('-')?;
     class.parse::<u8>().ok().map(|class| format!("clos-{what}:{class}"))
@@ -78,8 +78,8 @@ const CONSTRAINTS: &[(&str, &str)] = &[
 ];
 
 impl KnobName {
-    /// Whether `place` is meant: any place without an instance; otherwise the place of that name,
-    /// that number (an idle state's depth), that directory, or whose name ends in that word
+    /// Returns whether the name means `place`: any place if it has no instance, otherwise the place
+    /// of that name, number (an idle state's depth) or directory, or whose name ends in that word
     /// (`dram`, `long_term` or `long`).
     pub fn matches(&self, place: &Place) -> bool {
         let Some(instance) = &self.instance else { return true };

@@ -1,15 +1,15 @@
-//! What can be set on a machine's processors, what is set now, and how to set it.
+//! Finds, reads and changes the settings of a machine's processors.
 //!
 //! The heart is one table, [`TABLE`]: every knob and every read-only fact has a row with its name,
 //! unit, scope, place in the order of writes, and the files and registers that hold it. A
-//! [`Snapshot`] is a machine at one moment: what it is made of ([`Topology`]), where on it a knob
-//! exists ([`Snapshot::places`]), what it held there ([`Snapshot::read`]), what a wanted value
-//! (`min`, `2.6GHz`, `balance_power`) means there ([`Snapshot::resolve`]), and the location and
+//! [`Snapshot`] is a machine at one moment: its parts ([`Topology`]), the places where a knob
+//! exists ([`Snapshot::places`]), the value there ([`Snapshot::read`]), the meaning of a wanted
+//! value (`min`, `2.6GHz`, `balance_power`) there ([`Snapshot::resolve`]), and the location and
 //! content of the write that it takes ([`Snapshot::target`]).
 //!
-//! On top of the table: an [`Intent`] says what is wanted, [`plan::plan`] which writes that takes
-//! of a machine that is as in a snapshot, and only [`write`] makes them, as a transaction that can
-//! always be undone.
+//! On top of the table, an [`Intent`] states what is wanted. [`plan::plan`] works out the writes
+//! that it takes on a machine as a snapshot shows it. Only [`write`] makes them, as a transaction
+//! that can always be undone.
 
 pub mod doctor;
 pub mod intent;

@@ -1,9 +1,9 @@
-//! A place of a machine that holds a value: an attribute file, a setting of Speed Select, a control
+//! A place on a machine that holds a value: an attribute file, a setting of Speed Select, a control
 //! group, or some bits of one register of one CPU.
 //!
-//! What is read, planned, written, journaled and restored is named by its location. A location has
-//! a text form that survives the process ([`Location::to_text`]), and its content is kept byte for
-//! byte as the kernel printed it.
+//! Everything that is read, planned, written, journaled and restored is named by its location. A
+//! location has a text form that survives the process ([`Location::to_text`]), and its content is
+//! kept byte for byte as the kernel printed it.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::partition;
 
-/// Where a value is held.
+/// The file, register or other object that holds a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub enum Location {
@@ -42,7 +42,7 @@ impl Location {
         Location::File(path.into())
     }
 
-    /// The path, where the location is a file.
+    /// Returns the path, if the location is a file.
     pub fn path(&self) -> Option<&str> {
         match self {
             Location::File(path) => Some(path),
@@ -53,8 +53,8 @@ impl Location {
         }
     }
 
-    /// The name after the last `/`, where the location is a file; that of a Speed Select field;
-    /// empty for registers.
+    /// Returns the name after the last `/` for a file, or the name of a Speed Select field; empty
+    /// for registers.
     pub fn name(&self) -> &str {
         match self {
             Location::File(path) => path.rsplit('/').next().unwrap_or_default(),
@@ -81,11 +81,10 @@ impl Location {
         }
     }
 
-    /// Writes a content in the form that [`Location::read`] gives. The bits of a register outside
+    /// Writes a content in the form that [`Location::read`] returns. The bits of a register outside
     /// the mask are read first and kept.
     ///
-    /// # Errors
-    /// What the kernel answered; `EINVAL` for a register content that is not a number.
+    /// # Errors The kernel's error; `EINVAL` for a register content that is not a number.
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::File(path) => host.write(path, content),
@@ -107,10 +106,9 @@ impl Location {
         }
     }
 
-    /// Writes what was there before a change. A knob of the user may have another command for that.
+    /// Writes the content from before a change. A user's knob may have another command for that.
     ///
-    /// # Errors
-    /// As [`Location::write`].
+    /// # Errors As [`Location::write`].
     pub fn restore(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::Command(knob) => knob.restore(host, content),
@@ -120,8 +118,8 @@ impl Location {
 }
 
 impl Location {
-    /// The text form that journals and JSON have, which [`FromStr`] reads back. [`fmt::Display`] is
-    /// for people.
+    /// Returns the text form for journals and JSON, which [`FromStr`] reads back. [`fmt::Display`]
+    /// is for people.
     pub fn to_text(&self) -> String {
         match self {
             Location::File(path) => path.clone(),
@@ -181,8 +179,8 @@ impl FromStr for Location {
     }
 }
 
-/// Where flyball writes files: no path of a journal leads elsewhere, whatever wrote the journal. A
-/// test compares this with the table.
+/// Directories in which flyball writes files. A path in a journal never leads elsewhere, whatever
+/// wrote the journal. A test compares this with the table.
 const ROOTS: &[&str] = &[
     "/sys/devices/system/cpu/",
     "/sys/class/powercap/",
@@ -191,13 +189,13 @@ const ROOTS: &[&str] = &[
     "/sys/fs/cgroup/cgroup.subtree_control",
 ];
 
-/// Registers that flyball writes, or may write in another version: energy bias, power control,
-/// requests of HWP and CPPC.
+/// Registers that flyball writes, or may write in another version: energy bias, power control, HWP
+/// and CPPC requests.
 const REGISTERS: &[u32] = &[MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL, MSR_HWP_REQUEST, MSR_AMD_CPPC_REQ];
 
 impl Location {
-    /// Whether it is a place that flyball writes. A journal that names another is damaged or was
-    /// made by another program: root must not write a file because a journal says so.
+    /// Returns whether flyball writes this location. A journal that names another one is damaged or
+    /// comes from another program: root must not write a file just because a journal says so.
     pub fn is_flyballs(&self) -> bool {
         let is_plain = |path: &str| {
             path.starts_with('/')
@@ -207,8 +205,8 @@ impl Location {
         };
         match self {
             Location::File(path) => is_plain(path) && ROOTS.iter().any(|root| path.starts_with(root)),
-            // Removing a group moves its tasks to the root group: only groups that flyball names
-            // itself.
+            // Removing a group moves its tasks to the root group, so only groups that flyball
+            // itself names qualify.
             Location::Partition(path) => path
                 .strip_prefix(partition::ROOT)
                 .and_then(|rest| rest.strip_prefix("/flyball"))
@@ -235,20 +233,20 @@ impl<'de> Deserialize<'de> for Location {
     }
 }
 
-/// What a location held at one moment.
+/// The content of a location at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// The bytes, as the kernel printed them.
     Text(String),
-    /// The bytes in hexadecimal, where they are not UTF-8.
+    /// The bytes in hexadecimal, if they are not UTF-8.
     Hex(String),
-    /// It could not be read; the errno says what that means (EBUSY: the CPU is offline).
+    /// The errno of a failed read (EBUSY: the CPU is offline).
     Unreadable(i32),
 }
 
 impl Content {
-    /// The content of what was read.
+    /// Turns the result of a read into a content.
     pub fn of(read: &Result<Vec<u8>, HostError>) -> Content {
         match read {
             Ok(bytes) => Content::bytes(bytes),
@@ -256,7 +254,7 @@ impl Content {
         }
     }
 
-    /// The content that holds these bytes.
+    /// Turns bytes into a content.
     pub fn bytes(bytes: &[u8]) -> Content {
         match std::str::from_utf8(bytes) {
             Ok(text) => Content::Text(text.to_owned()),
@@ -264,8 +262,8 @@ impl Content {
         }
     }
 
-    /// The bytes to write to bring it back; `None` where it could not be read or the hexadecimal
-    /// form is damaged.
+    /// Returns the bytes to write to bring it back; `None` if it could not be read or the
+    /// hexadecimal form is damaged.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
             Content::Text(text) => Some(text.clone().into_bytes()),
@@ -278,21 +276,21 @@ impl Content {
         }
     }
 
-    /// Whether the location was not there to be read: its CPU offline, its driver off, its
-    /// directory not made yet. A location that is there and has no readable form (`EINVAL`) is not
-    /// out of reach.
+    /// Returns whether the location could not be reached: its CPU is offline, its driver off, or
+    /// its directory not made yet. A location that exists but has no readable form (`EINVAL`) is
+    /// within reach.
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))
     }
 
-    /// Whether it could not be read because every CPU of its policy was offline
+    /// Returns whether the read failed because every CPU of its policy was offline
     /// (`policy_is_inactive` in cpufreq.c).
     pub fn is_busy(&self) -> bool {
         *self == Content::Unreadable(Errno::BUSY.0)
     }
 
-    /// The text without white space around it; empty where there is none.
+    /// Returns the text without white space around it; empty if there is no text.
     pub fn trimmed(&self) -> &str {
         match self {
             Content::Text(text) => text.trim(),

@@ -1,7 +1,8 @@
 //! Other programs that write the same knobs.
 //!
-//! Found by the names of running processes; for those that act and exit (TLP), by what they leave
-//! in /run. Which knobs a program writes is in the rows of the table (`written_by`).
+//! flyball finds them by the names of running processes. Programs that act and exit (TLP) are found
+//! by the files that they leave in /run. The rows of the table list the knobs that a program writes
+//! (`written_by`).
 
 use std::collections::BTreeSet;
 
@@ -13,24 +14,24 @@ use crate::{
     programs::{KNOWN, Known, Program},
 };
 
-/// A program that writes knobs, at work on a machine.
+/// A program that writes knobs and is active on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Owner {
-    /// What it is called.
+    /// Name of the program.
     pub name: &'static str,
-    /// Its process, where one runs.
+    /// Process ID, if a process is running.
     pub pid: Option<u32>,
     /// The knobs that it writes.
     pub writes: Vec<Id>,
-    /// The command that ends it for good, where there is one.
+    /// The command that ends it for good, if there is one.
     #[serde(skip)]
     pub stop: Option<&'static str>,
-    /// How to make it leave them alone.
+    /// How to make it leave the knobs alone.
     pub remedy: &'static str,
 }
 
 impl Program {
-    /// The knobs that it writes, in the table's order.
+    /// Returns the knobs that it writes, in the table's order.
     pub fn writes(self) -> Vec<Id> {
         let rows = TABLE
             .iter()
@@ -39,11 +40,11 @@ impl Program {
     }
 }
 
-/// The known programs that are at work on the machine.
+/// Returns the known programs that are active on the machine.
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();
     let mut take = |known: &Known, pid: Option<u32>| {
-        // Workers of one daemon are one owner; a process counts before the trace in files.
+        // Workers of one daemon are one owner. A process takes precedence over traces in files.
         if !found.iter().any(|owner| owner.name == known.name) {
             let (writes, stop, remedy) = (known.program.writes(), known.stop, known.remedy);
             found.push(Owner { name: known.name, pid, writes, stop, remedy });
@@ -71,23 +72,23 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
     found
 }
 
-/// Whether the program's own configuration keeps it from acting.
+/// Returns whether the program's own configuration keeps it from acting.
 fn is_off(host: &dyn Host, known: &Known) -> bool {
     let Some((file, off)) = known.off else { return false };
-    // Of several assignments the last one counts.
+    // If there are several assignments, the last one wins.
     let (key, text) = (off.split('=').next().unwrap_or(off), host.read(file).unwrap_or_default());
     let is_of_key = |line: &&str| line.split('=').next() == Some(key);
     text.lines().map(str::trim).rfind(is_of_key).is_some_and(|line| line == off)
 }
 
-/// The process of irqbalance, which moves interrupts and writes no knob.
+/// Returns the process of irqbalance, which moves interrupts and writes no knob.
 pub fn irqbalance(host: &dyn Host) -> Option<u32> {
     let processes = host.list("/proc").unwrap_or_default();
     let mut numbers = processes.iter().filter_map(|entry| entry.parse::<u32>().ok());
     numbers.find(|pid| host.read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name == "irqbalance"))
 }
 
-/// The programs at work on the machine that write one of these knobs, and which of them.
+/// Returns the active programs that write one of these knobs, each with the knobs that it writes.
 pub fn neighbours(host: &dyn Host, knobs: &BTreeSet<Id>) -> Vec<Owner> {
     let mut found = owners(host);
     for owner in &mut found {

@@ -1,16 +1,16 @@
-//! From what a file or register holds to a typed value, and back to the exact bytes of a write.
+//! Parses the content of a file or register into a typed value, and formats a value as the exact
+//! bytes of a write.
 
 use flyball_host::{Celsius, Epb, Epp, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Perf};
 
 use crate::{Form, Value, knob};
 
-/// The value that `text`, without its line end, spells in `form`.
+/// Parses `text`, without its line end, as a value of `form`.
 ///
-/// # Errors
-/// What was expected instead.
+/// # Errors A description of the expected form.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
-    // An attribute is one line; should there be more, the first one counts. Attributes are ASCII,
-    // and there are thousands of them: white space of other scripts is not looked for.
+    // An attribute is one line; if there are more, the first one counts. Attributes are ASCII, and
+    // there are thousands of them, so white space of other scripts is ignored.
     let text = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
     if text.is_empty() {
         return match form {
@@ -62,8 +62,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             let thousandths = text.parse::<i64>().map_err(|_| expected(form))?;
             Value::Temperature(Celsius(thousandths as f64 / 1_000.0))
         }
-        // A number where the register holds one without a word
-        // (show_energy_performance_preference).
+        // A number if the register's value has no word (show_energy_performance_preference).
         Form::Epp => match text.parse::<u64>() {
             Ok(number) => Value::Epp(Epp(u8::try_from(number).map_err(|_| expected(form))?)),
             Err(_) => Value::Word(text.to_owned()),
@@ -82,7 +81,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
     })
 }
 
-/// The value that the bits `bits` of `register` hold in `form`.
+/// Parses the bits `bits` of `register` as a value of `form`.
 pub(crate) fn field(form: Form, register: u64, bits: (u8, u8)) -> Result<Value, &'static str> {
     let raw = extract(register, bits);
     match form {
@@ -101,7 +100,7 @@ fn extract(register: u64, (high, low): (u8, u8)) -> u64 {
     (register >> low) & knob::mask((high - low, 0))
 }
 
-/// The text that a write of `value` in `form` carries; `None` where the form cannot carry it.
+/// Returns the text that writes `value` in `form`; `None` if the form cannot express it.
 pub(crate) fn text(form: Form, value: &Value) -> Option<String> {
     Some(match (form, value) {
         (Form::Word | Form::Epp, Value::Word(word)) => word.clone(),
@@ -126,7 +125,7 @@ pub(crate) fn text(form: Form, value: &Value) -> Option<String> {
     })
 }
 
-/// What a form looks like, for a message about one that does not.
+/// Describes a form, for a message about text that does not match it.
 pub(crate) fn expected(form: Form) -> &'static str {
     match form {
         Form::Word | Form::Words => "a word",

@@ -11,11 +11,11 @@ use flyball_host::{Errno, Host, HostError, Op, cgroup::Group};
 /// The content of a partition that does not exist.
 pub const ABSENT: &str = "absent";
 
-/// What the partition holds: its CPUs and its kind, or [`ABSENT`].
+/// Reads the partition's CPUs and kind, or [`ABSENT`].
 pub(crate) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
     let group = Group::at(path);
     if !group.exists(host) {
-        // Without the root nothing can be said about its groups.
+        // Without the root, the state of its groups is unknown.
         return if host.exists(ROOT) {
             Ok(ABSENT.as_bytes().to_vec())
         } else {
@@ -43,9 +43,9 @@ fn remove(host: &dyn Host, group: &Group) -> Result<(), HostError> {
         return Ok(());
     }
     let mut last = Ok(());
-    // rmdir of a group answers EBUSY while a task is in it. One that was moved away a moment ago,
-    // or is exiting, leaves within milliseconds; three quarters of a second in all is far more than
-    // it needs.
+    // rmdir of a group answers EBUSY while a task is in it. A task that was just moved away or is
+    // exiting leaves within milliseconds, so three quarters of a second in all is far more than
+    // needed.
     for pause in [0_u64, 1, 10, 50, 200, 500] {
         host.sleep(Duration::from_millis(pause));
         group.release_tasks(host);

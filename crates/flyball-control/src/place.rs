@@ -1,4 +1,5 @@
-//! Where on a machine a knob exists: one instance of a scope, with the CPUs that it governs.
+//! A place on a machine where a knob exists: one instance of a scope, with the CPUs that it
+//! governs.
 
 use std::fmt;
 
@@ -77,7 +78,7 @@ pub enum At {
 }
 
 impl At {
-    /// The scope that this is an instance of.
+    /// Returns the scope that this is an instance of.
     pub fn scope(&self) -> Scope {
         match self {
             At::Machine => Scope::Machine,
@@ -119,15 +120,15 @@ impl fmt::Display for At {
     }
 }
 
-/// How a place goes with a selection of CPUs.
+/// How a selection of CPUs selects a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub enum Belongs {
-    /// With any of its CPUs.
+    /// Selected with any of its CPUs.
     #[default]
     ToEach,
-    /// Only with all of its CPUs: what it sets holds for dies that have places of their own.
+    /// Selected only with all of its CPUs: it also sets dies that have places of their own.
     ToAll,
-    /// To none of them: an I/O die, which goes with all CPUs of its package.
+    /// An I/O die, which belongs to no CPU: selected only with all CPUs of its package.
     ToPackage,
 }
 
@@ -135,18 +136,18 @@ pub enum Belongs {
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     pub at: At,
-    /// The instance's own name where the scope has named instances (`C6`, `package-0 long_term`,
-    /// `package_00_die_00`, `Core 3`); empty for numbered scopes. What follows the colon in
-    /// `idle-state:C6`.
+    /// Name of the instance if the scope has named instances (`C6`, `package-0 long_term`,
+    /// `package_00_die_00`, `Core 3`), as after the colon in `idle-state:C6`; empty for numbered
+    /// scopes.
     pub name: String,
-    /// The CPUs that the place governs, offline ones included.
+    /// The CPUs that the place governs, including offline ones.
     pub cpus: CpuList,
     #[serde(skip)]
     pub belongs: Belongs,
 }
 
 impl Place {
-    /// A place without a name of its own.
+    /// Creates a place without a name of its own.
     pub fn new(at: At, cpus: CpuList) -> Place {
         Place::named(at, "", cpus)
     }
@@ -160,7 +161,7 @@ impl Place {
         Place { belongs, ..self }
     }
 
-    /// Whether a selection of these CPUs selects it.
+    /// Returns whether a selection of these CPUs selects the place.
     pub fn is_on(&self, cpus: &CpuList) -> bool {
         match self.belongs {
             Belongs::ToEach => self.cpus.intersects(cpus),
@@ -169,7 +170,7 @@ impl Place {
         }
     }
 
-    /// The CPUs that are its own: none of an I/O die's.
+    /// Returns the place's own CPUs; an I/O die has none.
     pub fn own_cpus(&self) -> &CpuList {
         match self.belongs {
             Belongs::ToEach | Belongs::ToAll => &self.cpus,

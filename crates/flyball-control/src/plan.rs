@@ -1,15 +1,15 @@
-//! From what is wanted and what is there to every write that has to be made, in order, each with
-//! its reason.
+//! Plans every write that brings a machine from its present state to what is wanted, in order, each
+//! with its reason.
 //!
 //! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before
-//! the first write: names against the lists that the kernel gives, frequencies against the
-//! hardware's limits, settings against each other (`couplings`). What is already in effect produces
-//! no change, so a plan after its own application is empty.
+//! the first write: names against the kernel's lists, frequencies against the hardware's limits,
+//! settings against each other (`couplings`). A setting that is already in effect produces no
+//! change, so a plan made after applying it is empty.
 //!
 //! Some changes invalidate later settings: a driver switch recreates every policy, turbo moves the
-//! limits of the hardware, a governor change resets preferences. After those, applying plans again
-//! from a fresh look; what a printed plan says about the time after them is what can be known
-//! before, and says that it is.
+//! limits of the hardware, a governor change resets preferences. After such a change, applying
+//! re-reads the machine and plans again. A printed plan describes the time after it as far as that
+//! can be known before, and marks it as such.
 
 mod absences;
 mod changes;
@@ -48,35 +48,36 @@ pub use targets::{Target, targets};
 pub struct Change {
     /// The knob or fact, as `flyball explain` names it.
     pub knob: Id,
-    /// The instance of the knob, where it has instances (`C6` of `idle-state:C6`); else empty.
+    /// The instance of the knob, if it has instances (`C6` of `idle-state:C6`); else empty.
     pub instance: String,
-    /// Where, in words.
+    /// The place, in words.
     pub place: String,
     /// The CPUs that it governs.
     pub cpus: CpuList,
-    /// When it has its turn.
+    /// The step in which it is made.
     pub step: Step,
     /// The file or register.
     pub location: Location,
-    /// What is there now; `None` where that can only be known when its turn has come.
+    /// Present content; `None` if it can be known only when the step is reached.
     pub old: Option<String>,
-    /// What is written first, where a write of `new` alone would change nothing: the driver acts
-    /// only on a change.
+    /// Content to write first if writing `new` alone would change nothing: the driver acts only on
+    /// a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// What will be written; a word (`max`) where its number can only be known then.
+    /// Content to write; a word (`max`) if its number can be known only when the step is reached.
     pub new: String,
-    /// What is there now, in the knob's own terms (`no_turbo` 0 is on).
+    /// Present value, in the knob's own terms (`no_turbo` 0 is on).
     pub was: Option<String>,
-    /// What is wanted, in the knob's own terms.
+    /// Wanted value, in the knob's own terms.
     pub value: String,
     /// The setting that asks for it, as it was written; another text for a change that a setting
-    /// only needs.
+    /// only requires.
     #[serde(skip)]
     pub from: String,
-    /// Why it is made.
+    /// The reason for the change.
     pub because: String,
-    /// Whether it may turn out not to be needed, or to need another number, once its turn has come.
+    /// True if it may turn out to be unnecessary, or to need another number, once its step is
+    /// reached.
     pub provisional: bool,
 }
 
@@ -87,12 +88,12 @@ pub struct Plan {
     pub machine: String,
     /// The writes in order.
     pub changes: Vec<Change>,
-    /// What else there is to know: couplings, places left out.
+    /// Couplings, places left out and other notes.
     pub notes: Vec<Note>,
 }
 
 impl Plan {
-    /// Whether the machine is already as wanted.
+    /// Returns whether the machine already matches the intent.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -103,7 +104,7 @@ impl Plan {
 pub enum PlanError {
     /// Settings that are refused.
     Refused(Vec<Refusal>),
-    /// This machine lacks what the settings are about.
+    /// Settings for things that this machine lacks.
     NotHere(Vec<Absence>),
     /// The machine cannot be read.
     Read(ReadError),
@@ -147,16 +148,16 @@ struct Want {
     from: String,
     /// The resolved value; `None` while it cannot be known.
     value: Option<Value>,
-    /// What is there now.
+    /// Present value.
     now: Option<Value>,
 }
 
-/// What is going to change before the later steps have their turn.
+/// Changes that will have been made before the later steps.
 #[derive(Debug, Clone, Default)]
 struct ExpectedState {
     /// The driver mode that will be switched to.
     mode: Option<String>,
-    /// Turbo, boost, SMT or CPUs will change: the hardware's limits may.
+    /// Turbo, boost, SMT or CPUs will change, and with them perhaps the hardware's limits.
     capacity: bool,
     /// The level of Speed Select will change.
     level: bool,
@@ -168,7 +169,7 @@ struct ExpectedState {
     governor_changes: BTreeSet<u32>,
 }
 
-/// cpufreq's own governors, which every driver takes that does not choose frequencies by itself.
+/// cpufreq's own governors, which every driver accepts unless it chooses frequencies by itself.
 const KERNEL_GOVERNORS: [&str; 6] =
     ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
 
@@ -180,49 +181,49 @@ struct Planner<'s> {
     changes: Vec<Change>,
     notes: Vec<Note>,
     refused: Vec<Refusal>,
-    /// What was refused for a coupling; the value itself need not be judged any more.
+    /// Settings that a coupling rule refused; their values need no further judgement.
     contradicted: BTreeSet<(Id, At)>,
     absent: Vec<Absence>,
 }
 
-/// Plans what `intent` needs on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]).
+/// Plans the writes that `intent` needs on a machine as `snapshot` shows it (see
+/// [`Snapshot::for_intent`]).
 ///
-/// # Errors
-/// Settings that the machine does not take, with what it takes; settings of things that it does not
-/// have; files that should be readable and are not; a snapshot that was taken for another intent
-/// ([`ReadError::NotTaken`]).
+/// # Errors Settings that the machine does not accept, with what it accepts; settings of things
+/// that it lacks; files that should be readable and are not; a snapshot that was taken for another
+/// intent ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     plan_and_choice(snapshot, intent).map(|(plan, _)| plan)
 }
 
-/// A plan, and the intent that it is for: without the optional settings that the machine cannot
-/// have, and with the first value of each list that it accepts.
+/// Returns a plan and the intent that it carries out: without the optional settings that the
+/// machine cannot have, and with the first value of each list that it accepts.
 ///
-/// # Errors
-/// Those of [`plan()`].
+/// # Errors Those of [`plan()`].
 pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
     choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::All))
 }
 
-/// What differs from `intent`. What only the present state refuses (a preference under the present
-/// governor, a limit beyond the present one) is a difference, not a mistake in the intent.
+/// Plans the differences from `intent`. A setting that only the present state refuses (a preference
+/// under the present governor, a limit beyond the present one) is a difference, not a mistake in
+/// the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::OfTheIntent)).map(|(plan, _)| plan)
 }
 
-/// What a setting is judged against.
+/// The state that a setting is judged against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rules {
     All,
-    /// The other settings and the hardware, not what other knobs hold now.
+    /// The other settings and the hardware, but not the present values of other knobs.
     OfTheIntent,
 }
 
 fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
     let mut planner = Planner::new(snapshot, rules);
     for setting in &intent.settings {
-        // Places first, for all settings: the rules below need every wanted value, also of settings
-        // that come later.
+        // Places first, for all settings: the rules below need every wanted value, including those
+        // of later settings.
         planner.place(setting)?;
     }
     planner.read_and_resolve()?;
@@ -344,8 +345,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The entry above the dies of a package lacks what only dies have (uncore-frequency-tpmi.c has
-    /// no ELC for the root domain): a setting for all domains means those that have the knob.
+    /// Keeps only the places that have the knob, for a setting of all domains. The entry above the
+    /// dies of a package lacks what only dies have (uncore-frequency-tpmi.c has no ELC for the root
+    /// domain).
     fn places_with_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
         let knob = setting.knob();
         if setting.name.instance.is_some() || knob.knob().scope != Scope::Uncore {
@@ -360,13 +362,13 @@ impl Planner<'_> {
         Ok(if having.is_empty() { places } else { having })
     }
 
-    /// Whether a rule would judge by what a knob holds now, where the intent leaves it alone and
-    /// the present state does not count.
+    /// Returns whether a rule would judge by a knob's present value although the intent does not
+    /// set the knob and present values do not count.
     fn is_only_present(&self, knob: Id, at: &At) -> bool {
         self.rules == Rules::OfTheIntent && !self.wants.contains_key(&(knob, at.clone()))
     }
 
-    /// Whether the first of these CPUs has a knob.
+    /// Returns whether the first of these CPUs has a knob.
     fn is_somewhere(&self, knob: Id, cpus: &CpuList) -> Result<bool, ReadError> {
         match self.snapshot.places_on(knob, cpus)?.first() {
             Some(place) => Ok(self.snapshot.value_if_readable(knob, place)?.is_some()),
@@ -403,7 +405,7 @@ impl Planner<'_> {
 
     /// Works out what the steps before governor, preference and limits will have changed.
     fn look_ahead(&mut self) -> Result<(), ReadError> {
-        // What is not there now changes nothing either: a want must not open its own door.
+        // A knob that is absent now changes nothing either: a want must not open its own door.
         let differs = |want: &&Want| want.now.is_some() && want.value.is_some() && want.value != want.now;
         let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
         if let Some(Value::Word(mode)) =
@@ -447,8 +449,7 @@ impl Planner<'_> {
             let now = self.snapshot.value_if_readable(Id::Governor, &place)?;
             let wanted =
                 self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
-            // `now` is `None` where the policy cannot be read: then the governor counts as
-            // changing.
+            // `now` is `None` if the policy cannot be read. The governor then counts as changing.
             if wanted.is_some() && wanted != now {
                 self.ahead.governor_changes.insert(policy.number);
             }
@@ -479,7 +480,7 @@ impl Planner<'_> {
     }
 }
 
-/// Puts changes into the order in which they are made.
+/// Sorts changes into the order in which they are made.
 pub(crate) fn sort(changes: &mut [Change]) {
     changes.sort_by_cached_key(|change| {
         let path = Natural(change.location.path().unwrap_or_default().to_owned());
@@ -491,7 +492,7 @@ pub(crate) fn sort(changes: &mut [Change]) {
     });
 }
 
-/// A place as a setting names it: every CPU has an idle state of the name.
+/// Returns a place's name as settings use it: every CPU has an idle state of that name.
 fn instance(place: &Place) -> String {
     match place.at {
         At::IdleState { .. } => place.name.clone(),
@@ -499,7 +500,7 @@ fn instance(place: &Place) -> String {
     }
 }
 
-/// Cuts a list that hundreds of CPUs would make long; the number of items that were cut.
+/// Shortens a list that hundreds of CPUs would make long. Returns the number of items removed.
 fn shorten<T>(items: &mut Vec<T>) -> Option<usize> {
     const SHOWN: usize = 12;
     let more = items.len().checked_sub(SHOWN).filter(|more| *more > 0)?;

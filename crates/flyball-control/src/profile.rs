@@ -17,10 +17,10 @@
 //! epp = ["balance_power", "power"]     # the first value that the machine accepts
 //! ```
 //!
-//! What stands before the first section is for all CPUs. Sections come later, so they win; optional
+//! Settings before the first section are for all CPUs. Sections come later, so they win; optional
 //! settings come last. Values are strings as on the command line; booleans and whole numbers are
-//! taken too where they cannot be misread. What a list and an optional setting come to on a machine
-//! is decided by the plan (`plan/choice.rs`).
+//! accepted too if they cannot be misread. The plan decides which value of a list a machine gets,
+//! and whether it gets an optional setting (`plan/choice.rs`).
 
 use std::borrow::Cow;
 
@@ -30,37 +30,37 @@ use toml::de::{DeTable, DeValue};
 
 use crate::intent::{Intent, IntentError, Setting};
 
-/// Sections that select CPUs by a property, and how the selector calls it.
+/// Sections that select CPUs by a property, with the selector's word for it.
 const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
 
-/// Settings of a profile. One for each CPU of 512 and each of its 19 knobs would be fewer; the
-/// planner judges each setting against the others, so that the time grows with the square.
+/// Limit on the settings of a profile. One for each of the 19 knobs of each of 512 CPUs would be
+/// fewer. The planner judges each setting against the others, so its time grows with the square.
 pub const MAX_SETTINGS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
-    /// What it is for, in the author's words.
+    /// Purpose of the profile, in the author's words.
     pub description: Option<String>,
-    /// What it wants.
+    /// The settings.
     pub intent: Intent,
 }
 
-/// Why a text is not a profile: where, and what is wrong there.
+/// The reason why a text is not a profile, and the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file} line {line}: {what}")]
 pub struct ProfileError {
-    /// The file, as it was called.
+    /// Name of the file, as given.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
 struct Reader<'a> {
     file: &'a str,
-    /// Where each line of the text ends: counting them again for every setting would take the
-    /// square of the length.
+    /// End of each line of the text: counting lines again for every setting would take quadratic
+    /// time.
     ends: Vec<usize>,
     profile: Profile,
 }
@@ -99,11 +99,10 @@ impl JsonSchema for Profile {
 }
 
 impl Profile {
-    /// Reads a profile; `file` is its name in messages.
+    /// Parses a profile; `file` is its name in messages.
     ///
-    /// # Errors
-    /// Text that is not UTF-8 or not TOML, an unknown section or knob, a value that the knob does
-    /// not take.
+    /// # Errors Text that is not UTF-8 or not TOML, an unknown section or knob, or a value that the
+    /// knob does not accept.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Profile, ProfileError> {
         let bad = |line: usize, what: String| ProfileError { file: file.to_owned(), line, what };
         let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -113,7 +112,7 @@ impl Profile {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             let words = match error.message() {
-                // The commonest mistake of all, in the parser's words.
+                // The most common mistake, in the parser's words.
                 words if words.contains("must be quoted") => "write words in quotes, as \"performance\"",
                 words => words,
             };
@@ -130,13 +129,13 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A table's entries in the order of the file: position of the key, key, value.
+/// Returns a table's entries in the order of the file: position of the key, key, value.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(usize, &'t str, &'t DeValue<'i>)> {
     let mut entries: Vec<_> = table
         .iter()
         .map(|(key, value)| (key.span().start, key.get_ref().as_ref(), value.get_ref()))
         .collect();
-    // toml's table is sorted by key; in an intent the later setting counts.
+    // toml's table is sorted by key, but in an intent the later setting wins.
     entries.sort_by_key(|(at, ..)| *at);
     entries
 }
@@ -150,7 +149,7 @@ impl Reader<'_> {
         self.ends.partition_point(|end| *end < at) + 1
     }
 
-    /// The settings of the file, or of its section `[optional]`, which has the same sections.
+    /// Reads the settings of the file, or of its section `[optional]`, which has the same sections.
     fn settings(&mut self, table: &DeTable<'_>, optional: bool) -> Result<(), ProfileError> {
         let entries = in_order(table);
         for (at, key, value) in &entries {
@@ -164,8 +163,8 @@ impl Reader<'_> {
             }
         }
         let mut last = None;
-        // Sections after the settings for all CPUs, wherever they stand in the file: what names
-        // CPUs wins.
+        // Sections after the settings for all CPUs, wherever they stand in the file: settings that
+        // name CPUs win.
         for (at, key, value) in entries {
             let DeValue::Table(groups) = value else { continue };
             if key == "optional" && !optional {
@@ -235,7 +234,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value as it would stand on the command line.
+/// Returns a value as it would appear on the command line.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.clone().into_owned()),

@@ -1,16 +1,16 @@
 //! Programs that write knobs: how they are recognised, and how to make them leave the knobs alone.
-//! Which knobs one writes is in the rows of the table.
+//! The rows of the table list the knobs that each one writes.
 
-/// What flyball knows of a program.
+/// Known facts about a program.
 pub(crate) struct Known {
     pub program: Program,
     pub name: &'static str,
-    /// Names of its process as the kernel keeps them (15 characters), or of the script that an
+    /// Names of its process as the kernel stores them (15 characters), or of the script that an
     /// interpreter runs.
     pub processes: &'static [&'static str],
     /// A file that shows that it was active in this boot.
     pub trace: Option<&'static str>,
-    /// A file and the line in it with which it leaves everything alone, whatever the trace shows.
+    /// A file and the line in it that disables the program, whatever the trace shows.
     pub off: Option<(&'static str, &'static str)>,
     /// The command that ends it for good.
     pub stop: Option<&'static str>,
@@ -114,7 +114,7 @@ programs! {
     Cpupower {
         name: "cpupower.service",
         processes: &[],
-        // It acts once at boot and leaves nothing: that it is enabled is all there is to see.
+        // It acts once at boot and leaves no trace. Only that it is enabled can be seen.
         trace: Some("/etc/systemd/system/multi-user.target.wants/cpupower.service"),
         off: None,
         stop: Some("systemctl disable cpupower.service"),

@@ -1,8 +1,8 @@
-//! Which settings make this machine steady for benchmarks, and what stands in the way.
+//! Decides which settings make this machine steady for benchmarks, and what prevents that.
 //!
-//! [`decide`] only decides: the settings are made, journaled and undone like any others. Three
-//! levels, each with everything of the one before: `light` loses no speed, `steady` gives up turbo,
-//! `fixed` holds one frequency.
+//! [`decide`] only decides: the settings are made, journaled and undone like any others. There are
+//! three levels, each of which includes the one before: `light` loses no speed, `steady` gives up
+//! turbo, `fixed` holds one frequency.
 
 mod plan;
 
@@ -65,11 +65,11 @@ impl fmt::Display for Level {
 #[serde(into = "QuietSettingRecord")]
 pub struct QuietSetting {
     pub knob: Id,
-    /// Its value, in the words of the command line.
+    /// The value, in the words of the command line.
     pub value: String,
-    /// For which CPUs; `None` for all.
+    /// The CPUs; `None` for all.
     pub cpus: Option<CpuList>,
-    /// Why it helps.
+    /// The reason why it helps.
     pub because: &'static str,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for QuietSetting {
     }
 }
 
-/// How a setting is written to JSON.
+/// A setting in its JSON form.
 #[derive(schemars::JsonSchema, Serialize)]
 struct QuietSettingRecord {
     setting: String,
@@ -100,7 +100,7 @@ impl From<QuietSetting> for QuietSettingRecord {
 pub struct BootParameter {
     /// The parameter, as it stands on the kernel's command line.
     pub parameter: String,
-    /// Why it helps.
+    /// The reason why it helps.
     pub because: &'static str,
 }
 
@@ -110,24 +110,24 @@ impl From<BootParameter> for String {
     }
 }
 
-/// What makes this machine quiet.
+/// The settings that make this machine quiet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, schemars::JsonSchema, Serialize)]
 pub struct QuietSettings {
     /// The CPUs on which the benchmark is to run.
     pub cpus: CpuList,
     /// The settings, in no particular order: the plan orders them.
     pub settings: Vec<QuietSetting>,
-    /// What cannot be done on this machine, each with its reason.
+    /// Settings that this machine cannot have, each with the reason.
     pub unavailable: Vec<String>,
-    /// What would help but needs another boot.
+    /// Parameters that would help but need another boot.
     pub boot: Vec<BootParameter>,
-    /// The control group that keeps other tasks off the benchmark's CPUs, where there can be one.
+    /// The control group that keeps other tasks off the benchmark's CPUs, if there can be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
 }
 
 impl QuietSettings {
-    /// The settings as an intent.
+    /// Returns the settings as an intent.
     pub fn intent(&self) -> Result<Intent, IntentError> {
         let setting = |quiet: &QuietSetting| {
             let on = quiet.cpus.as_ref().map(CpuList::to_string);
@@ -141,24 +141,24 @@ impl QuietSettings {
 /// A control group whose CPUs are its own (cgroup v2, cpuset).
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Partition {
-    /// Its directory.
+    /// Directory of the group.
     pub path: String,
-    /// What it is to hold: CPUs and kind.
+    /// Intended content: CPUs and kind.
     pub content: String,
-    /// Whether the root group has to hand the controller down first.
+    /// True if the root group must hand the controller down first.
     pub hand_down: bool,
 }
 
 impl Partition {
-    /// The writes that make it, in order.
+    /// Returns the writes that create it, in order.
     pub fn writes(&self) -> Vec<(Location, String)> {
         let root = Location::file(format!("{}/cgroup.subtree_control", partition::ROOT));
         let hand_down = self.hand_down.then(|| (root, "+cpuset".to_owned()));
         hand_down.into_iter().chain([(self.location(), self.content.clone())]).collect()
     }
 
-    /// Whether this is what it reads when it holds: the kernel has its own spelling of lists (`2-3`
-    /// for `2,3`).
+    /// Returns whether `text`, as read back, is the intended content. The kernel has its own
+    /// spelling of lists (`2-3` for `2,3`).
     pub fn holds(&self, text: &str) -> bool {
         let parts = |text: &str| {
             let (cpus, kind) = text.trim().split_once(' ')?;
@@ -167,7 +167,7 @@ impl Partition {
         parts(text).is_some_and(|found| parts(&self.content) == Some(found))
     }
 
-    /// Where it is.
+    /// Returns the location of the group.
     pub fn location(&self) -> Location {
         Location::Partition(self.path.clone())
     }
@@ -192,11 +192,10 @@ pub const KNOBS: &[Id] = &[
     Id::NominalFreq,
 ];
 
-/// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`]; what
-/// is not a knob (control groups, kernel parameters) is looked up on `host`.
+/// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`].
+/// Control groups and kernel parameters, which are not knobs, are looked up on `host`.
 ///
-/// # Errors
-/// The snapshot was taken without one of the knobs.
+/// # Errors The snapshot was taken without one of the knobs.
 pub fn decide(
     host: &dyn Host,
     snapshot: &Snapshot,
@@ -223,7 +222,7 @@ pub fn decide(
     Ok(quiet)
 }
 
-/// The control group that gives the benchmark's CPUs to it alone, or why there can be none.
+/// Returns the control group that gives the benchmark its CPUs alone, or why there can be none.
 fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<Partition, String> {
     let root = partition::ROOT;
     // The parent must keep a CPU for its own tasks (tasks_nocpu_error in kernel/cgroup/cpuset.c).
@@ -255,7 +254,7 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
     Ok(Partition { path, content: format!("{cpus} {kind}"), hand_down: !names(&handed_down) })
 }
 
-/// Whether the machine has the knob anywhere, with a value.
+/// Returns whether the machine has the knob anywhere, with a value.
 fn has(snapshot: &Snapshot, knob: Id) -> Result<bool, ReadError> {
     for place in snapshot.places(knob)? {
         if snapshot.value_if_readable(knob, place)?.is_some() {
@@ -336,7 +335,7 @@ fn fixed(
     }
     let value = match frequency {
         Some(frequency) => format!("{}kHz", frequency.0),
-        // Not the highest that there is: above it heat and the number of busy cores decide.
+        // Not the highest frequency: above the base one, heat and the number of busy cores decide.
         None if has(snapshot, Id::BaseFreq)? => "base".to_owned(),
         None if has(snapshot, Id::NominalFreq)? => "nominal".to_owned(),
         // With turbo off the highest frequency that is left is the base one.
@@ -380,7 +379,7 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> R
 }
 
 fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSettings) {
-    // Without it nothing shows what is set already: no advice.
+    // Without it, nothing shows which parameters are already set, so there is no advice.
     let Ok(cmdline) = host.read("/proc/cmdline") else { return };
     let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
     if cpus.len() < online.len() {
@@ -403,9 +402,9 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
     }
 }
 
-/// Files besides the knobs that should be changed: interrupts are moved away from the benchmark's
-/// CPUs, and the kernel's profiling interrupt becomes as rare as possible. Some interrupts cannot
-/// be moved, so a refusal is not an error.
+/// Returns files besides the knobs that should be changed: interrupts are moved away from the
+/// benchmark's CPUs, and the kernel's profiling interrupt becomes as rare as possible. Some
+/// interrupts cannot be moved, so a refusal is not an error.
 pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Location, String)> {
     let mut extras = Vec::new();
     let others = online.difference(cpus);
@@ -432,7 +431,7 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
     extras
 }
 
-/// What cannot be changed for one command but is worth knowing.
+/// Returns facts that cannot be changed for one command but are worth knowing.
 pub fn remarks(host: &dyn Host) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Ok(text) = host.read("/proc/sys/kernel/sched_rt_runtime_us")

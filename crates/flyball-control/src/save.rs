@@ -1,7 +1,7 @@
-//! The present settings as a profile.
+//! Saves the present settings as a profile.
 //!
-//! What most places of a knob share stands at the top; what differs gets a section by CPU list.
-//! Applied again to the same machine, a saved profile changes nothing.
+//! The value that most places of a knob share is at the top; differing values get a section by CPU
+//! list. Applied again to the same machine, a saved profile changes nothing.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Id, Knob, Place, ReadError, Scope, Snapshot, TABLE, Value, knob::Saved};
 
-/// The knobs that a profile has from a save.
+/// Returns the knobs that a saved profile contains.
 pub fn saved() -> Vec<Id> {
     let is_saved = |knob: &&Knob| knob.control().is_some_and(|control| control.saved != Saved::Never);
     TABLE.iter().filter(is_saved).map(|knob| knob.id).collect()
@@ -19,26 +19,25 @@ pub fn saved() -> Vec<Id> {
 /// A setting of a saved profile.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct SavedSetting {
-    /// The knob, and perhaps which instance of it (`idle-state:C6`).
+    /// The knob, optionally with an instance (`idle-state:C6`).
     pub knob: String,
     /// The value as a profile spells it.
     pub value: String,
-    /// The CPUs that have it; all but those of the knob's other settings without it.
+    /// The CPUs that have it; if `None`, all except those of the knob's other settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuList>,
 }
 
-/// The settings of a snapshot of the knobs that [`saved`] names. Those for all CPUs come first.
+/// Returns the settings of a snapshot of the knobs that [`saved`] names, those for all CPUs first.
 ///
-/// # Errors
-/// A file that should be readable is not.
+/// # Errors A file that should be readable is not.
 pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
     let mut settings = Vec::new();
     for knob in saved().into_iter().map(Id::knob) {
         for (name, values) in values(snapshot, knob)? {
             let name = if name.is_empty() { knob.name.to_owned() } else { format!("{}:{name}", knob.name) };
-            // The commonest value is for all CPUs, and only what differs names some: a profile that
-            // fits a larger machine too.
+            // The most common value is for all CPUs, and only differing values name CPUs, so that
+            // the profile also fits a larger machine.
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
             let most = most.clone();
             for (value, cpus) in values {
@@ -52,10 +51,9 @@ pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
     Ok(settings)
 }
 
-/// The profile's text, from a snapshot of the knobs that [`saved`] names.
+/// Returns the profile's text, from a snapshot of the knobs that [`saved`] names.
 ///
-/// # Errors
-/// A file that should be readable is not.
+/// # Errors A file that should be readable is not.
 pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     let model = snapshot.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
     let description = quoted(&format!("settings of {} as saved by flyball", model.trim()));
@@ -74,7 +72,7 @@ pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     Ok(text)
 }
 
-/// By name of place, the values that there are and the CPUs that have them.
+/// Returns the values and the CPUs that have them, by name of place.
 fn values(
     snapshot: &Snapshot,
     knob: &Knob,
@@ -97,14 +95,14 @@ fn values(
     Ok(found)
 }
 
-/// Whether the value is a choice that a profile can make again, as the knob's row says.
+/// Returns whether the value is a choice that a profile can make again, as the knob's row says.
 fn is_setting(snapshot: &Snapshot, knob: &Knob, place: &Place, value: &Value) -> Result<bool, ReadError> {
     let Some(control) = knob.control() else { return Ok(false) };
     Ok(match control.saved {
         Saved::Always => true,
         Saved::Never => false,
         Saved::WhereWritable => snapshot.target(knob.id, place, value).is_ok(),
-        // A dynamic preference is the platform profile's.
+        // The platform profile sets a dynamic preference.
         Saved::OwnPreference => {
             snapshot.value(Id::Governor, place)? != Some(Value::Word("performance".to_owned()))
                 && !value.word().is_some_and(|word| word.starts_with("dynamic"))
@@ -113,7 +111,7 @@ fn is_setting(snapshot: &Snapshot, knob: &Knob, place: &Place, value: &Value) ->
     })
 }
 
-/// The value as a profile spells it.
+/// Formats the value for a profile.
 fn text(value: &Value) -> String {
     match value {
         Value::Percent(percent) => percent.0.to_string(),
@@ -125,7 +123,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A TOML basic string.
+/// Formats a TOML basic string.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

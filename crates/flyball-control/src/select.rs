@@ -1,27 +1,27 @@
-//! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and unions of
-//! them by comma.
+//! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and
+//! comma-separated unions of them.
 
 use flyball_host::CpuList;
 
 use crate::{CoreType, Topology};
 
-/// Why a selector selects nothing.
+/// The reason why a selector selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("bad CPU selector '{part}': {why}")]
 pub struct SelectError {
     /// The part of the selector that is wrong.
     pub part: String,
-    /// What is wrong with it, and what there is instead.
+    /// The problem, and the valid alternatives.
     pub why: String,
 }
 
 const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0, die:0 or die:PACKAGE.DIE, \
                      core:3 or core:PACKAGE.CORE, node:0, policy:0, type:P or type:E, several with commas between";
 
-/// The CPUs of `topology` that `selector` names.
+/// Returns the CPUs of `topology` that `selector` names.
 ///
-/// # Errors
-/// With the part that cannot be read or that names nothing on this machine, and what there is.
+/// # Errors The part that cannot be read or names nothing on this machine, and the valid
+/// alternatives.
 pub fn select(selector: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let mut cpus = CpuList::new();
     for part in selector.split(',') {
@@ -42,7 +42,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     if part.starts_with(|c: char| c.is_ascii_digit()) {
         let cpus: CpuList =
             part.parse().map_err(|error: flyball_host::CpuListError| bad(error.why.to_owned()))?;
-        // Not of the possible ones: kernels reserve numbers for CPUs that can never be plugged in.
+        // Not the possible CPUs: kernels reserve numbers for CPUs that can never be plugged in.
         let missing = cpus.difference(&topology.present);
         if !missing.is_empty() {
             return Err(bad(format!("no CPU {missing} here; this machine has {}", topology.present)));
@@ -93,15 +93,16 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         "type" => of_type(value, topology).ok_or_else(|| bad("core types are P, E and LP".to_owned()))?,
         _ => return Err(bad(FORMS.to_owned())),
     };
-    // A selector that is well formed and selects nothing is an error: a setting for no CPU would be
-    // lost without a word.
+    // A selector that is well formed but selects nothing is an error: a setting for no CPU would be
+    // silently lost.
     if cpus.is_empty() {
         return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }
     Ok(cpus)
 }
 
-/// The CPUs of a kind of core, and the kinds that there are; `None` for a word that names no kind.
+/// Returns the CPUs of a kind of core, and the available kinds; `None` for a word that names no
+/// kind.
 fn of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
     let wanted = match word.to_ascii_lowercase().as_str() {
         "p" | "core" | "performance" => CoreType::P,
@@ -134,8 +135,7 @@ impl Numbers {
         Some(Numbers { above, last: (low.parse().ok()?, high.parse().ok()?) })
     }
 
-    /// Whether `ids`, outermost first, are meant. A bare number means that number in every outer
-    /// level.
+    /// Returns whether `ids`, outermost first, match. A bare number matches in every outer level.
     fn matches(&self, ids: &[u32]) -> bool {
         let Some((last, above)) = ids.split_last() else { return false };
         let in_range = (self.last.0..=self.last.1).contains(last);

@@ -1,7 +1,7 @@
-//! A machine at one moment, as data: what `plan`, `verify`, `show`, `save` and the doctor work on.
+//! A machine at one moment, as data, for `plan`, `verify`, `show`, `save` and the doctor.
 //!
-//! A [`Snapshot`] holds the topology, the places where knobs exist, and for each knob that was
-//! asked for what was read at each place. It has no way back to the machine: what it does not hold
+//! A [`Snapshot`] holds the topology, the places where knobs exist, and the reading of each
+//! requested knob at each place. It has no way back to the machine: a knob that it does not hold
 //! cannot be looked up later, and asking for it is an error ([`ReadError::NotTaken`]), never an
 //! absence. `take` fills it, in one pass that reads each file, register and Speed Select setting
 //! once.
@@ -24,29 +24,29 @@ use crate::{
     Value, Vendor, Why, knob::Form, parse, topology::CPUS,
 };
 
-/// How many scopes there are.
+/// Number of scopes.
 const SCOPES: usize = Scope::Clos as usize + 1;
 
 /// One knob at one place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// What was read, or why that failed where something is there.
+    /// The reading, or the error if something is there and could not be read.
     pub reading: Result<Reading, ReadError>,
-    /// What a write would go to; `None` where nothing takes one, and in a snapshot that was not
-    /// taken to plan with.
+    /// The target of a write; `None` if nothing accepts one, and in a snapshot that was not taken
+    /// to plan with.
     pub slot: Option<Box<Slot>>,
 }
 
-/// The file, register or setting behind a knob at a place that a write goes to.
+/// The file, register or setting that a write of a knob at a place goes to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slot {
-    /// Where it is.
+    /// The file, register or setting.
     pub location: Location,
-    /// What it holds, byte for byte.
+    /// Content, byte for byte.
     pub content: Content,
-    /// How it spells the value.
+    /// Spelling of the value.
     form: Form,
-    /// The lowest bit, where it is a field of a register.
+    /// The lowest bit, if it is a field of a register.
     shift: u8,
 }
 
@@ -55,7 +55,7 @@ impl Slot {
         Slot { location: Location::File(path.into()), content, form, shift: 0 }
     }
 
-    /// What a write of `value` carries; `None` for a value of another type.
+    /// Returns the content that writes `value`; `None` for a value of another type.
     fn spell(&self, value: &Value) -> Option<String> {
         let text = parse::text(self.form, value)?;
         match self.location {
@@ -69,13 +69,12 @@ impl Slot {
     }
 }
 
-/// What a snapshot has of one knob.
+/// The readings of one knob.
 #[derive(Debug, Clone, PartialEq)]
 enum Column {
     /// A sample of the places lacks it, so all of them do (see [`Request::sample_absence`]).
     AbsentEverywhere(Why),
-    /// What was read, in the order of the places; `None` for a place outside the CPUs that were
-    /// asked for.
+    /// The readings, in the order of the places; `None` for a place outside the requested CPUs.
     Each(Vec<Option<Entry>>),
 }
 
@@ -94,13 +93,13 @@ pub struct Snapshot {
     /// [`Snapshot::take_policy_files`].
     policy_files: BTreeMap<u32, BTreeMap<&'static str, String>>,
     speed_select: Option<SpeedSelectView>,
-    /// Whether it holds what a plan needs beyond the readings: slots, and the levels of Speed
+    /// True if it holds what a plan needs beyond the readings: slots, and the levels of Speed
     /// Select.
     to_plan: bool,
 }
 
 impl Snapshot {
-    /// A machine of this topology, of which nothing else was read yet.
+    /// Creates a snapshot of this topology that holds no readings yet.
     pub fn of(name: impl Into<String>, kind: Kind, topology: Topology) -> Snapshot {
         Snapshot {
             name: name.into(),
@@ -115,9 +114,9 @@ impl Snapshot {
         }
     }
 
-    /// Sets what there is of `knob`: for snapshots that are made, not taken. Its places are those
-    /// of the topology, and what `at` leaves out is absent there. A machine that is made has no
-    /// Speed Select unless it was taken from one.
+    /// Sets the entries of `knob`, for snapshots that are constructed, not taken. Its places are
+    /// those of the topology, and a place for which `at` returns `None` lacks the knob. A
+    /// constructed machine has no Speed Select unless it was taken from one.
     #[must_use]
     pub fn with(mut self, knob: Id, entry: impl Fn(&Place) -> Option<Entry>) -> Snapshot {
         let scope = knob.knob().scope;
@@ -125,8 +124,7 @@ impl Snapshot {
             Some(places) => places.clone(),
             None => instances::of_topology(&self.topology, scope).unwrap_or_default(),
         };
-        // Left out means absent, not unknown: a snapshot that is made has been looked at
-        // completely.
+        // `None` means absent, not unknown: a constructed snapshot counts as completely read.
         let nothing = || Entry { reading: Ok(Reading::Absent(self.why_nowhere(knob))), slot: None };
         let entries = places.iter().map(|place| Some(entry(place).unwrap_or_else(nothing))).collect();
         self.columns[knob as usize] = Some(Column::Each(entries));
@@ -135,31 +133,30 @@ impl Snapshot {
         self
     }
 
-    /// What the host calls the machine.
+    /// Returns the host's name for the machine.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What stands behind it.
+    /// Returns whether the machine is live, recorded or simulated.
     pub fn kind(&self) -> Kind {
         self.kind.clone()
     }
 
-    /// What the machine is made of.
+    /// Returns the machine's topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Whether `knob` was taken.
+    /// Returns whether `knob` was taken.
     pub fn has(&self, knob: Id) -> bool {
         self.columns[knob as usize].is_some()
     }
 
-    /// Every place where `knob` could exist here, in order. Empty where the machine has no such
-    /// thing at all; [`Snapshot::why_nowhere`] says why.
+    /// Returns every place where `knob` could exist here, in order. Empty if the machine has no
+    /// such thing at all; [`Snapshot::why_nowhere`] gives the reason.
     ///
-    /// # Errors
-    /// The knob was not taken.
+    /// # Errors The knob was not taken.
     pub fn places(&self, knob: Id) -> Result<&[Place], ReadError> {
         if !self.has(knob) {
             return Err(ReadError::NotTaken(knob));
@@ -167,15 +164,14 @@ impl Snapshot {
         Ok(self.places_in(knob.knob().scope))
     }
 
-    /// The places of `knob` that govern at least one of `cpus`.
+    /// Returns the places of `knob` that govern at least one of `cpus`.
     ///
-    /// # Errors
-    /// The knob was not taken.
+    /// # Errors The knob was not taken.
     pub fn places_on(&self, knob: Id, cpus: &CpuList) -> Result<Vec<Place>, ReadError> {
         Ok(self.places(knob)?.iter().filter(|place| place.is_on(cpus)).cloned().collect())
     }
 
-    /// Why [`Snapshot::places`] of this knob is empty.
+    /// Returns why [`Snapshot::places`] of this knob is empty.
     pub fn why_nowhere(&self, knob: Id) -> Why {
         if let Some(vendor) = self.other_vendor(knob) {
             return Why::OtherVendor(vendor);
@@ -197,23 +193,22 @@ impl Snapshot {
         }
     }
 
-    /// Why there is no cpufreq policy.
+    /// Returns why there is no cpufreq policy.
     fn why_no_policy(&self) -> Why {
         if self.topology.driver_before_policies.is_some() { Why::OldKernel } else { Why::NoCpufreq }
     }
 
-    /// The vendor whose processors have the knob, where this one is another's.
+    /// Returns the vendor whose processors have the knob, if this processor is from another.
     fn other_vendor(&self, knob: Id) -> Option<Vendor> {
         let vendor = self.topology.vendor;
-        // Of an unknown vendor nothing is ruled out: its recording may lack /proc/cpuinfo.
+        // An unknown vendor rules nothing out: its recording may lack /proc/cpuinfo.
         knob.knob().vendor.filter(|of| vendor != Vendor::Other && vendor != *of)
     }
 
-    /// The places of `knob` with what was read there, in order; `None` for a place that was not
-    /// asked for.
+    /// Returns the places of `knob` with their readings, in order; `None` for a place that was not
+    /// requested.
     ///
-    /// # Errors
-    /// The knob was not taken.
+    /// # Errors The knob was not taken.
     pub fn entries(&self, knob: Id) -> Result<impl Iterator<Item = (&Place, Option<&Entry>)>, ReadError> {
         let entries = match &self.columns[knob as usize] {
             Some(Column::Each(entries)) => entries.as_slice(),
@@ -223,7 +218,7 @@ impl Snapshot {
         Ok(self.places(knob)?.iter().zip(entries.iter().map(Option::as_ref)))
     }
 
-    /// Why a sample of the places of `knob` lacks it, where it does (see
+    /// Returns why a sample of the places of `knob` lacks it, if it does (see
     /// [`Request::sample_absence`]).
     pub fn absent_everywhere(&self, knob: Id) -> Option<&Why> {
         match &self.columns[knob as usize] {
@@ -232,10 +227,9 @@ impl Snapshot {
         }
     }
 
-    /// What was read of `knob` at `at`; `None` where the machine has no such place.
+    /// Returns the entry of `knob` at `at`; `None` if the machine has no such place.
     ///
-    /// # Errors
-    /// The knob was not taken there.
+    /// # Errors The knob was not taken there.
     fn entry(&self, knob: Id, at: &At) -> Result<Option<&Entry>, ReadError> {
         let Some(Column::Each(entries)) = &self.columns[knob as usize] else {
             return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
@@ -254,11 +248,10 @@ impl Snapshot {
         }
     }
 
-    /// What was read of `knob` at `place`.
+    /// Returns the reading of `knob` at `place`.
     ///
-    /// # Errors
-    /// Where something is there and could not be read, or held what the kernel cannot have printed;
-    /// the knob was not taken there.
+    /// # Errors Something is there but could not be read, or held what the kernel cannot have
+    /// printed; or the knob was not taken there.
     pub fn read(&self, knob: Id, place: &Place) -> Result<Reading, ReadError> {
         match (self.entry(knob, &place.at)?, &self.columns[knob as usize]) {
             (Some(entry), _) => entry.reading.clone(),
@@ -267,10 +260,9 @@ impl Snapshot {
         }
     }
 
-    /// The value of `knob` at `place`, where there is one.
+    /// Returns the value of `knob` at `place`, if there is one.
     ///
-    /// # Errors
-    /// As [`Snapshot::read`].
+    /// # Errors As [`Snapshot::read`].
     pub fn value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         Ok(match self.read(knob, place)? {
             Reading::Value { value, .. } => Some(value),
@@ -278,11 +270,10 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::value`], with `None` also for what could not be read: for questions whose
-    /// answer only matters if there is one.
+    /// Like [`Snapshot::value`], but returns `None` also for a value that could not be read: for
+    /// questions whose answer matters only if there is one.
     ///
-    /// # Errors
-    /// The knob was not taken there.
+    /// # Errors The knob was not taken there.
     pub fn value_if_readable(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         match self.value(knob, place) {
             Err(error @ ReadError::NotTaken(_)) => Err(error),
@@ -290,18 +281,16 @@ impl Snapshot {
         }
     }
 
-    /// The value of a knob of the whole machine, where there is one and it could be read.
+    /// Returns the value of a machine-wide knob, if there is one and it could be read.
     ///
-    /// # Errors
-    /// The knob was not taken.
+    /// # Errors The knob was not taken.
     pub fn machine_value(&self, knob: Id) -> Result<Option<Value>, ReadError> {
         self.value_if_readable(knob, &Place::new(At::Machine, CpuList::new()))
     }
 
-    /// What a write of `knob` at `place` goes to; `None` where nothing takes one.
+    /// Returns the target of a write of `knob` at `place`; `None` if nothing accepts one.
     ///
-    /// # Errors
-    /// The knob was not taken there, or not to plan with.
+    /// # Errors The knob was not taken there, or not to plan with.
     pub fn slot(&self, knob: Id, place: &Place) -> Result<Option<&Slot>, ReadError> {
         if !self.to_plan {
             return Err(ReadError::NotTaken(knob));
@@ -309,12 +298,10 @@ impl Snapshot {
         Ok(self.entry(knob, &place.at)?.and_then(|entry| entry.slot.as_deref()))
     }
 
-    /// The write that would give `knob` the value `value` at `place`: the location and its new
+    /// Returns the write that would set `knob` to `value` at `place`: the location and its new
     /// content.
     ///
-    /// # Errors
-    /// Where the row is a fact, where nothing here takes the write, or where the value is of
-    /// another type.
+    /// # Errors The row is a fact, nothing here accepts the write, or the value is of another type.
     pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
         if row.control().is_none() {
@@ -330,7 +317,8 @@ impl Snapshot {
         }
     }
 
-    /// Why there is no slot: the first way to write that there could have been, and what it lacks.
+    /// Returns why there is no slot: the first mechanism that could have been written, and what it
+    /// lacks.
     fn why_not_writable(&self, knob: Id, place: &Place) -> String {
         let first =
             knob.knob().mechanisms.iter().filter(|mechanism| mechanism.writes()).find_map(|mechanism| {
@@ -353,11 +341,10 @@ impl Snapshot {
         first.unwrap_or_else(|| self.why_nowhere(knob).to_string())
     }
 
-    /// The location that `knob` has at `place`, or will have once a driver makes it: the first that
-    /// can be written.
+    /// Returns the location that `knob` has at `place`, or will have once a driver creates it: the
+    /// first that can be written.
     ///
-    /// # Errors
-    /// The knob was not taken there.
+    /// # Errors The knob was not taken there.
     pub(crate) fn future_location(&self, knob: Id, place: &Place) -> Result<Option<Location>, ReadError> {
         if let Some(slot) = self.slot(knob, place)? {
             return Ok(Some(slot.location.clone()));
@@ -373,7 +360,7 @@ impl Snapshot {
         }))
     }
 
-    /// What each location held that a write could go to.
+    /// Returns the content of each location that a write could go to.
     pub fn into_contents(self) -> HashMap<Location, Content> {
         let columns = self.columns.into_iter().flatten().filter_map(|column| match column {
             Column::Each(entries) => Some(entries),
@@ -383,17 +370,18 @@ impl Snapshot {
         slots.map(|slot| (slot.location, slot.content)).collect()
     }
 
-    /// The names of the idle states, lightest first; empty where no knob of theirs was taken.
+    /// Returns the names of the idle states, lightest first; empty if none of their knobs was
+    /// taken.
     pub fn idle_states(&self) -> &[String] {
         &self.idle_states
     }
 
-    /// The first lines of the files that [`Snapshot::take_policy_files`] could read of a policy.
+    /// Returns the first lines of a policy's files that [`Snapshot::take_policy_files`] could read.
     pub fn policy_files(&self, policy: u32) -> Option<&BTreeMap<&'static str, String>> {
         self.policy_files.get(&policy)
     }
 
-    /// Whether all CPUs of the place are offline.
+    /// Returns whether all CPUs of the place are offline.
     pub(crate) fn is_offline(&self, place: &Place) -> bool {
         is_offline(&self.topology, place)
     }

@@ -1,31 +1,31 @@
-//! The knobs of a snapshot as rows, with equal places in one row: what `show` prints.
+//! Collects the knobs of a snapshot into rows for `show`, with equal places in one row.
 //!
-//! The rows are data. Text and JSON are both made from them, so that they cannot differ.
+//! The rows are data. Text and JSON are both made from them, so they cannot differ.
 
 use flyball_host::CpuList;
 use serde::{Deserialize, Serialize};
 
 use crate::{Id, KnobName, Location, Place, ReadError, Reading, Request, Scope, Snapshot, Value, Why};
 
-/// What a row's places have in common.
+/// The common result of a row's places.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// They all hold this value.
+    /// All of them hold this value.
     Value(Value),
     /// None of them has the knob, for this reason (the path in it is that of the first).
     Absent(Why),
-    /// None of them can be read; the message of the first.
+    /// None of them can be read; this is the first one's message.
     Unreadable {
-        /// What happened, with path and errno.
+        /// The error, with path and errno.
         message: String,
-        /// Whether more rights would help.
+        /// True if more rights would help.
         permission: bool,
     },
 }
 
 impl Outcome {
-    /// The value, where there is one.
+    /// Returns the value, if there is one.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Outcome::Value(value) => Some(value),
@@ -44,8 +44,8 @@ impl Outcome {
         }
     }
 
-    /// Whether two places may share a row: equal values, or the same reason for having none
-    /// whatever the path.
+    /// Returns whether two places may share a row: equal values, or the same reason for having
+    /// none, whatever the path.
     fn alike(&self, other: &Outcome) -> bool {
         match (self, other) {
             (Outcome::Absent(why), Outcome::Absent(other)) => why.is_like(other),
@@ -65,27 +65,27 @@ pub struct Row {
     pub name: String,
     /// The CPUs that the places govern.
     pub cpus: CpuList,
-    /// How many places.
+    /// Number of places.
     pub places: usize,
-    /// What they hold.
+    /// The value, or why there is none.
     pub outcome: Outcome,
-    /// Where the first of them was read.
+    /// The location from which the first of them was read.
     pub source: Option<Location>,
 }
 
-/// What limits a survey.
+/// Limits of a survey.
 #[derive(Debug, Clone, Default)]
 pub struct SurveyOptions {
-    /// Only places that govern one of these CPUs; all where `None`.
+    /// Only places that govern one of these CPUs; all if `None`.
     pub cpus: Option<CpuList>,
-    /// As [`Request::sample_absence`].
+    /// See [`Request::sample_absence`].
     pub sample_absence: bool,
-    /// One row for each place, also where values are equal.
+    /// One row for each place, even if values are equal.
     pub apart: bool,
 }
 
 impl SurveyOptions {
-    /// What a snapshot needs for a survey of `knobs`.
+    /// Returns the request for a snapshot to survey `knobs`.
     pub fn request<'a>(&'a self, knobs: &'a [Id]) -> Request<'a> {
         Request {
             knobs,
@@ -97,10 +97,9 @@ impl SurveyOptions {
     }
 }
 
-/// Rows of `knobs`, in the order of `knobs`, then of the places.
+/// Returns the rows of `knobs`, in the order of `knobs`, then of the places.
 ///
-/// # Errors
-/// A knob was not taken; see [`SurveyOptions::request`].
+/// # Errors A knob was not taken; see [`SurveyOptions::request`].
 pub fn survey(
     snapshot: &Snapshot,
     knobs: &[KnobName],
@@ -160,8 +159,8 @@ fn one(
             }),
         }
     }
-    // The entry above the dies of a package lacks what only dies have: no row where the dies
-    // answer.
+    // The entry above the dies of a package lacks what only dies have: no row if the dies have
+    // values.
     if name.instance.is_none() && rows[start..].iter().any(|row| !matches!(row.outcome, Outcome::Absent(_))) {
         let above = |row: &Row| knob.knob().scope == Scope::Uncore && row.name.starts_with("package_");
         let mut kept = rows.split_off(start);
@@ -182,7 +181,7 @@ fn one(
     Ok(())
 }
 
-/// Puts rows of named instances side by side: all of C1, then all of C6, as the machine lists them.
+/// Groups rows of named instances: all of C1, then all of C6, in the machine's order.
 fn order(scope: Scope, rows: &mut [Row]) {
     if scope == Scope::IdleState {
         let mut names: Vec<String> = Vec::new();

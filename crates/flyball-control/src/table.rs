@@ -1,6 +1,6 @@
 //! The table of knobs and facts: their identities and order here, their rows in the modules below
-//! by subject. A row states all there is to know of a knob; the test at the end walks the table for
-//! what the compiler cannot check.
+//! by subject. A row states everything about a knob; the test at the end walks the table for what
+//! the compiler cannot check.
 
 pub(crate) mod auxiliary;
 mod cppc;
@@ -45,7 +45,7 @@ const fn intel(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
     intel_on(On::All, register, bits, form)
 }
 
-/// The same, of the Intel processors on which it is documented.
+/// A read-only register field of the Intel processors for which it is documented.
 const fn intel_on(on: On, register: u32, bits: (u8, u8), form: Form) -> Mechanism {
     Mechanism::Msr { vendor: Vendor::Intel, on, register, bits, form, write: false }
 }

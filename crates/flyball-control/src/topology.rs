@@ -1,5 +1,5 @@
-//! What a machine's processors are: which CPUs there are, and how they share packages, dies, cores,
-//! policies and nodes.
+//! The processors of a machine: its CPUs, and how they share packages, dies, cores, policies and
+//! nodes.
 //!
 //! Built on [`flyball_host::CpuTopology`]. Every file may be missing: what is unknown is `None`.
 
@@ -43,16 +43,16 @@ impl fmt::Display for CoreType {
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
-    /// Whether it is online. The kernel knows the ids below for online CPUs only.
+    /// True if online. The kernel knows the ids below for online CPUs only.
     pub online: bool,
     /// Package (`physical_package_id`).
     pub package: Option<u32>,
-    /// Die in the package; 0 where the kernel does not number dies.
+    /// Die in the package; 0 if the kernel does not number dies.
     pub die: Option<u32>,
     /// Core (`core_id`), a number that may repeat in another die.
     pub core: Option<u32>,
     pub node: Option<u32>,
-    /// Kind of core; `None` where all are of the same type.
+    /// Kind of core; `None` if all cores are of one type.
     pub core_type: Option<CoreType>,
     /// The number of its cpufreq policy.
     pub policy: Option<u32>,
@@ -65,23 +65,24 @@ pub struct Policy {
     pub number: u32,
     /// All its CPUs (`related_cpus`), offline ones included.
     pub cpus: CpuList,
-    /// Its online CPUs (`affected_cpus`). When there is none, every read and write of its files
-    /// answers `EBUSY`.
+    /// Online CPUs of the policy (`affected_cpus`). If there are none, every read and write of its
+    /// files answers `EBUSY`.
     pub online: CpuList,
 }
 
-/// What the machine is made of.
+/// The processors of a machine and how they are arranged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// CPUs that could ever be plugged in.
     pub possible: CpuList,
-    /// CPUs that are there.
+    /// CPUs that are present.
     pub present: CpuList,
-    /// CPUs that run.
+    /// CPUs that are online.
     pub online: CpuList,
-    /// CPUs that are there and do not run.
+    /// CPUs that are present but not online.
     pub offline: CpuList,
-    /// Whether the kernel's list said which run; otherwise all that are there are taken to.
+    /// True if the kernel listed the online CPUs; otherwise all present CPUs are taken to be
+    /// online.
     #[serde(skip)]
     pub online_is_listed: bool,
     /// Who made the processor.
@@ -128,20 +129,20 @@ impl From<TopologyError> for ReadError {
     }
 }
 
-/// Where the driver's name is in kernels before 4.3.
+/// Path of the driver's name in kernels before 4.3.
 pub(crate) const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver";
 
-/// The driver of a kernel before 4.3, which has no directory of policies: each CPU has its own
-/// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
+/// Returns the driver of a kernel before 4.3, which has no directory of policies: each CPU has its
+/// own (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
 fn driver_before_policies(host: &dyn Host) -> Option<String> {
     let driver = host.read(BEFORE_POLICIES).ok()?;
     Some(driver.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 impl Topology {
-    /// Three times the bus clock that the ratios of an Intel processor multiply, kHz: 133.33 MHz
-    /// before Sandy Bridge, 100 MHz since (turbostat.c, `bclk`). `None` of processors before
-    /// Nehalem, and of Atoms that say it in a register of their own.
+    /// Returns three times the bus clock that the ratios of an Intel processor multiply, in kHz:
+    /// 133.33 MHz before Sandy Bridge, 100 MHz since (turbostat.c, `bclk`). `None` for processors
+    /// before Nehalem, and for Atoms that report it in a register of their own.
     pub(crate) fn bus_third_khz(&self) -> Option<u64> {
         const NEHALEM_AND_WESTMERE: &[u32] = &[0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f];
         const OTHERS: &[u32] =
@@ -155,7 +156,7 @@ impl Topology {
         }
     }
 
-    /// Whether the processor is one of those.
+    /// Returns whether the processor is one of those that `on` describes.
     pub(crate) fn is(&self, on: On) -> bool {
         match on {
             On::All => true,
@@ -166,10 +167,9 @@ impl Topology {
         }
     }
 
-    /// Learns the topology.
+    /// Reads the topology.
     ///
-    /// # Errors
-    /// Where a file is there and cannot be read or makes no sense, or where not even one CPU can be
+    /// # Errors A file exists but cannot be read or makes no sense, or not even one CPU can be
     /// found.
     pub fn inspect(host: &dyn Host) -> Result<Topology, ReadError> {
         let info = CpuInfo::read(host)?;
@@ -210,7 +210,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Where its CPUs are, as Speed Select asks for it.
+    /// Returns the positions of its CPUs, as Speed Select needs them.
     pub(crate) fn positions(&self) -> CpuTopology {
         let position = |cpu: &Cpu| Position { package: cpu.package, die: cpu.die, core: cpu.core };
         CpuTopology {
@@ -222,8 +222,8 @@ impl Topology {
         }
     }
 
-    /// A machine of `count` CPUs, each online, a core and a policy of its own: for snapshots that
-    /// are made, not taken.
+    /// Creates a machine of `count` CPUs, each online with a core and a policy of its own, for
+    /// snapshots that are constructed, not taken.
     pub fn of_policies(count: u32) -> Topology {
         let all: CpuList = (0..count).collect();
         let cpu = |number: u32| Cpu {
@@ -259,7 +259,7 @@ impl Topology {
         }
     }
 
-    /// Kinds of cores on a hybrid processor.
+    /// Finds the kinds of cores on a hybrid processor.
     fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         // The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom
         // and cpu_lowpower.
@@ -303,9 +303,9 @@ impl Topology {
         Ok(())
     }
 
-    /// E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has a perf
-    /// PMU of their own for them on few models only (arch/x86/events/intel/core.c, cpu_lowpower);
-    /// otherwise they are in cpu_atom.
+    /// Finds E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has
+    /// a separate perf PMU for them on few models only (arch/x86/events/intel/core.c,
+    /// cpu_lowpower); otherwise they are in cpu_atom.
     fn low_power_cores(&mut self, host: &dyn Host) {
         // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3.
         // Without any cache folder (some containers and recordings) nothing is known.
@@ -315,7 +315,7 @@ impl Topology {
             let cpus = self.cpus.values().filter(move |cpu| cpu.online && cpu.core_type == Some(kind));
             cpus.map(|cpu| cpu.number)
         };
-        // Where not even the P-cores have one, its absence says nothing about E-cores.
+        // If not even the P-cores have one, its absence proves nothing about E-cores.
         if !online(CoreType::P).next().is_some_and(|cpu| cache(cpu, 3)) {
             return;
         }
@@ -376,27 +376,27 @@ impl Topology {
         Ok(())
     }
 
-    /// The packages and their CPUs.
+    /// Returns the packages and their CPUs.
     pub fn packages(&self) -> BTreeMap<u32, CpuList> {
         self.grouped(|cpu| cpu.package)
     }
 
-    /// The dies, by (package, die), and their CPUs.
+    /// Returns the dies, by (package, die), and their CPUs.
     pub fn dies(&self) -> BTreeMap<(u32, u32), CpuList> {
         self.grouped(|cpu| Some((cpu.package?, cpu.die?)))
     }
 
-    /// The cores, by (package, die, core), and their threads.
+    /// Returns the cores, by (package, die, core), and their threads.
     pub fn cores(&self) -> BTreeMap<(u32, u32, u32), CpuList> {
         self.grouped(|cpu| Some((cpu.package?, cpu.die?, cpu.core?)))
     }
 
-    /// The kinds of cores and their CPUs; empty where all are of the same type.
+    /// Returns the kinds of cores and their CPUs; empty if all cores are of one type.
     pub fn core_kinds(&self) -> BTreeMap<CoreType, CpuList> {
         self.grouped(|cpu| cpu.core_type)
     }
 
-    /// A policy whose files can be read: the first that has a CPU online.
+    /// Returns a policy whose files can be read: the first that has a CPU online.
     pub fn any_policy(&self) -> Option<&Policy> {
         self.policies.iter().find(|policy| !policy.online.is_empty())
     }
@@ -406,7 +406,7 @@ impl Topology {
         self.policies.get(index)
     }
 
-    /// The CPUs of `cpu`'s core, itself included; itself alone where the core is unknown.
+    /// Returns the CPUs of `cpu`'s core, including `cpu`; only `cpu` if the core is unknown.
     pub fn siblings(&self, cpu: u32) -> CpuList {
         let key = |cpu: &Cpu| Some((cpu.package?, cpu.die?, cpu.core?));
         let Some(wanted) = self.cpus.get(&cpu).and_then(key) else { return CpuList::from_iter([cpu]) };

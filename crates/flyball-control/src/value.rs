@@ -1,4 +1,4 @@
-//! What a knob holds: typed values, readings with their source, and the reasons for having none.
+//! Contents of knobs: typed values, readings with their source, and the reasons for having none.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub enum Value {
     Word(String),
     /// Several words: available governors.
     Words(Vec<String>),
-    /// On or off. Inverted files (`no_turbo`, an idle state's `disable`) are already turned round:
-    /// on is on.
+    /// On or off. Inverted files (`no_turbo`, an idle state's `disable`) are already inverted: on
+    /// means on.
     Switch(bool),
     /// A frequency in kHz.
     Frequency(KiloHertz),
@@ -53,13 +53,13 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as JSON users expect it: bare numbers in the knob's unit, words as strings, lists
-    /// as arrays.
+    /// Returns the value as JSON users expect it: bare numbers in the knob's unit, words as
+    /// strings, lists as arrays.
     pub fn plain(&self) -> Plain<'_> {
         Plain(self)
     }
 
-    /// The frequency, where it is one.
+    /// Returns the frequency, if it is one.
     pub fn frequency(&self) -> Option<KiloHertz> {
         match self {
             Value::Frequency(frequency) => Some(*frequency),
@@ -67,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The word, where it is one.
+    /// Returns the word, if it is one.
     pub fn word(&self) -> Option<&str> {
         match self {
             Value::Word(word) => Some(word),
@@ -75,7 +75,7 @@ impl Value {
         }
     }
 
-    /// The words, where it is a list of them.
+    /// Returns the words, if it is a list of them.
     pub fn words(&self) -> Option<&[String]> {
         match self {
             Value::Words(words) => Some(words),
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The switch's position, where it is one.
+    /// Returns the switch's position, if it is one.
     pub fn switch(&self) -> Option<bool> {
         match self {
             Value::Switch(on) => Some(*on),
@@ -96,8 +96,8 @@ impl Value {
 #[derive(Debug)]
 pub struct Plain<'a>(&'a Value);
 
-/// What the values of all knobs have in common is little: a word, a number, a switch (`true` is on),
-/// a list, or named fields.
+/// The values of different knobs have little in common: each is a word, a number, a switch (`true`
+/// is on), a list, or named fields.
 impl schemars::JsonSchema for Plain<'_> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "PlainValue".into()
@@ -174,14 +174,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// What reading a knob at a place gave.
+/// The result of reading a knob at a place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
     /// It has a value.
     Value {
         value: Value,
-        /// Where it was read.
+        /// The location from which it was read.
         source: Location,
     },
     /// This machine, or this place of it, does not have it.
@@ -189,7 +189,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// The value, where there is one.
+    /// Returns the value, if there is one.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Reading::Value { value, .. } => Some(value),
@@ -197,7 +197,7 @@ impl Reading {
         }
     }
 
-    /// Where the value was read, where there is one.
+    /// Returns the source of the value, if there is one.
     pub fn source(&self) -> Option<&Location> {
         match self {
             Reading::Value { source, .. } => Some(source),
@@ -206,7 +206,7 @@ impl Reading {
     }
 }
 
-/// Why a knob is absent.
+/// The reason why a knob is absent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -214,7 +214,7 @@ pub enum Why {
     NoFile(String),
     /// No cpufreq driver is loaded, as on nearly every virtual machine.
     NoCpufreq,
-    /// A kernel before 4.3, whose policies are below each CPU.
+    /// A kernel before 4.3, whose policies are in each CPU's folder.
     OldKernel,
     /// The CPU, or every CPU of the policy, is offline.
     Offline,
@@ -224,7 +224,7 @@ pub enum Why {
     NoRegister {
         /// The register's number.
         register: u32,
-        /// Whether `/dev/cpu/N/msr` is missing altogether (`modprobe msr`).
+        /// True if `/dev/cpu/N/msr` is missing altogether (`modprobe msr`).
         no_driver: bool,
     },
     /// It exists on this vendor's processors only.
@@ -234,17 +234,17 @@ pub enum Why {
         /// The register's number.
         register: u32,
     },
-    /// The file is there and says 0, which is how firmware leaves a field that it does not fill in.
+    /// The file contains 0, which firmware leaves in a field that it does not fill in.
     Unset(String),
-    /// The file is there and the kernel answers that this machine cannot do it (`EOPNOTSUPP`,
+    /// The file exists, and the kernel answers that this machine cannot do it (`EOPNOTSUPP`,
     /// `ENODATA`).
     Unsupported(String),
-    /// The kernel answers that it does not apply now, in these words.
+    /// The kernel's own words for why it does not apply now.
     NotNow(String),
 }
 
 impl Why {
-    /// Whether it is the same reason, be it for another file.
+    /// Returns whether both are the same reason, even if for different files.
     pub fn is_like(&self, other: &Why) -> bool {
         match (self, other) {
             (Why::NoFile(_), Why::NoFile(_))
@@ -283,7 +283,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Something that should be there and cannot be read.
+/// A failure to read something that should exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
     /// The kernel refused the read.
@@ -292,17 +292,17 @@ pub enum ReadError {
     Content {
         /// The file or register.
         source: Location,
-        /// What was found, shortened.
+        /// The content, shortened.
         found: String,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
-    /// The snapshot was taken without this knob there: a mistake of ours, not of the machine.
+    /// The snapshot was taken without this knob there, which is a bug in flyball.
     NotTaken(crate::Id),
 }
 
 impl ReadError {
-    /// The errno, where the kernel gave one.
+    /// Returns the errno, if the kernel gave one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             ReadError::Host(error) => Some(error.errno),
@@ -310,7 +310,7 @@ impl ReadError {
         }
     }
 
-    /// Whether more rights would help.
+    /// Returns whether more rights would help.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(Errno::PERM | Errno::ACCES))
     }

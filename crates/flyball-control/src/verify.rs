@@ -1,4 +1,4 @@
-//! Do the wanted settings hold, and if not, who may have changed them?
+//! Checks whether the wanted settings hold, and if not, which programs may have changed them.
 
 use serde::Serialize;
 
@@ -9,39 +9,39 @@ use crate::{
     plan::{Change, Note, PlanError, differences},
 };
 
-/// Whether an intent holds.
+/// The result of checking an intent.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Verdict {
-    /// The settings that do not hold: what is there (`old`), and what should be (`new`).
+    /// The settings that do not hold, with the present (`old`) and the wanted (`new`) content.
     pub drifted: Vec<Change>,
     /// Programs that run on the machine and write the knobs that drifted; see
     /// [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
-    /// What else there is to know.
+    /// Further notes.
     pub notes: Vec<Note>,
 }
 
 impl Verdict {
-    /// Whether every setting holds.
+    /// Returns whether every setting holds.
     pub fn holds(&self) -> bool {
         self.drifted.is_empty()
     }
 
-    /// Names those of `running` that write what drifted.
+    /// Sets the owners to the programs in `running` that write the knobs that drifted.
     pub fn set_owners(&mut self, running: Vec<Owner>) {
         self.owners = running;
         self.owners.retain(|owner| self.drifted.iter().any(|change| owner.writes.contains(&change.knob)));
     }
 }
 
-/// Compares a machine that is as in `snapshot` (see [`Snapshot::for_intent`]) with what is wanted.
+/// Compares a machine as `snapshot` shows it (see [`Snapshot::for_intent`]) with the intent.
 ///
-/// # Errors
-/// As [`crate::plan::plan`], but for what only the present state refuses: that has drifted.
+/// # Errors As [`crate::plan::plan`], except for settings that only the present state refuses:
+/// those have drifted.
 pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
     let plan = differences(snapshot, intent)?;
-    // `epp=default` has no value to compare: the kernel reads it back as whatever the firmware had
-    // chosen. And what would only be written again after another change holds now.
+    // `epp=default` has no value to compare: the kernel reads it back as the firmware's choice. And
+    // a setting that would only be written again after another change holds now.
     let drifted: Vec<Change> = plan
         .changes
         .into_iter()

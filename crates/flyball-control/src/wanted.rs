@@ -1,8 +1,7 @@
-//! What a user asks for: the text after `KNOB=`, read without a machine at hand, and resolved on
-//! one later.
+//! A wanted value: the text after `KNOB=`, parsed without a machine, and resolved on one later.
 //!
-//! Two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so that a
-//! mistyped profile fails before a machine is touched; [`crate::Snapshot::resolve`] gives words
+//! There are two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so
+//! a mistyped profile fails before a machine is touched. [`crate::Snapshot::resolve`] gives words
 //! such as `max` their value at a place.
 
 use std::fmt;
@@ -25,14 +24,14 @@ pub enum Wanted {
     Base,
     /// The nominal frequency of CPPC.
     Nominal,
-    /// The frequency below which going slower saves no energy for the same work, where the driver
+    /// The frequency below which going slower saves no energy for the same work, if the driver
     /// knows it (amd-pstate).
     Efficient,
     /// A share of the highest frequency of the hardware.
     Share(Percent),
-    /// Of idle states: allow those up to the state of this name or number, forbid the deeper ones.
+    /// For idle states: allow those up to the state of this name or number, forbid the deeper ones.
     UpTo(String),
-    /// Of idle states: allow those with at most this exit latency.
+    /// For idle states: allow those with at most this exit latency.
     WithinLatency(Micros),
 }
 
@@ -52,13 +51,13 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// The text is not a value of the knob.
+/// An error for text that is not a value of the knob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedError {
     pub knob: Id,
     /// The text as given.
     pub text: String,
-    /// What would be accepted.
+    /// The accepted values.
     pub accepted: String,
 }
 
@@ -73,7 +72,7 @@ impl fmt::Display for WantedError {
 
 impl std::error::Error for WantedError {}
 
-/// The value is well-formed, but not one that this machine takes at this place.
+/// An error for a well-formed value that this machine does not accept at this place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// The value itself is refused.
@@ -83,10 +82,10 @@ pub enum ResolveError {
         /// The value as asked for.
         wanted: String,
         place: String,
-        /// What is accepted there.
+        /// The values accepted there.
         accepted: String,
     },
-    /// What the decision needs cannot be read.
+    /// A value that the decision needs cannot be read.
     #[error(transparent)]
     Read(#[from] crate::ReadError),
 }
@@ -100,10 +99,9 @@ fn switch(text: &str) -> Option<bool> {
 }
 
 impl Wanted {
-    /// Reads `text` as a value of `knob`.
+    /// Parses `text` as a value of `knob`.
     ///
-    /// # Errors
-    /// Naming the accepted values, where the text is none of them or the row is a fact.
+    /// # Errors The accepted values, if the text is none of them or the row is a fact.
     pub fn parse(knob: &Knob, text: &str) -> Result<Wanted, WantedError> {
         let text = text.trim();
         let refuse = |accepted: &str| WantedError {
@@ -124,7 +122,7 @@ impl Wanted {
         wanted.flatten().ok_or_else(|| refuse(knob.accepts()))
     }
 
-    /// Reads `text` as the form of the knob has it.
+    /// Parses `text` in the form of the knob.
     fn of_form(knob: &Knob, text: &str) -> Option<Wanted> {
         let lower = text.to_ascii_lowercase();
         let value = match (knob.form(), lower.as_str()) {
@@ -175,18 +173,18 @@ impl Wanted {
     }
 }
 
-/// A percentage of at most 100, with or without its sign.
+/// Parses a percentage of at most 100, with or without its sign.
 fn percent(text: &str) -> Option<Percent> {
     let percent: u32 = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok()?;
     (percent <= 100).then_some(Percent(percent))
 }
 
-/// Whether the knob limits the frequencies of a policy.
+/// Returns whether the knob limits the frequencies of a policy.
 fn is_limit(id: Id) -> bool {
     matches!(id, Id::MinFreq | Id::MaxFreq)
 }
 
-/// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the
+/// Parses the wanted idle states: a switch for the named instance, or a depth. A bare 0 or 1 is the
 /// number of a state.
 fn idle_state(text: &str) -> Wanted {
     match (switch(text), text.parse::<Micros>()) {

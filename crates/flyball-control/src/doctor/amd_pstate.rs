@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-/// Whether the running kernel is at least this one; an unknown version counts as new.
+/// Returns whether the running kernel is at least this version. An unknown version counts as new.
 pub(super) fn since(facts: &Facts, major: u32, minor: u32) -> bool {
     facts.kernel_version().is_none_or(|version| version >= (major, minor))
 }
@@ -206,7 +206,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// What the module's test of this kernel would report about levels that are in order.
+/// Returns the complaint that this kernel's module would make about levels that are in order.
 fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u64; 4]) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
     let driver = policy.and_then(|policy| policy.number("amd_pstate_highest_perf"));
@@ -280,8 +280,8 @@ fn freq(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// What the module's test of this kernel would report about frequencies that are in order: it also
-/// requires the limits that the driver sets first, and boost.
+/// Returns the complaint that this kernel's module would make about frequencies that are in order:
+/// its test also requires boost and the limits that the driver sets at first.
 fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
@@ -313,14 +313,14 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     None
 }
 
-/// Whether the driver sees a CPU that can boost: by its levels up to 6.1; later by the flag and the
-/// firmware's bit in HWCR.
+/// Returns whether the driver considers the CPU able to boost. Up to 6.1 it looks at the levels,
+/// later at the CPU flag and the firmware's bit in HWCR.
 fn boosts(facts: &Facts, cpu: u32) -> bool {
     if !since(facts, 6, 2) {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
         return levels(facts, cpu).is_ok_and(|(levels, _)| kept.unwrap_or(levels[0]) > levels[1]);
     }
-    // Bit 25 is MSR_K7_HWCR_CPB_DIS. Where it cannot be read, the flag alone decides.
+    // Bit 25 is MSR_K7_HWCR_CPB_DIS. If it cannot be read, the flag alone decides.
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 

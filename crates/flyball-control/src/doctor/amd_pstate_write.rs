@@ -48,7 +48,7 @@ pub fn ids() -> impl Iterator<Item = (&'static str, &'static str)> {
     TESTS.iter().map(|test| (test.id, test.why))
 }
 
-/// What the tests write through.
+/// The transaction that the tests write through, and the check for interruption.
 struct Writer<'a, 'h> {
     host: &'h dyn Host,
     transaction: &'a mut Transaction<'h>,
@@ -63,7 +63,7 @@ impl Writer<'_, '_> {
         self.transaction.probe(&Location::file(path), value)
     }
 
-    /// Writes a value that must read back as written; the complaint if it does not.
+    /// Writes a value and returns a complaint if it does not read back as written.
     fn must(&mut self, path: &str, value: &str) -> Result<Option<String>, ApplyError> {
         Ok(match self.write(path, value)? {
             Probed::Held => None,
@@ -77,11 +77,11 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Runs the tests that write. Empty if amd-pstate is not the driver. What is written is restored
-/// when the hold ends.
+/// Runs the tests that write. Returns nothing if amd-pstate is not the driver. The hold restores
+/// the original values when it ends.
 ///
-/// # Errors
-/// The journal cannot be written, or the user interrupted; everything has been restored then.
+/// # Errors The journal cannot be written, or the user interrupted. By then everything has been
+/// restored.
 pub fn examine<'h>(
     host: &'h dyn Host,
     transaction: &mut Transaction<'h>,
@@ -104,8 +104,9 @@ pub fn examine<'h>(
 const WORDS: [(&str, u8); 4] =
     [("power", 0xff), ("balance_power", 0xbf), ("balance_performance", 0x80), ("performance", 0)];
 
-/// Every number and word must read back as written. Numbers have been accepted as preferences since
-/// 7.2 only: before, the first one is refused and the test goes on with the words.
+/// Checks that every number and word reads back as written. Numbers have been accepted as
+/// preferences only since 7.2: older kernels refuse the first one, and the test goes on with the
+/// words.
 fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_epp";
     // The module has this test in 7.2, not in 6.18, where numbers are not accepted as preferences.
@@ -258,7 +259,7 @@ fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
 enum When {
     Always,
     Active,
-    /// With preferred cores; before 7.2 not tested.
+    /// With preferred cores. Not tested before 7.2.
     Preferred,
 }
 
@@ -294,8 +295,8 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
                 When::Preferred if strict => preferred,
                 When::Preferred => continue,
             };
-            // Whether it is there, not whether it can be read: the file of an absent value may
-            // answer with an errno.
+            // Tests for existence, not readability: the file of an absent value may answer with an
+            // errno.
             let exists = writer.host.exists(&policy.path(name));
             if expected != exists {
                 let word = |exists| if exists { "present" } else { "missing" };

@@ -1,4 +1,4 @@
-//! What several checks need to know about a machine, read once.
+//! Facts about a machine that several checks need, read once.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use flyball_sst::layout::Layout;
 use super::pass::{Pass, Unseen};
 use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
 
-/// One cpufreq policy, as its files say. What a file does not have is `None`.
+/// One cpufreq policy as its files describe it. A value is `None` if its file is missing.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     /// The N of policyN.
     pub number: u32,
-    /// Its CPUs, offline ones included.
+    /// CPUs of the policy, including offline ones.
     pub cpus: CpuList,
-    /// The kind of its cores; `None` where all are of the same type.
+    /// The kind of its cores; `None` if all cores are of one type.
     pub core_type: Option<CoreType>,
     attributes: BTreeMap<&'static str, String>,
 }
@@ -31,7 +31,7 @@ impl Policy {
         self.attributes.get(attribute).map(String::as_str)
     }
 
-    /// The same as a number; `None` where it is none.
+    /// Parses one of those files as a number; `None` if it is not a number.
     pub fn number(&self, attribute: &str) -> Option<u64> {
         self.get(attribute)?.parse().ok()
     }
@@ -64,7 +64,7 @@ const POLICY_FILES: &[&str] = &[
     "scaling_min_freq",
 ];
 
-/// What is said where the kernel's files show no online CPU.
+/// Message for a machine whose kernel files list no online CPU.
 pub(super) const NO_CPU_ONLINE: &str = "no CPU is online according to the kernel's files";
 
 /// One register on every online CPU.
@@ -88,7 +88,7 @@ pub(super) fn packages(numbers: &[u32]) -> String {
     }
 }
 
-/// `CPUs 0-3`; a number of CPUs where the list would be wider than a screen.
+/// Formats `CPUs 0-3`, or the number of CPUs if the list would be wider than a screen.
 pub(super) fn cpu_words(cpus: &CpuList) -> String {
     let text = cpus.to_string();
     match cpus.first() {
@@ -97,17 +97,17 @@ pub(super) fn cpu_words(cpus: &CpuList) -> String {
     }
 }
 
-/// What the checks read of the machine.
+/// Everything that the checks read from the machine.
 pub struct Facts<'h> {
     pass: Pass<'h>,
     snapshot: Snapshot,
     /// Who made the processors.
     pub vendor: Vendor,
-    /// CPU family; 0 where it is not known.
+    /// CPU family; 0 if unknown.
     pub family: u32,
-    /// CPU model; 0 where it is not known.
+    /// CPU model; 0 if unknown.
     pub model: u32,
-    /// CPU stepping; 0 where it is not known.
+    /// CPU stepping; 0 if unknown.
     pub stepping: u32,
     /// The model name.
     pub processor: String,
@@ -115,19 +115,19 @@ pub struct Facts<'h> {
     pub kernel: Option<String>,
     /// The kernel's command line.
     pub cmdline: Option<String>,
-    /// CPUs that run.
+    /// CPUs that are online.
     pub online: CpuList,
-    /// Or why that is a guess from the folders that there are.
+    /// An error if `online` is only a guess from the CPU folders.
     pub online_is_listed: Result<(), Unseen>,
-    /// CPUs that are in the machine.
+    /// CPUs that are present in the machine.
     pub present: CpuList,
     /// The cpufreq policies.
     pub policies: Vec<Policy>,
-    /// The kernel's log, where it can be read.
+    /// The kernel's log, if it can be read.
     pub log: Option<String>,
     /// Other programs that write the same knobs.
     pub owners: Vec<crate::owners::Owner>,
-    /// Whether /proc has the machine's processes.
+    /// True if /proc lists the machine's processes.
     pub sees_processes: bool,
 }
 
@@ -140,8 +140,7 @@ impl std::fmt::Debug for Facts<'_> {
 impl<'h> Facts<'h> {
     /// Reads the machine.
     ///
-    /// # Errors
-    /// Where not even the processors' list can be read.
+    /// # Errors The list of processors cannot be read.
     pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take_policy_files(host, POLICY_FILES);
@@ -167,8 +166,8 @@ impl<'h> Facts<'h> {
             owners: crate::owners::owners(host),
             sees_processes: host
                 .list("/proc")
-                // A recording may have /proc without a single process: then a missing service is
-                // not an answer.
+                // A recording may have a /proc without a single process. A missing service then
+                // proves nothing.
                 .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
             pass,
             snapshot,
@@ -180,28 +179,28 @@ impl<'h> Facts<'h> {
         self.pass.host()
     }
 
-    /// Where Speed Select is; `None` without it.
+    /// Returns the location of Speed Select; `None` without it.
     pub(super) fn speed_select(&self) -> Option<&Layout> {
         self.snapshot.speed_select()?.ok()
     }
 
-    /// How the processors are put together.
+    /// Returns how the processors are arranged.
     pub fn topology(&self) -> &Topology {
         self.snapshot.topology()
     }
 
-    /// What stands behind the machine.
+    /// Returns whether the machine is live, recorded or simulated.
     pub fn kind(&self) -> Kind {
         self.host().kind()
     }
 
-    /// Whether the first processor has a CPU flag.
+    /// Returns whether the first processor has a CPU flag.
     pub fn flag(&self, name: &str) -> bool {
         self.topology().flags.contains(name)
     }
 
-    /// The value of a kernel parameter: `Some("")` for one without a value, the last where there
-    /// are several.
+    /// Returns the value of a kernel parameter: `Some("")` for one without a value, the last one if
+    /// it occurs several times.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         // The last one counts, as in the kernel: each occurrence calls the parameter's setter.
         self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
@@ -211,22 +210,22 @@ impl<'h> Facts<'h> {
         })
     }
 
-    /// An attribute's text, the same for every check.
+    /// Reads an attribute. Every check gets the same text.
     pub fn read(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read(path)
     }
 
-    /// An attribute's text at this moment: for counters that are read twice.
+    /// Reads an attribute as it is now, for counters that are read twice.
     pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read_again(path)
     }
 
-    /// Whether something is at a path.
+    /// Returns whether a path exists.
     pub fn exists(&self, path: &str) -> bool {
         self.pass.exists(path)
     }
 
-    /// Why something that is not there is not: on a recording it may only have been left out.
+    /// Returns why something is missing. On a recording it may only have been left out.
     pub fn missing(&self, what: &str, remedy: &'static str) -> Unseen {
         match self.kind() {
             Kind::Recorded => Unseen::NotRecorded(what.to_owned()),
@@ -234,7 +233,7 @@ impl<'h> Facts<'h> {
         }
     }
 
-    /// The names in a directory; empty where there is none.
+    /// Lists the names in a directory; empty if it does not exist.
     pub fn list(&self, path: &str) -> Vec<String> {
         self.pass.list(path)
     }
@@ -256,7 +255,7 @@ impl<'h> Facts<'h> {
         for cpu in self.online.iter() {
             match self.msr(cpu, register) {
                 Ok(value) => values.push((cpu, value)),
-                // One that cannot be read may be the one that differs.
+                // The CPU that cannot be read may be the one that differs.
                 Err(why) => return Sampled::Unreadable(why),
             }
         }
@@ -266,11 +265,10 @@ impl<'h> Facts<'h> {
         Sampled::Values(values)
     }
 
-    /// The first online CPU of each package, with the package's number: for registers that a
-    /// package has once.
+    /// Returns the first online CPU of each package, with the package's number, for registers that
+    /// exist once per package.
     ///
-    /// # Errors
-    /// Which CPUs are online, or the package of one of them, is not known.
+    /// # Errors The online CPUs, or the package of one of them, are not known.
     pub fn first_of_packages(&self) -> Result<Vec<(u32, u32)>, Unseen> {
         self.online_is_listed.clone()?;
         let packages = self.topology().packages();
@@ -281,29 +279,28 @@ impl<'h> Facts<'h> {
             known += online.len();
             first.extend(online.first().map(|cpu| (package, cpu)));
         }
-        // A CPU without a package would be a package without a look at its register, and then an ok
-        // that was not seen.
+        // If a CPU without a known package were skipped, its package's register would go unread and
+        // the check could still return ok.
         if known != self.online.len() {
             return Err("the packages of the CPUs are unknown".into());
         }
         if first.is_empty() { Err(NO_CPU_ONLINE.into()) } else { Ok(first) }
     }
 
-    /// A register of each package, by package.
+    /// Reads a register of each package, by package.
     ///
-    /// # Errors
-    /// Why one of them cannot be read.
+    /// # Errors The reason why one of them cannot be read.
     pub fn msr_of_packages(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
         let read = |(package, cpu)| Ok((package, self.msr(cpu, register)?));
         self.first_of_packages()?.into_iter().map(read).collect()
     }
 
-    /// The name of the cpufreq driver, from the first policy that says it.
+    /// Returns the name of the cpufreq driver, from the first policy that has it.
     pub fn driver(&self) -> Option<&str> {
         self.policies.iter().find_map(|policy| policy.get("scaling_driver"))
     }
 
-    /// Whether intel_pstate drives the CPUs, in any of its modes.
+    /// Returns whether intel_pstate drives the CPUs, in any of its modes.
     pub fn is_intel_pstate(&self) -> bool {
         matches!(self.driver(), Some("intel_pstate" | "intel_cpufreq"))
     }

@@ -72,8 +72,8 @@ impl CpusApart {
     }
 }
 
-/// Which of flyball's readings interrupt CPUs that are to be left alone. Counters of /proc and of
-/// thermal_throttle do not.
+/// Names the readings of flyball that interrupt CPUs that should be left alone. Counters of /proc
+/// and of thermal_throttle do not interrupt them.
 fn observer(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else {
         return Some(unknown("/proc/cmdline does not exist"));
@@ -211,8 +211,8 @@ fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     })
 }
 
-/// Whether hardware P-states are on, so that the processor changes its speed without the kernel:
-/// from the register, or from the preferences, which intel_pstate offers only then.
+/// Returns whether hardware P-states are on, so that the processor changes its speed without the
+/// kernel. Reads the register, or else checks for preferences, which intel_pstate offers only then.
 fn hardware_chooses(facts: &Facts) -> bool {
     match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) => value & 1 == 1,
@@ -278,7 +278,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// What the folders of idle states show.
+/// The contents of the idle state folders.
 #[derive(Default)]
 struct IdleStates {
     most: usize,
@@ -298,7 +298,7 @@ impl IdleStates {
             let states: Vec<String> =
                 facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
             if states.is_empty() {
-                // Its idle states may be hidden by a container: not an ok.
+                // A container may hide its idle states, so this is not an ok.
                 seen.unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
             }
             seen.most = seen.most.max(states.len());

@@ -1,6 +1,6 @@
-//! What the processor itself reports as limiting its frequency: Intel's status and limit-reason
-//! registers, and on AMD what is documented: the current limit register, and the system management
-//! port of EPYC (HSMP).
+//! Frequency limits that the processor itself reports: Intel's status and limit-reason registers,
+//! and on AMD the documented sources, which are the current limit register and the system
+//! management port of EPYC (HSMP).
 //!
 //! Sources: Intel's Software Developer's Manual, volume 4, as turbostat decodes it
 //! (tools/power/x86/turbostat); AMD's processor programming references for MSR C001_0061;
@@ -115,8 +115,8 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     }))
 }
 
-/// Reasons of the kernel's plr_coarse_reasons that are the request's own or that of quality of
-/// service: no limit to remove.
+/// Reasons of the kernel's plr_coarse_reasons that come from the request itself or from quality of
+/// service. There is no limit to remove.
 const NO_LIMIT: &[&str] = &["none", "QOS", "MISC"];
 
 /// The limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux 6.12):

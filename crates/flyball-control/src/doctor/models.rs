@@ -1,7 +1,8 @@
-//! What registers mean on which model of Intel's family 6, and which models have hardware P-states.
+//! Model-specific meanings of registers on Intel's family 6, and the models that have hardware
+//! P-states.
 //!
-//! A model that is not listed is not known: the checks then say so instead of applying a
-//! neighbour's meaning. Sources: the kernel's turbostat (tools/power/x86/turbostat/turbostat.c,
+//! Models that are not listed are unknown: the checks say so instead of applying a neighbour's
+//! meaning. Sources: the kernel's turbostat (tools/power/x86/turbostat/turbostat.c,
 //! `turbostat_pdata`), Intel's Software Developer's Manual, volume 4, and
 //! arch/x86/include/asm/intel-family.h for the models' names.
 
@@ -9,7 +10,7 @@ use flyball_host::msr::{MSR_CORE_PERF_LIMIT_REASONS, MSR_CORE_PERF_LIMIT_REASONS
 
 use super::{Facts, Vendor};
 
-/// What the low bits of MSR 0xE2 say.
+/// The meaning of the low bits of MSR 0xE2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PackageLimit {
     /// The deepest state that a package may enter.
@@ -18,8 +19,8 @@ pub(super) enum PackageLimit {
     Reserved,
 }
 
-/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` for a model whose table
-/// is not known.
+/// Returns the package C-state limit that the low bits of MSR 0xE2 select; `None` for a model whose
+/// table is not known.
 pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
     const R: &str = "";
     // turbostat's nhm_pkg_cstate_limits and so on, in its order.
@@ -61,8 +62,8 @@ pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
 /// The bits of a register of limit reasons with their names; bit N + 16 is the log of bit N.
 pub(super) type Reasons = &'static [(u32, &'static str)];
 
-/// 4th generation clients. Bit 5 (autonomous utilisation-based control) says that little load needs
-/// no more: not a limit.
+/// 4th generation clients. Bit 5 (autonomous utilisation-based control) means that a low load needs
+/// no higher frequency, which is not a limit.
 const HASWELL_REASONS: Reasons = &[
     (0, "PROCHOT"),
     (1, "thermal"),
@@ -105,7 +106,7 @@ const SKYLAKE_REASONS: Reasons = &[
     (13, "turbo transitions"),
 ];
 
-/// The register of limit reasons of a model, and its bits. Servers since Skylake-X report them
+/// Returns a model's register of limit reasons and its bits. Servers since Skylake-X report them
 /// elsewhere, if at all.
 pub(super) fn limit_reasons(model: u32) -> Option<(u32, Reasons)> {
     match model {
@@ -117,8 +118,8 @@ pub(super) fn limit_reasons(model: u32) -> Option<(u32, Reasons)> {
     }
 }
 
-/// Whether MSR 0xE2 bit 16 is autonomous C-state conversion: Broadwell-X and -D and Skylake-X
-/// (turbostat's `has_cst_auto_convension`).
+/// Returns whether MSR 0xE2 bit 16 is autonomous C-state conversion, as on Broadwell-X and -D and
+/// Skylake-X (turbostat's `has_cst_auto_convension`).
 pub(super) fn converts_c_states(model: u32) -> bool {
     matches!(model, 0x4f | 0x56 | 0x55)
 }
@@ -144,8 +145,8 @@ pub(super) fn server(model: u32) -> bool {
     )
 }
 
-/// Whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont (models
-/// of family 6), and earlier families.
+/// Returns whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont
+/// (models of family 6), and earlier families.
 pub(super) fn before_hwp(facts: &Facts) -> bool {
     const WITHOUT: &[u32] = &[
         0x0e, 0x0f, 0x16, 0x17, 0x1a, 0x1c, 0x1d, 0x1e, 0x1f, 0x25, 0x26, 0x27, 0x2a, 0x2c, 0x2d, 0x2e, 0x2f,
@@ -155,7 +156,7 @@ pub(super) fn before_hwp(facts: &Facts) -> bool {
     facts.family == 15 || (facts.family == 6 && WITHOUT.contains(&facts.model))
 }
 
-/// Whether every processor of this model has HWP: Skylake clients and servers, Ice Lake's
+/// Returns whether every processor of this model has HWP: Skylake clients and servers, Ice Lake's
 /// generation and later (families 6, 12h and 13h).
 pub(super) fn always_hwp(facts: &Facts) -> bool {
     const WITH: &[u32] = &[
@@ -165,15 +166,15 @@ pub(super) fn always_hwp(facts: &Facts) -> bool {
     (facts.family == 6 && WITH.contains(&facts.model)) || matches!(facts.family, 18 | 19)
 }
 
-/// Whether amd-pstate may have numbers of its own for the words of the energy preference, by kind
-/// of core: Linux 7.4 has them for some models of family 1Ah (amd_pstate_epp_soc_ids), and later
-/// kernels may have them for more.
+/// Returns whether amd-pstate may map the words of the energy preference to different numbers on
+/// each kind of core. Linux 7.4 does so for some models of family 1Ah (amd_pstate_epp_soc_ids), and
+/// later kernels may add models.
 pub(super) fn amd_words_differ(facts: &Facts) -> bool {
     let has_tables = facts.kernel_version().is_none_or(|version| version >= (7, 4));
     facts.vendor == Vendor::Amd && facts.family >= 0x1a && has_tables
 }
 
-/// Whether this is an Intel processor of family 6, whose models the tables here name.
+/// Returns whether this is an Intel processor of family 6. The tables here name its models.
 pub(super) fn family_6(facts: &Facts) -> bool {
     facts.vendor == Vendor::Intel && facts.family == 6
 }

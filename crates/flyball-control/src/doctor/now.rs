@@ -1,5 +1,5 @@
-//! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same
-//! settings; and whether the processors are visible at all.
+//! Checks of the current state: throttling, heat, offline CPUs, other programs that write the same
+//! settings, and whether the processors are visible at all.
 
 use std::time::Duration;
 
@@ -60,7 +60,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Whether the machine hides its processors: a virtual machine or a container without cpufreq.
+/// Returns a report if the machine is a virtual machine or a container without cpufreq, which hides
+/// its processors.
 pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     if facts.driver().is_some() {
         return None;
@@ -96,7 +97,7 @@ fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
     ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
 }
 
-/// Whether even the processors' folder is missing, which real machines always have.
+/// Returns a report if even the processors' folder is missing, which real machines always have.
 pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     if host.exists(CPUS) || host.kind() == Kind::Recorded {
         return None;
@@ -116,7 +117,7 @@ pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     })
 }
 
-/// Sums of the throttle counters over packages and cores; `None` without counters (AMD has none).
+/// Sums the throttle counters over packages and cores; `None` without counters (AMD has none).
 fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
     let mut sums = None;
     for cpu in facts.online.iter() {
@@ -149,7 +150,7 @@ fn throttled(facts: &Facts) -> Option<Answer> {
             _ => unknown(facts.missing(place, "")),
         });
     };
-    // A recording does not change while it is waited for.
+    // Waiting does not change a recording.
     if facts.kind() != Kind::Recorded {
         facts.wait(Duration::from_millis(250));
     }

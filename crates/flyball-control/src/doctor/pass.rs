@@ -9,16 +9,16 @@ use std::{cell::RefCell, collections::BTreeMap, fmt, time::Duration};
 
 use flyball_host::{Errno, Host, HostError, Kind};
 
-/// Why something could not be seen.
+/// Why something could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {
-    /// A recording does not have it; the machine may have had it.
+    /// The recording lacks it, but the machine may have had it.
     NotRecorded(String),
     /// The machine does not have it.
     NotThere {
-        /// A path, or what it is.
+        /// A path, or a description.
         what: String,
-        /// What would bring it; may be empty.
+        /// A way to make it available; may be empty.
         remedy: &'static str,
     },
     /// The msr driver is not loaded.
@@ -27,9 +27,9 @@ pub enum Unseen {
     RegisterNeedsRoot(u32),
     /// The processor does not have the register.
     NoRegister(u32),
-    /// The kernel answered something else.
+    /// Any other error from the kernel.
     Failed(HostError),
-    /// What was read makes no sense, or not enough of it could be read.
+    /// A value that makes no sense, or too few readable values.
     Other(String),
 }
 
@@ -64,7 +64,7 @@ impl From<&str> for Unseen {
     }
 }
 
-/// A machine, with the answers that it has given.
+/// A machine and the answers that it has given.
 pub(super) struct Pass<'h> {
     host: &'h dyn Host,
     files: RefCell<BTreeMap<String, Result<String, Unseen>>>,
@@ -77,12 +77,13 @@ impl<'h> Pass<'h> {
         Pass { host, files: RefCell::default(), folders: RefCell::default(), registers: RefCell::default() }
     }
 
-    /// The machine itself, for what has answers of its own kind: Speed Select, the kernel's log.
+    /// Returns the machine itself, for Speed Select and the kernel's log, which are not cached
+    /// here.
     pub fn host(&self) -> &'h dyn Host {
         self.host
     }
 
-    /// An attribute's text, as it was when it was first asked for.
+    /// Reads an attribute; later calls return the first answer.
     pub fn read(&self, path: &str) -> Result<String, Unseen> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
@@ -90,10 +91,10 @@ impl<'h> Pass<'h> {
         self.read_again(path)
     }
 
-    /// An attribute's text now.
+    /// Reads an attribute as it is now.
     pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
         let read = self.host.read(path).map_err(|error| match (error.is_absent(), self.host.kind()) {
-            // What a recording lacks may have been there.
+            // A file that the recording lacks may exist on the machine.
             (true, Kind::Recorded) => Unseen::NotRecorded(path.to_owned()),
             (true, _) => Unseen::NotThere { what: path.to_owned(), remedy: "" },
             (false, _) => Unseen::Failed(error),
@@ -103,14 +104,14 @@ impl<'h> Pass<'h> {
     }
 
     pub fn exists(&self, path: &str) -> bool {
-        // A file that was read, or refused to be read, needs no second question.
+        // If the file was read, or refused to be read, it exists.
         match self.files.borrow().get(path) {
             Some(Ok(_) | Err(Unseen::Failed(_))) => true,
             _ => self.host.exists(path),
         }
     }
 
-    /// The names in a directory; empty where there is none.
+    /// Lists the names in a directory; empty if it does not exist.
     pub fn list(&self, path: &str) -> Vec<String> {
         let mut folders = self.folders.borrow_mut();
         let names = folders

@@ -204,9 +204,9 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     Some(answer.set(Id::LatencyLimit, "no-limit"))
 }
 
-/// Whether a preference as a file shows it and one in a register cannot be the same. The numbers of
-/// the words differ by model (intel_epp_default, amd-pstate's epp_values), so that only words far
-/// from the number count.
+/// Returns whether a preference word from a file and a number from a register cannot match. The
+/// words' numbers differ by model (intel_epp_default, amd-pstate's epp_values), so only words far
+/// from the number contradict it.
 fn contradicts(word: &str, number: u64) -> bool {
     match word {
         "performance" => number > 0x40,
@@ -217,9 +217,9 @@ fn contradicts(word: &str, number: u64) -> bool {
     }
 }
 
-/// The same where the driver may have numbers of its own for the words of each kind of core: then
-/// only a few CPUs whose number differs from that of most CPUs with the same word stand out.
-/// `numbers` has the word and the number of every CPU.
+/// Like `contradicts`, for drivers that may map words to different numbers on each kind of core.
+/// Only a few CPUs whose number differs from that of most CPUs with the same word stand out.
+/// `numbers` holds the word and the number of every CPU.
 fn stands_out(numbers: &[(String, u64)], word: &str, number: u64) -> bool {
     if word.parse::<u64>().is_ok() {
         return contradicts(word, number);
@@ -286,7 +286,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
         }
     }
     let place = format!("MSR {register:#x}");
-    // is_capped() compares only where nothing else lowers the maximum.
+    // is_capped() compares only if nothing else lowers the maximum.
     let unread = [NO_TURBO, MAX_PERF_PCT].into_iter().find_map(|path| facts.read(path).err());
     let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
         (true, true) if !without_policy.is_empty() => {
@@ -311,9 +311,9 @@ fn registers(facts: &Facts) -> Option<Answer> {
     ))))
 }
 
-/// Whether the highest level that amd-pstate's request register allows is below the policy's
-/// maximum by more than a tenth. The driver converts with the nominal level and frequency
-/// (freq_to_perf in amd-pstate.c). Without these nothing is concluded.
+/// Returns whether the highest level in amd-pstate's request register is more than a tenth below
+/// the policy's maximum. The driver converts with the nominal level and frequency (freq_to_perf in
+/// amd-pstate.c). Without these the answer is no.
 fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool {
     let cppc = |name: &str| {
         let text = facts.read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}"));
@@ -330,8 +330,9 @@ fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool
     level > 0 && level * 10 < asked * 9
 }
 
-/// Whether the request's highest ratio is below the policy's maximum. Levels of hybrid processors
-/// are not ratios; without turbo and with percentages the driver itself asks for less.
+/// Returns whether the request's highest ratio is below the policy's maximum. Levels of hybrid
+/// processors are not ratios. With turbo off or a percentage limit, the driver itself asks for
+/// less.
 fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
     if policy.core_type.is_some()
         || facts.read(NO_TURBO).map_or(true, |word| word != "0")

@@ -1,6 +1,5 @@
-//! What a row of the table states besides its name and its files: how it is written, judged, saved
-//! and shown, and which other programs write it. A row that leaves one of these out does not
-//! compile.
+//! Properties of a table row besides its name and its files: how it is written, judged, saved and
+//! shown, and which other programs write it. A row that leaves one of these out does not compile.
 
 use flyball_host::Errno;
 
@@ -12,34 +11,33 @@ use super::{
 };
 use crate::programs::Program;
 
-/// Whether a row can be set, and then all that setting it takes.
+/// The role of a row: a fact, or a knob with everything that setting it takes.
 #[derive(Debug)]
 pub enum Role {
-    /// It is read only.
+    /// Read-only.
     Fact,
-    /// It can be set.
+    /// Can be set.
     Knob(Control),
 }
 
-/// What setting a knob takes.
+/// Everything that setting a knob takes.
 #[derive(Debug)]
 pub struct Control {
     /// The accepted values, in words.
     pub accepts: &'static str,
-    /// What the words `min` and `max` stand for.
+    /// The values of the words `min` and `max`.
     pub ends: Ends,
-    /// What a value is judged by before it is written.
+    /// The check that a value must pass before it is written.
     pub check: Check,
-    /// The knobs and facts that the planner looks at to judge a setting, besides the knob itself: a
+    /// The knobs and facts that the planner reads to judge a setting, besides the knob itself. A
     /// snapshot for an intent holds these. `tests/control/settings.rs` plans settings of every knob
-    /// and fails where one is left out.
+    /// and fails if one is missing.
     pub judged_by: &'static [Id],
-    /// What, when it changes, makes the knob's files appear. Empty where they are there from boot
-    /// on.
+    /// Changes that make the knob's files appear. Empty if the files exist from boot on.
     pub appears_with: &'static [AppearsWith],
-    /// The knob to use for a part of the machine, where this one is machine-wide.
+    /// The knob to use for a part of the machine, if this one is machine-wide.
     pub narrower: Option<Id>,
-    /// Whether `save` takes it into a profile.
+    /// When `save` puts it into a profile.
     pub saved: Saved,
     /// Other programs that write it.
     pub written_by: &'static [Program],
@@ -50,39 +48,39 @@ pub struct Control {
 /// How a setting is written, and what that does.
 #[derive(Debug)]
 pub struct Writing {
-    /// When a write has its turn.
+    /// The step in which it is written.
     pub turn: Turn,
     /// How its contents are spelled.
     pub spelling: Spelling,
-    /// Which end of a range it is.
+    /// The end of a range that it holds.
     pub bound: Bound,
-    /// What else a write may change; see `table/effects.rs` for the groups.
+    /// Other settings that a write may change; see `table/effects.rs` for the groups.
     pub disturbs: &'static [Disturbs],
-    /// What an errno means here, where it means more than elsewhere.
+    /// Errnos that have a special meaning here.
     pub refusals: &'static [Refusal],
 }
 
 impl Writing {
-    /// A setting of one step whose write disturbs nothing else: no end of a range, and no errno
-    /// with a meaning of its own.
+    /// Creates the writing of a setting that belongs to one step, disturbs nothing else, is no end
+    /// of a range, and has no errno with a special meaning.
     pub const fn alone(step: Step, spelling: Spelling) -> Writing {
         Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
     }
 }
 
-/// Settings that a write may change besides its own.
+/// Settings besides its own that a write may change.
 #[derive(Debug, Clone, Copy)]
 pub enum Disturbs {
-    /// Where they share a CPU or a power domain with the location written.
+    /// Those that share a CPU or a power domain with the location written.
     Here(&'static [Subject]),
-    /// Wherever the machine has them.
+    /// All those that the machine has.
     Everywhere(&'static [Subject]),
     /// Interrupts that may not be on every CPU: when the last CPU that one may be on goes offline,
     /// the kernel lets it be anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
     PinnedInterrupts,
 }
 
-/// What it means that the kernel refuses a write with one of these errnos.
+/// The meaning of a write that the kernel refuses with one of these errnos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     pub errnos: &'static [Errno],
@@ -97,8 +95,8 @@ impl Refusal {
     }
 }
 
-/// A change that makes files of a knob appear, or makes them answer: until it is made, a plan
-/// cannot read the knob, and says that its write is judged later.
+/// A change that creates a knob's files, or makes them answer. Until it is made, a plan cannot read
+/// the knob and says that its write is judged later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppearsWith {
     /// The CPU comes online: the kernel removes the folders of a policy, a CPU, a die and a package
@@ -114,10 +112,10 @@ pub enum AppearsWith {
     Level,
 }
 
-/// What the words `min` and `max` stand for.
+/// The values of the words `min` and `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// They are not values of the knob.
+    /// Not values of the knob.
     None,
     /// The values of these rows at the place.
     Rows(Id, Id),
@@ -127,7 +125,7 @@ pub enum Ends {
     Numbers(u32, u32),
 }
 
-/// What a value is judged by before it is written: that the machine takes it at this place.
+/// The check that a value must pass before it is written: that the machine takes it at this place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Every value that parses.
@@ -138,9 +136,9 @@ pub enum Check {
     OneOf(&'static [&'static str]),
     /// A number up to this one.
     UpTo(u64),
-    /// A frequency between [`Ends`], where they can be read.
+    /// A frequency between [`Ends`], if they can be read.
     BetweenEnds,
-    /// The same in steps of 100 MHz.
+    /// A frequency between [`Ends`] in steps of 100 MHz.
     BetweenEndsInSteps,
     /// A preference word of the driver, or a number where the driver takes numbers.
     Preference,
@@ -165,7 +163,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// The row that holds the accepted words, where one does.
+    /// Returns the row that holds the accepted words, if one does.
     pub fn list(self) -> Option<Id> {
         match self {
             Check::Listed(list) => Some(list),
@@ -175,26 +173,26 @@ impl Check {
     }
 }
 
-/// Whether `save` takes a setting into a profile.
+/// When `save` puts a setting into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
     Always,
     /// Never: it belongs to the machine's firmware, or is a fact of the moment.
     Never,
-    /// Where a file takes it: CPU 0 has no switch, and some registers can only be read.
+    /// If a file accepts it: CPU 0 has no switch, and some registers can only be read.
     WhereWritable,
-    /// Where it was chosen: under the governor `performance` the preference is the governor's.
+    /// If the user chose it: under the governor `performance`, the governor sets the preference.
     OwnPreference,
     /// While turbo is on: off overrides it.
     WithTurbo,
 }
 
-/// Where `show` prints a row, and when.
+/// Section and condition in which `show` prints a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     /// The part of the screen.
     pub section: Section,
-    /// When it is there without being asked for.
+    /// When it appears without being asked for.
     pub when: When,
 }
 
@@ -203,9 +201,9 @@ pub struct Shown {
 pub enum Section {
     /// Machine-wide values.
     Machine,
-    /// The table of CPUs: where groups of CPUs differ.
+    /// The table of CPUs, where it splits CPUs into groups.
     Cpus,
-    /// The table of CPUs, without making them different.
+    /// The table of CPUs, without splitting groups.
     Current,
     /// The firmware's performance levels.
     Levels,
@@ -226,9 +224,9 @@ pub enum When {
     /// By name or with `--all`: constants of the driver, registers that repeat what files say, fine
     /// points.
     OnRequest,
-    /// Also where a knob has this value.
+    /// Also if a knob has this value.
     Holds(Id, &'static str),
-    /// Also where no place has a value of this knob, which says the same or more.
+    /// Also if no place has a value of this knob, which says the same or more.
     Lacks(Id),
 }
 
@@ -237,17 +235,17 @@ impl Shown {
         Shown { section, when: When::Always }
     }
 
-    /// When asked for.
+    /// Shown on request.
     pub const fn on_request(section: Section) -> Shown {
         Shown { section, when: When::OnRequest }
     }
 
-    /// When asked for, and where no place has a value of `id`.
+    /// Shown on request, and if no place has a value of `id`.
     pub const fn without(section: Section, id: Id) -> Shown {
         Shown { section, when: When::Lacks(id) }
     }
 
-    /// When asked for, and where `id` has the value `value`.
+    /// Shown on request, and if `id` has the value `value`.
     pub const fn with(section: Section, id: Id, value: &'static str) -> Shown {
         Shown { section, when: When::Holds(id, value) }
     }

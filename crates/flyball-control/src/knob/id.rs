@@ -1,8 +1,8 @@
 //! The identities of the rows of the table, in its order, each with the row in a file of `table/`
 //! that states all there is to know of it.
 
-/// Hands the list of rows to a macro: one makes the identities here, another the table. One list,
-/// so that an identity cannot lack its row, and a row's position cannot differ from its identity's
+/// Hands the list of rows to a macro: one makes the identities here, another the table. With a
+/// single list, no identity can lack its row, and no row's position can differ from its identity's
 /// number.
 macro_rules! rows {
     ($callback:ident) => {
@@ -33,7 +33,7 @@ macro_rules! rows {
             Trl = sst::TRL;
             /// CPUs set apart by a control group.
             SstPartition = sst::PARTITION;
-            /// Whether a CPU runs.
+            /// Switch that brings a CPU online or offline.
             Online = whole::ONLINE;
             /// Hyper-threading.
             Smt = whole::SMT;
@@ -63,11 +63,11 @@ macro_rules! rows {
             Setspeed = frequency::SETSPEED;
             /// Frequency that the firmware keeps under power limits.
             FloorFreq = frequency::FLOOR_FREQ;
-            /// Whether an idle state may be used.
+            /// Switch that permits an idle state.
             IdleState = idle::IDLE_STATE;
             /// The cpuidle governor.
             IdleGovernor = idle::IDLE_GOVERNOR;
-            /// Whether the processor may demote C6 requests to C1.
+            /// Switch that lets the processor demote C6 requests to C1.
             C1Demotion = idle::C1_DEMOTION;
             /// Longest wake-up latency of a CPU.
             LatencyLimit = idle::LATENCY_LIMIT;
@@ -81,7 +81,7 @@ macro_rules! rows {
             ElcLowThreshold = power::ELC_LOW_THRESHOLD;
             /// Load above which the uncore speeds up.
             ElcHighThreshold = power::ELC_HIGH_THRESHOLD;
-            /// Whether the high threshold counts.
+            /// Switch that makes the high threshold count.
             ElcHighEnable = power::ELC_HIGH_ENABLE;
             /// Power limit of a powercap constraint.
             PowerLimit = power::POWER_LIMIT;
@@ -89,13 +89,13 @@ macro_rules! rows {
             PowerWindow = power::POWER_WINDOW;
             /// Highest performance level of Speed Select.
             SstHighestLevel = sst::HIGHEST;
-            /// Whether the performance level is locked.
+            /// Lock of the performance level.
             SstLocked = sst::LOCKED;
             /// The cpufreq driver.
             Driver = facts::DRIVER;
-            /// Governors that the driver takes.
+            /// Governors that the driver accepts.
             AvailableGovernors = facts::AVAILABLE_GOVERNORS;
-            /// Preferences that the driver takes.
+            /// Preferences that the driver accepts.
             AvailableEpp = facts::AVAILABLE_EPP;
             /// Lowest frequency of the hardware.
             HwMinFreq = facts::HW_MIN_FREQ;
@@ -143,11 +143,11 @@ macro_rules! rows {
             AmdMaxFreq = cppc::AMD_MAX_FREQ;
             /// Highest performance that amd-pstate knows for a policy.
             AmdHighestPerf = cppc::AMD_HIGHEST_PERF;
-            /// Whether the hardware ranks this policy's core.
+            /// Flag of a policy whose core the hardware ranks.
             HwPrefcore = cppc::HW_PREFCORE;
-            /// Whether preferences follow the platform profile.
+            /// Switch that makes preferences follow the platform profile.
             DynamicEpp = cppc::DYNAMIC_EPP;
-            /// Whether amd-pstate uses preferred cores.
+            /// Flag that amd-pstate uses preferred cores.
             Prefcore = facts::PREFCORE;
             /// Rank of a core among preferred cores.
             PrefcoreRanking = facts::PREFCORE_RANKING;
@@ -181,11 +181,11 @@ macro_rules! rows {
             UncoreHwMin = power::UNCORE_HW_MIN;
             /// Highest uncore frequency of the hardware.
             UncoreHwMax = power::UNCORE_HW_MAX;
-            /// Highest power limit that a constraint takes.
+            /// Highest power limit that a constraint accepts.
             PowerMax = power::POWER_MAX;
             /// Energy counter of a zone.
             Energy = power::ENERGY;
-            /// Where an energy counter wraps.
+            /// Value at which an energy counter wraps.
             EnergyRange = power::ENERGY_RANGE;
             /// Times that a core was throttled for heat.
             CoreThrottles = power::CORE_THROTTLES;

@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// Which driver works, and how: it recreates everything below.
+    /// The driver and its mode: a change recreates everything below.
     DriverMode,
     /// Speed Select: base-freq and turbo-freq switched off, before what they depend on changes.
     SpeedSelectOff,
-    /// Speed Select: the performance level, which says which CPUs there may be.
+    /// Speed Select: the performance level, which determines the CPUs that may run.
     Level,
     /// CPUs brought online, and SMT: their policies can be written only then.
     Online,
     /// Speed Select: classes of service, and which core is in which.
     Classes,
-    /// Speed Select: whether classes count.
+    /// Speed Select: the switch that makes classes count.
     CorePower,
     /// Speed Select: base-freq and turbo-freq switched on.
     SpeedSelectOn,
@@ -35,7 +35,7 @@ pub enum Step {
     Turbo,
     /// The governor: it resets preferences and makes its tunables appear.
     Governor,
-    /// What belongs to the governor: its tunables, the speed that `userspace` holds.
+    /// Settings that belong to the governor: its tunables, and the speed that `userspace` holds.
     Tunable,
     /// Energy preferences: EPP and EPB.
     Preference,
@@ -92,20 +92,21 @@ impl fmt::Display for Step {
     }
 }
 
-/// Whether a change of the driver's mode leaves the policies as they are: between passive and
-/// guided amd-pstate only switches autonomous selection (amd_pstate_change_mode_without_dvr_change
-/// in amd-pstate.c).
+/// Returns whether a change of the driver's mode leaves the policies as they are: between passive
+/// and guided amd-pstate only switches autonomous selection
+/// (amd_pstate_change_mode_without_dvr_change in amd-pstate.c).
 pub fn keeps_policies(old: &str, new: &str) -> bool {
     let is_kept = |mode: &str| matches!(mode.trim(), "passive" | "guided");
     old.trim() == new.trim() || (is_kept(old) && is_kept(new))
 }
 
-/// In which step a location is written.
+/// The step in which a location is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// Always in this one.
     In(Step),
-    /// By what is written: a CPU comes online before, and goes offline after, everything else.
+    /// A step that depends on the value: a CPU comes online before everything else, and goes
+    /// offline after it.
     Switch {
         /// The step of `0`, `off`, `forceoff` and `none`.
         off: Step,
@@ -115,7 +116,7 @@ pub enum Turn {
 }
 
 impl Turn {
-    /// The step in which the location gets the content `new`.
+    /// Returns the step in which the location gets the content `new`.
     pub fn step(self, new: &str) -> Step {
         match self {
             Turn::In(step) => step,
@@ -129,7 +130,7 @@ impl Turn {
         }
     }
 
-    /// The step under which the knob is listed.
+    /// Returns the step under which the knob is listed.
     pub fn listed(self) -> Step {
         match self {
             Turn::In(step) => step,
@@ -139,11 +140,11 @@ impl Turn {
     }
 }
 
-/// Which end of a range a location holds, where two locations hold one range.
+/// The end of a range that a location holds, if two locations hold one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// It is not the end of a range.
+    /// Not the end of a range.
     #[default]
     None,
     Lower,
@@ -155,10 +156,10 @@ impl Bound {
         *self == Bound::None
     }
 
-    /// Where a write stands among those of its step: a maximum that rises comes before minima, a
-    /// maximum that falls after them, so that minimum and maximum never cross on the way. Some
-    /// files (min_perf_pct and max_perf_pct) clamp silently when they would; frequency limits would
-    /// spring back later, but a reader in between sees the wrong value.
+    /// Returns the position of a write within its step: a rising maximum goes before minima, a
+    /// falling maximum after them, so that minimum and maximum never cross on the way. Some files
+    /// (min_perf_pct and max_perf_pct) would clamp silently if they did. Frequency limits would
+    /// recover later, but a reader in between would see the wrong value.
     pub fn rank(self, old: &str, new: &str) -> u8 {
         if self != Bound::Upper {
             return 1;

@@ -1,5 +1,5 @@
-//! How the kernel prints and takes the contents of a location: when two texts are one value, and
-//! which text brings a value back.
+//! The kernel's spelling of contents: when two texts are one value, and which text brings a value
+//! back.
 //!
 //! The kernel has its own spelling: a governor is matched without case, a preference written as a
 //! number reads back as a word, some contents can be read and not written. Each row of the knob
@@ -19,7 +19,7 @@ use crate::Content;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
-    /// It reads as it was written.
+    /// Reads as it was written.
     Text,
     /// A word that is taken in upper and lower case.
     AnyCase,
@@ -45,25 +45,24 @@ pub enum Spelling {
     CpusetController,
     /// The CPUs of an interrupt, which its device may give back at any time.
     Interrupt,
-    /// It cannot be read: every write counts as accepted, and it is restored by a command of its
-    /// own.
+    /// Cannot be read: every write counts as accepted, and a command of its own restores it.
     Unread,
 }
 
-/// How a location is written, read back and restored: what the journal stores of it.
+/// How a location is written, read back and restored, as the journal stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Handling {
-    /// When it has its turn.
+    /// The step in which it is written.
     pub step: Step,
     /// How its contents are spelled.
     pub spelling: Spelling,
-    /// Which end of a range it is.
+    /// The end of a range that it holds.
     #[serde(default, skip_serializing_if = "Bound::is_none")]
     pub bound: Bound,
 }
 
 impl Spelling {
-    /// Whether `found` is how the kernel prints `wanted`.
+    /// Returns whether the kernel prints `wanted` as `found`.
     pub fn agrees(self, wanted: &str, found: &str) -> bool {
         let (wanted, found) = (wanted.trim(), found.trim());
         if wanted == found {
@@ -96,11 +95,11 @@ impl Spelling {
         }
     }
 
-    /// The bytes that bring `content` back; `None` where no write can.
+    /// Returns the bytes that bring `content` back; `None` if no write can.
     pub fn writable(self, content: &Content) -> Option<Vec<u8>> {
         let text = content.trimmed();
         match self {
-            // The governor did not take a speed, so there was none to remember.
+            // The governor did not take a speed, so there was none to save.
             Spelling::Speed if text.starts_with('<') => None,
             // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
             Spelling::Preference if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
@@ -122,7 +121,7 @@ impl Spelling {
         }
     }
 
-    /// Whether a location that held `was` and holds `now` needs no write to be as it was.
+    /// Returns whether a location that held `was` and holds `now` needs no write to be restored.
     pub fn is_back(self, host: &dyn Host, was: &Content, now: &Content) -> bool {
         // Byte for byte, not by `agrees`: what is restored must read as it did.
         if was == now {
@@ -144,23 +143,23 @@ impl Spelling {
         }
     }
 
-    /// Whether a value may show only some time after it was written, because a kernel worker
+    /// Returns whether a value may show only some time after the write, because a kernel worker
     /// applies it.
     pub fn is_request(self) -> bool {
         // What cannot be read may show nothing at all, and is written again in the same way.
         matches!(self, Spelling::FrequencyLimit | Spelling::Unread)
     }
 
-    /// Whether the location may be gone when it is restored: an interrupt that its device has given
-    /// back. When the device asks again, it gets a new one.
+    /// Returns whether the location may be gone by the time it is restored: an interrupt that its
+    /// device has given back. If the device asks again, it gets a new one.
     pub fn may_be_gone(self, found: &Content) -> bool {
         self == Spelling::Interrupt && *found == Content::Unreadable(Errno::NOENT.0)
     }
 
-    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts
-    /// (timers) follow hotplug, managed ones their queues. Both reject writes, with EIO, in Linux
-    /// 6.12 with EPERM (write_irq_affinity in kernel/irq/proc.c). Root gets EPERM for no other
-    /// reason there: the file's mode is checked at open, with EACCES.
+    /// Returns whether this refusal means that the kernel moves the location by itself: per-CPU
+    /// interrupts (timers) follow hotplug, managed ones their queues. Both reject writes with EIO,
+    /// and in Linux 6.12 with EPERM (write_irq_affinity in kernel/irq/proc.c). Root gets EPERM
+    /// there for no other reason: the file's mode is checked at open, with EACCES.
     pub fn is_kernels_own(self, errno: Errno) -> bool {
         self == Spelling::Interrupt && matches!(errno, Errno::IO | Errno::PERM)
     }
@@ -174,7 +173,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text.trim_start_matches("0x").trim_start_matches("0X"), 16).ok()
 }
 
-/// kstrtobool() and friends: an idle state's `disable` takes any non-zero number.
+/// Parses like kstrtobool() and friends: an idle state's `disable` takes any non-zero number.
 fn switch(text: &str) -> Option<bool> {
     match text {
         "1" | "y" | "Y" | "on" | "yes" | "true" | "enabled" => Some(true),
@@ -183,10 +182,10 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A number and a word agree where any driver prints that number as that word: the words' numbers
-/// differ by vendor and, on Intel, by model (intel_epp_default[] in intel_pstate.c). The kernel
-/// prints a word only when the register holds exactly its own number for it, so a word after a
-/// number that was accepted is that number.
+/// Returns whether a number and a word agree, which they do if any driver prints that number as
+/// that word. The words' numbers differ by vendor and, on Intel, by model (intel_epp_default[] in
+/// intel_pstate.c). The kernel prints a word only if the register holds exactly its own number for
+/// it, so a word after an accepted number stands for that number.
 fn preference_agrees(wanted: &str, found: &str) -> bool {
     const WORDS: [&str; 4] = ["performance", "balance_performance", "balance_power", "power"];
     match wanted {

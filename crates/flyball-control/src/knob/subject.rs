@@ -1,13 +1,13 @@
-//! What a location holds: a knob of the table, or one of the auxiliary settings. Both state how
-//! they are written, so that everything that writes finds it in their row (`table/lookup.rs`).
+//! The subject of a location: a knob of the table, or one of the auxiliary settings. Both state how
+//! they are written, so everything that writes finds it in their row (`table/lookup.rs`).
 
 use super::Id;
 
-/// What a location holds.
+/// The setting that a location holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     Knob(Id),
-    /// A setting that is not a knob and that a change of the machine writes or disturbs.
+    /// A setting that is not a knob, but that a change of the machine writes or disturbs.
     Auxiliary(AuxiliaryId),
 }
 
@@ -24,13 +24,13 @@ pub enum AuxiliaryId {
     Interrupt,
     /// How often the kernel may take profiling interrupts.
     SampleRate,
-    /// Whether control groups get cpusets. The controller leaves after the groups that use it,
-    /// hence the step.
+    /// The switch that gives control groups cpusets. The controller leaves after the groups that
+    /// use it, hence the step.
     CpusetController,
     /// A control group that keeps CPUs for itself.
     Partition,
     /// A setting of the user's own commands.
     Command,
-    /// One that can be written and not read.
+    /// A command setting that can be written and not read.
     UnreadCommand,
 }

@@ -1,5 +1,5 @@
-//! What a machine lacks of what was asked for: one line for the many places that lack it for the
-//! same reason, and the remedy where there is one.
+//! Settings that a machine lacks: one line for all places that lack a knob for the same reason, and
+//! the remedy if there is one.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use flyball_host::CpuList;
 use super::driver;
 use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why, knob::AppearsWith};
 
-/// What a machine lacks of what a setting is about.
+/// Something that a setting needs and the machine lacks.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Absence {
-    /// The machine has nothing of the kind.
+    /// The machine has nothing of this kind.
     Nowhere { from: String, knob: Id, why: Why },
     /// The places do not have the knob.
     AtPlaces { from: String, knob: Id, places: Vec<Place>, why: Why, remedy: Option<Remedy> },
-    /// Nothing takes a write of it.
+    /// Nothing accepts a write of it.
     NotWritable { from: String, error: TargetError },
     /// More absences of the same kinds.
     More(usize),
 }
 
 impl Absence {
-    /// The setting that it is about, as the user wrote it.
+    /// Returns the setting that it is about, as the user wrote it.
     pub fn settings(&self) -> Option<&str> {
         match self {
             Absence::Nowhere { from, .. }
@@ -34,25 +34,25 @@ impl Absence {
     }
 }
 
-/// What brings a knob, or is to be used instead of it.
+/// A way to get a knob, or the one to use instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// Another driver has it, with another kernel parameter.
+    /// Another driver, selected with a kernel parameter, has it.
     Boot {
         /// The driver that does not have it.
         driver: &'static str,
         /// The driver that does.
         other: &'static str,
-        /// The parameter, with what to do about it.
+        /// The parameter and what to do with it.
         parameter: &'static str,
     },
-    /// No mode and no other driver is known to bring it.
+    /// No mode and no other driver is known to have it.
     DriverHasNone(String),
     /// The driver has no modes.
     NoModes(String),
     /// `driver-mode=active` in the same command.
     ActiveMode,
-    /// The same, unless hardware P-states are switched off at boot.
+    /// `driver-mode=active` in the same command, unless hardware P-states are switched off at boot.
     ActiveModeUnlessNoHwp,
     /// Only hardware P-states have it.
     NeedsHwp,
@@ -109,8 +109,8 @@ impl fmt::Display for Absence {
     }
 }
 
-/// Adds that `place` does not have `knob`: to an absence that differs in nothing but the place,
-/// where there is one.
+/// Adds `place` to the absences that lack `knob`: to one that differs only in the place, if there
+/// is one.
 pub(super) fn add(
     snapshot: &Snapshot,
     absences: &mut Vec<Absence>,
@@ -133,7 +133,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// `policies 0-127`, `CPUs 0,2`, or the places one by one.
+/// Formats places as `policies 0-127`, `CPUs 0,2`, or one by one.
 pub(super) fn places(alike: &[&Place]) -> String {
     if let [one] = alike {
         return place(one);
@@ -162,7 +162,7 @@ pub(super) fn places(alike: &[&Place]) -> String {
     }
 }
 
-/// A place in a sentence.
+/// Formats a place for use in a sentence.
 pub(super) fn place(place: &Place) -> String {
     match place.at {
         At::Machine => "this machine".to_owned(),
@@ -170,7 +170,7 @@ pub(super) fn place(place: &Place) -> String {
     }
 }
 
-/// What to do about it, where something can be done.
+/// Returns the remedy, if there is one.
 fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
     Ok(match knob {
         Id::Epp => preference(snapshot)?,
@@ -194,12 +194,12 @@ const AMD_PSTATE: Remedy =
 const INTEL_PSTATE: Remedy =
     Remedy::Boot { driver: "acpi-cpufreq", other: "intel_pstate", parameter: "without intel_pstate=disable" };
 
-/// What would bring a preference (EPP): the drivers that have one are intel_pstate with HWP
+/// Returns a way to get a preference (EPP). The drivers that have one are intel_pstate with HWP
 /// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode
 /// (drivers/cpufreq/amd-pstate.c, `amd_pstate_epp_attr`).
 fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let topology = snapshot.topology();
-    // No flags at all: the recording lacks /proc/cpuinfo, which says nothing about HWP.
+    // Without any flags the recording lacks /proc/cpuinfo, which proves nothing about HWP.
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
     let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");

@@ -1,5 +1,5 @@
-//! From one want to the write that it needs: whether it is there, what its value is, whether it
-//! holds already, and what of that can only be known when its turn has come.
+//! Turns a want into the write that it needs: whether the knob exists, its value, whether it
+//! already holds, and which of these can be known only when the step is reached.
 
 use super::{
     Absence, Change, Hint, KERNEL_GOVERNORS, Note, PlanError, Planner, Refusal, Want, absences, driver,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    /// Whether the knob may be absent only until one of the changes before it is made.
+    /// Returns whether the knob may be absent only until one of the earlier changes is made.
     fn may_appear(&self, knob: Id, place: &Place) -> bool {
         let changes = |with: &AppearsWith| match *with {
             AppearsWith::Cpu => place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)),
@@ -26,7 +26,7 @@ impl Planner<'_> {
         knob.knob().control().is_some_and(|control| control.appears_with.iter().any(changes))
     }
 
-    /// Whether what this knob's value is judged by will be different when its turn has come.
+    /// Returns whether the limits that judge this knob's value will have changed by its step.
     pub(super) fn is_open(&self, knob: Id, place: &Place) -> bool {
         self.may_appear(knob, place)
             || (self.ahead.capacity
@@ -101,8 +101,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What to do about a want whose knob is not there now: wait for its turn, say that its CPUs
-    /// are offline, or refuse it.
+    /// Handles a want whose knob is absent now: waits for its step, notes that its CPUs are
+    /// offline, or refuses it.
     fn absent_now(&mut self, want: &Want, why: Why) -> Result<(), PlanError> {
         // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive),
         // whatever else changes.
@@ -118,8 +118,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The value that a want has at its place, if it can be judged now, with the reason of the
-    /// change. `None` where it was refused, or left to its turn.
+    /// Returns the value of a want at its place, if it can be judged now, with the reason for the
+    /// change. `None` if it was refused, or left to its step.
     fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
         let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
             Ok(value) => value,
@@ -162,12 +162,12 @@ impl Planner<'_> {
         Ok(Some((value, because)))
     }
 
-    /// Why the knob is absent at the place; `None` where it is there.
+    /// Returns why the knob is absent at the place; `None` if it exists.
     fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
         Ok(match self.snapshot.read(want.knob, &want.place)? {
             Reading::Value { .. } => None,
-            // Readable or not, it can be written: a preference without a word, a speed without its
-            // governor.
+            // It can be written even if it cannot be read: a preference without a word, a speed
+            // without its governor.
             Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
             Reading::Absent(why) => Some(why),
         })
@@ -199,7 +199,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What will reset a setting that holds now, before its turn comes.
+    /// Returns why a setting that holds now will be reset before its step.
     fn resets(&self, want: &Want) -> Option<&'static str> {
         if self.ahead.level && matches!(want.knob, Id::SstBf | Id::SstTf) {
             return Some("the change of level switches it off: written again after that");
@@ -215,7 +215,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A change whose file, old value or number is known only when its turn has come.
+    /// Adds a change whose file, old value or number is known only when its step is reached.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
         // The file may not exist yet. Its path follows from the pattern of the row, so that the
@@ -230,7 +230,7 @@ impl Planner<'_> {
                 .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
-        // After a switch of the driver the policies and what they hold are others.
+        // A switch of the driver replaces the policies and their values.
         let slot = match self.ahead.mode {
             Some(_) => None,
             None => self.snapshot.slot(want.knob, &want.place)?,
@@ -255,8 +255,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is
-    /// written, unless the driver chooses frequencies by itself.
+    /// Returns whether the kernel may load the governor. Governors are modules: the kernel lists
+    /// those that are loaded, and loads one when its name is written, unless the driver chooses
+    /// frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
         Ok(knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL_GOVERNORS.contains(&word))

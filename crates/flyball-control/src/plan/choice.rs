@@ -1,27 +1,26 @@
-//! What a machine can have of an intent with lists of values and optional settings. The planner
-//! knows nothing of them: it is asked again without what it refused, until it has a plan or refuses
-//! a setting that has no other way.
+//! Selects the part of an intent with lists of values and optional settings that a machine can
+//! have. The planner does not know about these: it is called again without the settings that it
+//! refused, until it has a plan or refuses a setting that has no alternative.
 
 use std::collections::BTreeMap;
 
 use super::{Note, Obstacle, Plan, PlanError};
 use crate::{Wanted, intent::Intent};
 
-/// Rounds, each of which plans the whole intent: several times as many as a list has values that
-/// differ. A profile of a client must not keep the planner busy.
+/// Limit on rounds, each of which plans the whole intent: several times the number of distinct
+/// values in a list. A client's profile must not keep the planner busy.
 const MAX_ROUNDS: usize = 50;
 
-/// The plan for what the machine can have of `intent`, and that part of the intent.
+/// Returns the plan for the part of `intent` that the machine can have, and that part.
 ///
-/// # Errors
-/// Those of `plan`, about settings that have no other value and are not optional. If nothing is
-/// left, what stood in the way.
+/// # Errors Those of `plan`, about settings that have no other value and are not optional. If
+/// nothing is left, the obstacles.
 pub(super) fn choose(
     intent: &Intent,
     plan: impl Fn(&Intent) -> Result<Plan, PlanError>,
 ) -> Result<(Plan, Intent), PlanError> {
     let mut intent = intent.clone();
-    // By what the setting is called: the value that it had first.
+    // The first value of each setting, by the setting's name.
     let mut first: BTreeMap<String, Wanted> = BTreeMap::new();
     let mut left_out = Vec::new();
     // Each round takes a value or a setting away, so that this ends.
@@ -41,13 +40,13 @@ pub(super) fn choose(
             PlanError::NotHere(absences) => absences.into_iter().map(Obstacle::Absent).collect(),
             error @ PlanError::Read(_) => return Err(error),
         };
-        // In one round a setting may be refused at several places, each with its own reason: it
+        // In one round a setting may be refused at several places, each with its own reason. It
         // gives way once.
         let mut gave_way: BTreeMap<usize, Obstacle> = BTreeMap::new();
         let mut stands = Vec::new();
         for obstacle in obstacles {
             let names = obstacle.settings();
-            // Of two settings that contradict each other the later one gives way, if it can.
+            // If two settings contradict each other, the later one gives way, if it can.
             let way_out = intent
                 .settings
                 .iter()
@@ -83,7 +82,7 @@ pub(super) fn choose(
     }
 }
 
-/// The settings that got a later value of their list.
+/// Notes the settings that got a later value from their list.
 fn instead(intent: &Intent, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
     let note = |setting: &crate::Setting| {
         let refused = first.get(&setting.from)?.clone();
@@ -93,7 +92,7 @@ fn instead(intent: &Intent, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
     intent.settings.iter().filter_map(note).collect()
 }
 
-/// The error of what stands in the way: refusals first, as the planner has it.
+/// Turns obstacles into an error, with refusals first, as the planner does.
 fn refused(obstacles: Vec<Obstacle>) -> PlanError {
     let (mut refusals, mut absences) = (Vec::new(), Vec::new());
     for obstacle in obstacles {

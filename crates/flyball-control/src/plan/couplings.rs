@@ -1,5 +1,5 @@
-//! Settings that depend on each other: what contradicts is refused before the first write, what
-//! follows is noted.
+//! Settings that depend on each other. Contradictions are refused before the first write, and
+//! consequences are noted.
 //!
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
 //! have: the wanted value where there is one, else the present one.
@@ -27,7 +27,7 @@ impl Planner<'_> {
         self.wants.values().filter(|want| want.knob == knob).cloned().collect()
     }
 
-    /// A driver switch takes the policies away and makes new ones.
+    /// A driver switch removes the policies and makes new ones.
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
         // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no
@@ -69,17 +69,19 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether a policy has preferences: of intel_pstate, whether HWP is on (`hwp_cpufreq_attrs`).
+    /// Returns whether a policy has preferences; on intel_pstate, whether HWP is on
+    /// (`hwp_cpufreq_attrs`).
     fn has_preferences(&self) -> Result<bool, ReadError> {
         let mut policies = self.snapshot.entries(Id::AvailableEpp)?;
         Ok(policies
             .any(|(_, entry)| entry.is_some_and(|entry| matches!(entry.reading, Ok(Reading::Value { .. })))))
     }
 
-    /// A policy whose CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and
-    /// goes with the driver: cpufreq_unregister_driver removes inactive policies as well. What was
-    /// set there cannot be saved before. Bringing the CPU online to look is left to the user: it
-    /// may be offline for its heat, its faults or its Speed Select level.
+    /// Notes the policies that a driver switch removes unread. A policy whose CPUs are offline
+    /// refuses every read (`policy_is_inactive` in cpufreq.c), and cpufreq_unregister_driver
+    /// removes inactive policies too, so their settings cannot be saved before. Only the user can
+    /// decide to bring the CPU online to look: it may be offline for its heat, its faults or its
+    /// Speed Select level.
     fn lost_with_driver(&mut self, mode: &str) -> Result<(), ReadError> {
         let present = match self.snapshot.machine_value(Id::DriverMode)? {
             Some(Value::Word(word)) => word,
@@ -113,7 +115,7 @@ impl Planner<'_> {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
             // `default` is the number that firmware had chosen (cpudata->epp_default): usually 128,
-            // which both drivers refuse. Where it is 0, `performance` is the same number.
+            // which both drivers refuse. If it is 0, `performance` is the same number.
             let gentle = match &want.value {
                 Some(Value::Word(word)) => word != "performance",
                 Some(Value::Epp(Epp(number))) => *number > 0,
@@ -125,8 +127,8 @@ impl Planner<'_> {
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
         }
-        // Policies that go to `performance` without a preference of their own: the driver writes
-        // EPP 0 there (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
+        // Policies that switch to `performance` without a preference of their own: the driver
+        // writes EPP 0 there (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
         let forced: Vec<u32> = self
             .ahead
             .governor_changes
@@ -143,7 +145,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A minimum above its maximum.
+    /// Refuses a minimum above its maximum.
     fn pairs(&mut self) -> Result<(), ReadError> {
         for (low, high) in [
             (Id::MinFreq, Id::MaxFreq),
@@ -173,7 +175,7 @@ impl Planner<'_> {
                 }
                 let open = self.is_open(high, &want.place);
                 let judged = self.rules == Rules::All;
-                // What the hardware does not have is refused elsewhere.
+                // Values that the hardware lacks are refused elsewhere.
                 let possible = |want: &Want| {
                     let Some(value) = &want.value else { return Ok(true) };
                     match self.snapshot.check(want.knob, &want.place, value) {
@@ -185,7 +187,8 @@ impl Planner<'_> {
                 // switched.
                 let is_word = |want: &Want| !matches!(want.wanted, Wanted::Exactly(_));
                 match (&lower, &upper) {
-                    // Numbers stay crossed whatever is switched: only words are left to their turn.
+                    // Crossed numbers stay crossed whatever is switched. Only words are left to
+                    // their step.
                     (Some(lower), Some(upper)) if open && (is_word(lower) || is_word(upper)) => {}
                     (Some(lower), Some(upper)) => {
                         let side =
@@ -226,7 +229,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Only the userspace governor takes a speed.
+    /// Only the userspace governor accepts a speed.
     fn setspeed(&mut self) {
         for want in self.wants_of(Id::Setspeed) {
             let At::Policy(number) = want.place.at else { continue };
@@ -307,7 +310,7 @@ impl Planner<'_> {
     }
 }
 
-/// The number behind a value that can be compared.
+/// Returns the number of a value, for comparing.
 fn number(value: Option<&Value>) -> Option<u64> {
     match value? {
         Value::Frequency(frequency) => Some(frequency.0),

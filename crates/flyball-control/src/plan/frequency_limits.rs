@@ -1,9 +1,9 @@
 //! Frequency limits of drivers that have a table of frequencies.
 //!
 //! Since kernel 5.11 `cpufreq_set_policy` rounds limits to entries of the table: a minimum up, a
-//! maximum down. Planned here, so that the value in the plan is the one that will be read back.
-//! With amd's boost, `cpuinfo_max_freq` of acpi-cpufreq lies above every entry, so that the word
-//! `max` stands for a frequency that no limit can hold.
+//! maximum down. The plan rounds them too, so that it shows the value that will be read back. With
+//! boost on AMD, `cpuinfo_max_freq` of acpi-cpufreq lies above every entry, so the word `max`
+//! stands for a frequency that no limit can hold.
 
 use flyball_host::{CpuList, KiloHertz};
 
@@ -11,10 +11,10 @@ use super::{Planner, Want};
 use crate::{At, Id, Place, ReadError, Snapshot, Value, Wanted};
 
 impl Planner<'_> {
-    /// What becomes of a limit above the base (nominal) frequency when turbo is off, or will be, by
-    /// the same intent: the drivers cut it there, newer ones by lowering `cpuinfo_max_freq`, older
-    /// ones silently. `None` where nothing is cut. Where turbo was off before and is not spoken of,
-    /// only the word `max` is taken so; a number is refused by the check.
+    /// Returns the value to which drivers cut a limit above the base (nominal) frequency if turbo
+    /// is off, or the same intent turns it off; `None` if they do not cut it. Newer drivers lower
+    /// `cpuinfo_max_freq`, older ones cut silently. If turbo was already off and the intent does
+    /// not set it, only the word `max` is cut; the check refuses a number.
     pub(super) fn under_turbo_off(
         &self,
         want: &Want,
@@ -33,7 +33,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         let is_off = now == Some(Value::Switch(false));
-        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it says what
+        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it is what
         // the driver made of it. intel_pstate before 6.12 leaves it and cuts at the base frequency;
         // amd-pstate on a processor that it cannot boost reads `boost` 0 and cuts nothing.
         let by_base = !is_off || self.turbo_is_intel_pstates()?;
@@ -49,7 +49,7 @@ impl Planner<'_> {
             let at = self.snapshot.place_like(id, &want.place)?;
             let found = at.map(|at| self.snapshot.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
-                // The lowest of what is known: base and nominal may differ by the rounding of
+                // The lowest known frequency: base and nominal may differ by the rounding of
                 // firmware's tables.
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
@@ -59,15 +59,15 @@ impl Planner<'_> {
             .map(|cap| (Value::Frequency(cap), format!("{frequency} is above the maximum with turbo off"))))
     }
 
-    /// Whether turbo is switched by intel_pstate's `no_turbo`.
+    /// Returns whether turbo is switched by intel_pstate's `no_turbo`.
     fn turbo_is_intel_pstates(&self) -> Result<bool, ReadError> {
         let slot = self.snapshot.slot(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
         Ok(slot.is_some_and(|slot| slot.location.name() == "no_turbo"))
     }
 }
 
-/// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it
-/// is.
+/// Returns the table entry to which the kernel will round a limit, with the reason; `None` if it
+/// accepts the limit unchanged.
 pub(super) fn in_table(
     snapshot: &Snapshot,
     want: &Want,
@@ -91,8 +91,8 @@ pub(super) fn in_table(
             entries.extend(frequencies);
         }
     }
-    // Only a limit inside the hardware's range is rounded; one outside is refused by the check that
-    // follows.
+    // Only a limit inside the hardware's range is rounded. The check that follows refuses one
+    // outside it.
     let limit = |id| Ok::<_, ReadError>(snapshot.value(id, &want.place)?.and_then(|value| value.frequency()));
     let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
     // Rounding an impossible limit would turn a mistake of the user into a valid request.
@@ -105,13 +105,13 @@ pub(super) fn in_table(
         .then(|| (Value::Frequency(rounded), format!("the driver's frequency {direction} {frequency}"))))
 }
 
-/// The entry that a limit becomes; `None` without entries.
+/// Returns the entry to which a limit is rounded; `None` without entries.
 fn nearest(entries: &mut Vec<KiloHertz>, limit: KiloHertz, is_minimum: bool) -> Option<KiloHertz> {
     entries.sort_unstable();
     entries.dedup();
     if is_minimum {
         // __resolve_freq in cpufreq.c: CPUFREQ_RELATION_L for a minimum (at or above),
-        // CPUFREQ_RELATION_H for a maximum (at or below), and the last entry where there is none on
+        // CPUFREQ_RELATION_H for a maximum (at or below), and the last entry if there is none on
         // that side.
         entries.iter().find(|entry| **entry >= limit).or(entries.last()).copied()
     } else {

@@ -1,4 +1,4 @@
-//! What a plan says besides its changes.
+//! Notes of a plan besides its changes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{Absence, Refusal};
 use crate::{Id, Place, Value, Wanted};
 
-/// Something to know about a plan. `from` is the setting as the user wrote it.
+/// A note about a plan. `from` is the setting as the user wrote it.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
 #[schemars(with = "String")]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
@@ -35,7 +35,8 @@ pub enum Note {
     DriverModeResets {
         mode: String,
     },
-    /// The same takes along policies that cannot be read, because their CPUs are offline.
+    /// A switch of the driver's mode removes policies that cannot be read because their CPUs are
+    /// offline.
     DriverModeLoses {
         mode: String,
         cpus: CpuList,
@@ -56,7 +57,7 @@ pub enum Note {
     BothHints {
         from: String,
     },
-    /// What a level or a feature of Speed Select costs.
+    /// The cost of a level or a feature of Speed Select.
     Cost {
         from: String,
         place: Place,
@@ -95,7 +96,7 @@ pub enum Note {
     More(usize),
 }
 
-/// What stands in the way of a setting.
+/// The obstacle to a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Obstacle {
     Refused(Refusal),
@@ -103,7 +104,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The settings that it is about, as the user wrote them.
+    /// Returns the settings that it is about, as the user wrote them.
     pub fn settings(&self) -> Vec<&str> {
         match self {
             Obstacle::Refused(refusal) => refusal.settings(),
@@ -122,7 +123,7 @@ impl fmt::Display for Obstacle {
 }
 
 impl Note {
-    /// Whether it says what became of an optional setting or a list of values.
+    /// Returns whether it reports the choice for an optional setting or a list of values.
     pub fn is_choice(&self) -> bool {
         matches!(self, Note::LeftOut { .. } | Note::Instead { .. })
     }

@@ -7,14 +7,14 @@ use flyball_host::{CpuList, KiloHertz};
 use super::absences::places;
 use crate::{Id, KnobName, Place, SelectError};
 
-/// A setting that is refused. `from` is the setting as the user wrote it, or the line of the
-/// profile that it is from.
+/// A setting that is refused. `from` is the setting as the user wrote it, or its line in the
+/// profile.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Refusal {
-    /// Its CPU selector selects nothing.
+    /// The setting's CPU selector selects nothing.
     Selector { from: String, error: SelectError },
-    /// The knob is the whole machine's, and only some CPUs were selected.
+    /// The knob is machine-wide, and only some CPUs were selected.
     WholeMachine { from: String, knob: Id, cpus: CpuList, instead: Option<Alternative> },
     /// The knob has no instance of this name; it has these.
     NoInstance { from: String, name: KnobName, instances: Vec<String> },
@@ -34,7 +34,7 @@ pub enum Refusal {
     Crossed { low: Id, high: Id, lower: Side, upper: Side },
     /// A minimum above the present maximum, or the other way round.
     CrossesPresent { from: String, knob: Id, is_above: bool, other: Id, present: String, places: Vec<Place> },
-    /// A speed under a governor that takes none.
+    /// A speed under a governor that accepts none.
     SpeedNeedsUserspace { from: String, governor: String },
     /// A policy's boost while turbo is off.
     BoostUnderTurboOff { from: String },
@@ -52,14 +52,14 @@ pub enum Refusal {
     ClassRange { from: String, place: Place, min: KiloHertz, max: KiloHertz },
 }
 
-/// What to use for a part of the machine.
+/// The knob or value to use for a part of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
     Knob(Id),
     MaxFreqBase,
 }
 
-/// What helps where a value is refused.
+/// A hint at what helps after a value is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// Turbo is off, which lowers the limit.
@@ -77,7 +77,7 @@ pub struct Side {
 }
 
 impl Refusal {
-    /// The settings that it is about, as the user wrote them.
+    /// Returns the settings that it is about, as the user wrote them.
     pub fn settings(&self) -> Vec<&str> {
         match self {
             Refusal::DriverOffUnderHwp => Vec::new(),
@@ -102,7 +102,7 @@ impl Refusal {
         }
     }
 
-    /// Adds the places of `other` where both are about the same setting and differ in nothing else.
+    /// Adds the places of `other` if both are about the same setting and differ only in the places.
     pub(super) fn join(&mut self, other: &Refusal) -> bool {
         let (mut mine, mut theirs) = (self.clone(), other.clone());
         let (Some(places), Some(more)) = (mine.places(), theirs.places()) else { return false };

@@ -1,4 +1,5 @@
-//! From a wanted value to the value that fits one place, and whether the place takes it now.
+//! Resolves a wanted value to the value that fits one place, and checks whether the place accepts
+//! it now.
 
 use flyball_host::{CpuList, Epp, KiloHertz, MicroWatts, Micros, Percent};
 
@@ -7,10 +8,10 @@ use crate::{
     knob::{Check, Ends},
 };
 
-/// What a class of service without a highest frequency has in its register.
+/// Register value of a class of service that has no highest frequency.
 const NO_LIMIT: KiloHertz = KiloHertz(crate::table::sst::NO_LIMIT as u64);
 
-/// Less than this is a slip of the unit, not a limit to work under.
+/// The lowest plausible power limit. Less than this is a wrong unit, not a limit to work under.
 const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
 
 /// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the
@@ -26,12 +27,10 @@ const EMERALD_RAPIDS: u32 = 0xcf;
 const GRANITE_RAPIDS: u32 = 0xad;
 
 impl Snapshot {
-    /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number,
-    /// idle states their position. Does not judge whether the kernel would take it;
-    /// [`Snapshot::check`] does.
+    /// Resolves `wanted` for `knob` at `place`: words such as `max` get their number, idle states
+    /// their position. Does not check whether the kernel would accept it; [`Snapshot::check`] does.
     ///
-    /// # Errors
-    /// Where the word has no value there, or what it stands for cannot be read.
+    /// # Errors The word has no value there, or its value cannot be read.
     pub fn resolve(&self, knob: Id, place: &Place, wanted: &Wanted) -> Result<Value, ResolveError> {
         let refuse = |accepted: String| ResolveError::Refused {
             knob,
@@ -40,7 +39,7 @@ impl Snapshot {
             accepted,
         };
         match wanted {
-            // Not judged here: what the kernel takes may change before the setting's turn.
+            // Not checked here: what the kernel accepts may change before the setting's step.
             Wanted::Exactly(value) => Ok(value.clone()),
             Wanted::UpTo(state) => self.up_to(place, state).map_err(refuse),
             Wanted::WithinLatency(limit) => {
@@ -98,9 +97,9 @@ impl Snapshot {
         }
     }
 
-    /// The frequency that is `share` of the hardware's highest at `place`, in whole MHz. With turbo
-    /// off the highest is the base frequency on newer kernels: a share of it may be below the
-    /// processor's efficient range, so nothing is cut there.
+    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
+    /// With turbo off the highest is the base frequency on newer kernels. A share of it may be
+    /// below the processor's efficient range, so it is not raised.
     fn share_of_highest(&self, knob: Id, place: &Place, share: Percent) -> Result<Value, ResolveError> {
         let highest = self.resolve(knob, place, &Wanted::Max)?;
         let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };
@@ -113,13 +112,13 @@ impl Snapshot {
         Ok(Value::Frequency(efficient.map_or(share, |efficient| share.max(efficient)).min(KiloHertz(khz))))
     }
 
-    /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of
-    /// it.
+    /// Returns the place of `knob` that goes with `place`: `place` itself, or the first that
+    /// governs one of its CPUs.
     pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Result<Option<Place>, ReadError> {
         if knob.knob().scope == place.at.scope() {
             return Ok(Some(place.clone()));
         }
-        // An offline CPU has a policy directory whose files refuse to be read: one that is online
+        // An offline CPU has a policy directory whose files refuse to be read, so an online CPU
         // answers for both.
         let online = place.cpus.intersection(&self.topology().online);
         let cpus = if online.is_empty() { &place.cpus } else { &online };
@@ -139,11 +138,10 @@ impl Snapshot {
         }
     }
 
-    /// Whether `place` takes `value` for `knob` as the machine stands now: governors and
+    /// Checks whether `place` accepts `value` for `knob` as the machine is now: governors and
     /// preferences that are available, frequencies and powers inside the hardware's limits.
     ///
-    /// # Errors
-    /// Naming what is accepted there, or what could not be read to decide.
+    /// # Errors The values accepted there, or the value that could not be read to decide.
     pub fn check(&self, knob: Id, place: &Place, value: &Value) -> Result<(), ResolveError> {
         let refuse = |accepted: String| {
             Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })
@@ -159,7 +157,7 @@ impl Snapshot {
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
             (Check::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
-            // The register counts in 100 MHz and the driver cuts the rest off: the value would read
+            // The register counts in 100 MHz and the driver drops the rest, so the value would read
             // back as another.
             (Check::BetweenEndsInSteps, Value::Frequency(frequency)) if frequency.0 % 100_000 != 0 => {
                 refuse("uncore frequencies are multiples of 100MHz".to_owned())
@@ -170,7 +168,7 @@ impl Snapshot {
             (Check::Power, Value::Power(power)) => {
                 self.check_power(knob, place, *power)?.map_or(Ok(()), refuse)
             }
-            // What is there now is judged, not the new value: undo would have to write it.
+            // Checks the present value, not the new one: undo would have to write it.
             (Check::Window, Value::Time(_)) => match self.value(knob, place)? {
                 Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
                     refuse(format!(
@@ -201,7 +199,7 @@ impl Snapshot {
                 // Numbers may have gaps: firmware enables levels by a mask (level_en_mask in
                 // isst_tpmi_core.c).
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
-                // Without readable levels firmware decides.
+                // Without readable levels, firmware decides.
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
                     return Ok(());
                 }
@@ -232,7 +230,7 @@ impl Snapshot {
         }
     }
 
-    /// The words of the list that the kernel gives, where `word` is not one of them.
+    /// Returns the words in the kernel's list if `word` is not one of them.
     fn check_listed(
         &self,
         check: Check,
@@ -243,7 +241,7 @@ impl Snapshot {
         let at = self.place_like(list, place)?;
         let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
         Ok(match words.as_ref().and_then(Value::words) {
-            // Where the kernel gives no list, only the write can show.
+            // If the kernel gives no list, only the write can show.
             Some([]) | None => None,
             // Listed since amd-pstate takes numbers, to say that one was written; writing it is
             // EINVAL.
@@ -257,8 +255,8 @@ impl Snapshot {
         })
     }
 
-    /// The accepted powers, where `power` is not one of them. The present one always is: it can be
-    /// written back.
+    /// Returns the accepted powers if `power` is not one of them. The present one is always
+    /// accepted, since it can be written back.
     fn check_power(
         &self,
         knob: Id,
@@ -275,9 +273,9 @@ impl Snapshot {
         })
     }
 
-    /// Whether numbers are taken for the preference: amd-pstate before kernel 7 refuses them with
-    /// EINVAL. Where they are taken, `custom` is in the list (amd-pstate.c, energy_perf_strings);
-    /// the list is short while `performance` governs.
+    /// Returns whether the preference accepts numbers: amd-pstate before kernel 7 refuses them with
+    /// EINVAL. If it accepts them, `custom` is in the list (amd-pstate.c, energy_perf_strings). The
+    /// list is short while the governor is `performance`.
     fn takes_preference_numbers(&self, place: &Place) -> Result<bool, ResolveError> {
         if self.topology().vendor != Vendor::Amd {
             return Ok(true);
@@ -287,11 +285,11 @@ impl Snapshot {
         Ok(words.len() < 2 || words.iter().any(|word| word == "custom"))
     }
 
-    /// Whether the preference of a place, which its file shows as `shown`, is this number. The
-    /// kernel prints a word where the register holds its own number for it, and which number that
-    /// is depends on the driver, on Intel also on the model and on what the firmware had set
-    /// (intel_epp_default[] and intel_pstate_update_epp_defaults() in intel_pstate.c). So the
-    /// register is asked where it can be read; else the drivers' tables decide.
+    /// Returns whether a place's preference, which its file shows as `shown`, is this number. The
+    /// kernel prints a word if the register holds its own number for it. That number depends on the
+    /// driver, and on Intel also on the model and on the firmware's setting (intel_epp_default[]
+    /// and intel_pstate_update_epp_defaults() in intel_pstate.c). If the register can be read, it
+    /// decides; otherwise the drivers' tables do.
     pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> Result<bool, ReadError> {
         if let Ok(shown) = shown.parse::<u8>() {
             return Ok(shown == number.0);
@@ -302,8 +300,7 @@ impl Snapshot {
             Vendor::Amd => Some(Id::CppcRequest),
             Vendor::Other => None,
         };
-        // Both drivers have a policy per CPU: a CPU of the policy that is online is the one whose
-        // register counts.
+        // Both drivers have a policy per CPU, so the register of the policy's online CPU counts.
         if let (Some(register), Some(cpu)) = (request, place.cpus.intersection(&topology.online).first()) {
             let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
             if let Some(Value::Fields(fields)) = self.value_if_readable(register, &place)?
@@ -332,7 +329,7 @@ impl Snapshot {
         Ok(numbers.contains(&number.0))
     }
 
-    /// What driver modes there are, where `mode` is not one of them.
+    /// Returns the available driver modes if `mode` is not one of them.
     fn check_mode(&self, mode: &str) -> Result<Option<String>, ReadError> {
         let modes: &[&str] = match self.is_amd_pstate()? {
             Some(true) => &["active", "passive", "guided", "disable"],
@@ -342,14 +339,14 @@ impl Snapshot {
         Ok((!modes.contains(&mode)).then(|| format!("it takes {}", modes.join(", "))))
     }
 
-    /// Whether the driver with modes is amd-pstate, by the `status` file that there is; `None`
-    /// without one.
+    /// Returns whether the driver with modes is amd-pstate, by the `status` file that exists;
+    /// `None` without one.
     pub(crate) fn is_amd_pstate(&self) -> Result<Option<bool>, ReadError> {
         let slot = self.slot(Id::DriverMode, &Place::new(At::Machine, CpuList::new()))?;
         Ok(slot.and_then(|slot| slot.location.path()).map(|path| path.contains("/amd_pstate/")))
     }
 
-    /// The accepted range, where `frequency` is outside it.
+    /// Returns the accepted range if `frequency` is outside it.
     fn check_range(
         &self,
         place: &Place,
@@ -371,17 +368,17 @@ impl Snapshot {
     }
 }
 
-/// Whether a time window is one that the kernel reads from the register and cannot write there. It
-/// is 2^y (1 + f/4) units, and the kernel makes whole units of what is written before it looks for
-/// y and f (`rapl_compute_time_window_core` in intel_rapl_common.c). 2440 us, which many processors
-/// have for short_term, is such a one.
+/// Returns whether the kernel can read a time window from the register but not write it there. A
+/// window is 2^y (1 + f/4) units, and the kernel rounds a written value to whole units before it
+/// looks for y and f (`rapl_compute_time_window_core` in intel_rapl_common.c). 2440 us, which many
+/// processors have for short_term, is such a window.
 fn cannot_be_written(window: Micros) -> bool {
     let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
     // From y = 2 on a quarter of 2^y is a whole number of units, and nothing is lost.
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
 }
 
-/// The turbo ratio limits that a word spells.
+/// Parses a word as turbo ratio limits.
 fn trl(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"))?;
     u64::from_str_radix(digits, 16).ok()

@@ -1,8 +1,8 @@
-//! Rules of Speed Select: what stands on what, what firmware refuses, what a setting costs.
+//! Rules of Speed Select: dependencies, refusals by firmware, and the costs of settings.
 //!
-//! core-power is under base-freq and turbo-freq; all of them are the level's; turbo-freq needs
-//! turbo. What follows from a setting is added to the plan with its reason; what contradicts is
-//! refused before the first write.
+//! base-freq and turbo-freq need core-power. All of them belong to the level, and turbo-freq needs
+//! turbo. Required settings are added to the plan with the reason; contradictions are refused
+//! before the first write.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     snapshot::{LEVEL_KNOBS, Level},
 };
 
-/// What a power domain will be like.
+/// The planned state of a power domain.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of one domain")]
 struct PlannedDomain {
@@ -36,8 +36,8 @@ impl Planner<'_> {
         // Every domain, not only those in the intent: a rule of one setting may add a want to its
         // domain.
         for place in self.snapshot.power_domain_places().to_vec() {
-            // A domain without a readable level is one of an IO die or of firmware that does not
-            // answer: no rule can be judged there.
+            // A domain without a readable level belongs to an IO die or to firmware that does not
+            // answer. No rule can be judged there.
             let Some(planned) = self.planned(&place)? else { continue };
             self.features(&place, &planned)?;
             self.switches(&place, &planned)?;
@@ -49,7 +49,7 @@ impl Planner<'_> {
         self.wants.get(&(knob, place.at.clone())).cloned()
     }
 
-    /// The value that a knob will have: the wanted one, else the present one.
+    /// Returns the value that a knob will have: the wanted one, else the present one.
     fn expected_value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         match self.want_at(knob, place) {
             Some(want) => Ok(want.value),
@@ -87,24 +87,24 @@ impl Planner<'_> {
         }))
     }
 
-    /// What a level of a power domain has.
+    /// Returns a level of a power domain.
     fn level_at(&self, place: &Place, level: usize) -> Result<Option<Level>, ReadError> {
         Ok(self.snapshot.levels_at(&place.at)?.get(level).cloned().flatten())
     }
 
-    /// Which levels have a feature.
+    /// Returns the levels that have a feature.
     fn levels_with(&self, place: &Place, base: bool) -> Result<Vec<usize>, ReadError> {
         let has = |level: &Level| if base { level.features.base_freq } else { level.features.turbo_freq };
         let all = self.snapshot.levels_at(&place.at)?.iter().enumerate();
         Ok(all.filter(|(_, level)| level.as_ref().is_some_and(has)).map(|(number, _)| number).collect())
     }
 
-    /// What features need of the level, of turbo and of core-power, and what they cost.
+    /// Checks what features need from the level, turbo and core-power, and notes what they cost.
     fn features(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| LEVEL_KNOBS.contains(knob)) {
             return Ok(());
         }
-        // The level that there will be: features are those of the level they are switched on in.
+        // The planned level: features belong to the level at which they are switched on.
         let Some(level) = self.level_at(place, planned.level)? else { return Ok(()) };
         for (knob, on, has, base) in [
             (Id::SstBf, planned.base_freq, level.features.base_freq, true),
@@ -152,7 +152,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds core-power, with ordered priority, where a feature needs it and no setting asks for it.
+    /// Adds core-power with ordered priority if a feature needs it and no setting asks for it.
     fn needs_core_power(
         &mut self,
         place: &Place,
@@ -235,7 +235,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// core-power cannot go off under turbo-freq.
+    /// core-power cannot be switched off under turbo-freq.
     fn switches(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstCp, place) else { return Ok(()) };
         if want.value == Some(Value::Switch(false)) && planned.turbo_freq {
@@ -269,7 +269,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A class whose minimum is above its maximum.
+    /// Refuses a class whose minimum is above its maximum.
     fn class_ranges(&mut self) -> Result<(), ReadError> {
         let of_classes = |want: &&Want| matches!(want.knob, Id::ClosMin | Id::ClosMax);
         let places: Vec<Place> =

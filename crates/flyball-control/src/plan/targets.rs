@@ -1,5 +1,5 @@
-//! Which places an intent decides, whether or not they hold what it wants: what a hold watches, and
-//! what remains when another one is released.
+//! Places that an intent decides, whether or not they hold the wanted value: a hold watches them,
+//! and they remain when another hold is released.
 
 use serde::Serialize;
 
@@ -12,28 +12,27 @@ use crate::{Id, Intent, Location, Snapshot};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Target {
     pub knob: Id,
-    /// The instance of the knob, where it has instances; else empty.
+    /// The instance of the knob, if it has instances; else empty.
     pub instance: String,
-    /// Where, in words.
+    /// The place, in words.
     pub place: String,
     /// The CPUs that it governs.
     pub cpus: CpuList,
-    /// What holds the value, or will once a driver has made it.
+    /// The location of the value, now or once a driver has created it.
     pub location: Location,
-    /// What is wanted, in the knob's own terms.
+    /// Wanted value, in the knob's own terms.
     pub value: String,
-    /// What is there now, in the same terms; `None` where it cannot be read.
+    /// Present value, in the same terms; `None` if it cannot be read.
     pub now: Option<String>,
     /// The setting that decides, as it was written.
     pub from: String,
 }
 
-/// The places that `intent` decides on a machine that is as in `snapshot` (see
-/// [`Snapshot::for_intent`]). Of several settings for one place the last counts. What the machine
-/// cannot have of optional settings is left out.
+/// Returns the places that `intent` decides on a machine as `snapshot` shows it (see
+/// [`Snapshot::for_intent`]). If several settings name one place, the last one wins. Optional
+/// settings that the machine cannot have are left out.
 ///
-/// # Errors
-/// As [`super::plan`], but for what only the present state refuses.
+/// # Errors As [`super::plan`], except for settings that only the present state refuses.
 pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
     let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
     let (_, chosen): (Plan, Intent) = choice::choose(intent, plan)?;

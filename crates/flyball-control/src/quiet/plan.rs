@@ -9,14 +9,14 @@ use crate::{
     write::transaction::{ApplyError, Transaction},
 };
 
-/// How quiet, and for which CPUs.
+/// How quiet the machine should be, and for which CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuietOptions {
     /// How much speed may be lost.
     pub level: Level,
-    /// The CPUs of the benchmark; all without them.
+    /// The CPUs of the benchmark; all if `None`.
     pub cpus: Option<CpuList>,
-    /// The frequency of level fixed; the base frequency without it.
+    /// The frequency of level fixed; the base frequency if `None`.
     pub freq: Option<KiloHertz>,
 }
 
@@ -29,19 +29,18 @@ pub enum QuietError {
     /// A benchmark on these CPUs would run elsewhere, or not at all.
     #[error("CPUs {cpus} are not all online; online are {online}")]
     Offline { cpus: CpuList, online: CpuList },
-    /// A setting that was decided on is none.
+    /// One of the decided settings is invalid.
     #[error(transparent)]
     Intent(#[from] IntentError),
-    /// Applying failed, and what was written has been restored.
+    /// Applying failed; everything written has been restored.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 impl QuietOptions {
-    /// The CPUs of the benchmark.
+    /// Returns the CPUs of the benchmark.
     ///
-    /// # Errors
-    /// [`QuietError::Offline`].
+    /// # Errors [`QuietError::Offline`].
     pub fn cpus(&self, snapshot: &Snapshot) -> Result<CpuList, QuietError> {
         let online = &snapshot.topology().online;
         match &self.cpus {
@@ -54,7 +53,7 @@ impl QuietOptions {
     }
 }
 
-/// What makes this machine quiet: the decision, and the settings to apply.
+/// The decision how to make this machine quiet, and the settings to apply.
 #[derive(Debug, Clone)]
 pub struct QuietPlan {
     pub recipe: QuietSettings,
@@ -63,7 +62,7 @@ pub struct QuietPlan {
 }
 
 impl QuietPlan {
-    /// Decides for a machine as it is now. Nothing is written.
+    /// Decides for a machine as it is now. Writes nothing.
     pub fn decide(host: &dyn Host, options: &QuietOptions) -> Result<QuietPlan, QuietError> {
         let snapshot = Snapshot::of_knobs(host, KNOBS)?;
         let cpus = options.cpus(&snapshot)?;
@@ -74,7 +73,7 @@ impl QuietPlan {
     }
 
     /// Makes the machine quiet inside a transaction that the caller holds: applies the settings,
-    /// then moves interrupts and makes the control group if the machine allows it.
+    /// then moves interrupts and creates the control group if the machine allows it.
     pub fn apply(
         &self,
         host: &dyn Host,
@@ -95,8 +94,8 @@ impl QuietPlan {
         // before.
         let refused = transaction.try_writes(&extras)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
-        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM:
-        // usual, so they are counted in one note.
+        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM. That
+        // is normal, so one note counts them.
         let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
         if stuck > 0 {
             let moved = extras.len() - refused.len();
@@ -109,8 +108,8 @@ impl QuietPlan {
         Ok(QuietResult { notes, group })
     }
 
-    /// Makes the control group that keeps other tasks off the benchmark's CPUs; its path, where the
-    /// kernel accepts it.
+    /// Creates the control group that keeps other tasks off the benchmark's CPUs. Returns its path
+    /// if the kernel accepts it.
     fn reserve(
         &self,
         host: &dyn Host,

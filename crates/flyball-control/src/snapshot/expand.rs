@@ -1,14 +1,14 @@
-//! From a path pattern of the table to the path of one place.
+//! Expands a path pattern of the table to the path of one place.
 
 use crate::{At, Topology};
 
-/// A pattern of the table, taken apart once for the thousands of paths that are made of it on a
-/// large machine.
+/// A pattern of the table, split once for the thousands of paths that are made from it on a large
+/// machine.
 #[derive(Debug)]
 pub(crate) struct Pattern<'p> {
     /// Text, and the name of the placeholder that follows it.
     pieces: Vec<(&'p str, &'p str)>,
-    /// What follows the last placeholder.
+    /// Text after the last placeholder.
     rest: &'p str,
 }
 
@@ -25,7 +25,7 @@ impl<'p> Pattern<'p> {
         Pattern { pieces, rest }
     }
 
-    /// The path at `at`; `None` where the machine has nothing to put for a placeholder.
+    /// Returns the path at `at`; `None` if the machine has no value for a placeholder.
     pub(crate) fn path(&self, topology: &Topology, at: &At) -> Option<String> {
         // 96 bytes hold every path of the table: one allocation per path, of which a large machine
         // has thousands.
@@ -39,13 +39,12 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// The path that `pattern` means at `at`; `None` where the machine has nothing to put for a
-/// placeholder.
+/// Returns the path of `pattern` at `at`; `None` if the machine has no value for a placeholder.
 pub(crate) fn expand(topology: &Topology, pattern: &str, at: &At) -> Option<String> {
     Pattern::new(pattern).path(topology, at)
 }
 
-/// Puts what stands for a placeholder at a place.
+/// Appends the value of a placeholder at a place.
 fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> Option<()> {
     let number = match (name, at) {
         ("cpu", At::Cpu(number) | At::IdleState { cpu: number, .. })

@@ -1,5 +1,5 @@
-//! Speed Select in a snapshot: power domains and classes as places, settings as values, and what
-//! the levels have.
+//! Speed Select in a snapshot: power domains and classes as places, settings as values, and the
+//! properties of the levels.
 
 use flyball_host::{CpuList, Host, HostError, isst};
 use flyball_sst::{
@@ -15,35 +15,34 @@ use crate::{
     knob::SpeedSelect, parse,
 };
 
-/// How many classes of service there are.
+/// Number of classes of service.
 const CLASSES: u32 = 4;
 
-/// The knobs whose settings are judged by what the levels have.
+/// The knobs whose settings are judged by the properties of the levels.
 pub(crate) const LEVEL_KNOBS: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf];
 
 /// Speed Select as it was when the snapshot was taken.
 #[derive(Debug, Clone)]
 pub(super) struct SpeedSelectView {
-    /// Where it is, or what asking for it answered.
+    /// The layout, or the error of looking for it.
     pub layout: Result<Layout, HostError>,
-    /// Why there is none.
+    /// The reason why there is none.
     pub why: Why,
-    /// What the levels of each domain have, in the order of the layout's domains; `None` unless
-    /// taken for a plan that sets one of [`LEVEL_KNOBS`]: it takes some ten calls of the firmware
-    /// per level.
+    /// The levels of each domain, in the order of the layout's domains; `None` unless taken for a
+    /// plan that sets one of [`LEVEL_KNOBS`], since they take some ten firmware calls per level.
     levels: Option<Vec<Vec<Option<Level>>>>,
 }
 
-/// What a level of a power domain has, and what it costs.
+/// A level of a power domain and its costs.
 #[derive(Debug, Clone)]
 pub(crate) struct Level {
-    /// Which features it has, and which are on.
+    /// The features that it has, and those that are on.
     pub features: Features,
-    /// What base-freq gives and takes; `None` where that cannot be said.
+    /// Gains and costs of base-freq; `None` if they cannot be determined.
     pub base_freq_cost: Option<String>,
-    /// What turbo-freq gives and takes.
+    /// Gains and costs of turbo-freq.
     pub turbo_freq_cost: Option<String>,
-    /// What the level itself gives and takes.
+    /// Gains and costs of the level itself.
     pub own_cost: Option<String>,
     /// The CPUs that it lets run.
     pub cpus: Option<CpuList>,
@@ -65,8 +64,8 @@ impl SpeedSelectView {
     }
 }
 
-/// What the levels of a domain have. A question about a feature goes only to levels that have it:
-/// firmware answers others with errors at best.
+/// Reads the levels of a domain. Questions about a feature go only to levels that have it: firmware
+/// answers others with errors at best.
 fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level>> {
     let access = layout.access(host);
     let access = access.as_ref();
@@ -88,7 +87,7 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
     (0..=levels.highest).map(level).collect()
 }
 
-/// Why there is no Speed Select, in as few words as will do where the processor is not of the kind.
+/// Returns why there is no Speed Select, briefly if the processor is not of that kind.
 fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
     // A model that should have the interface, or an interface that answers with an error: worth an
     // explanation.
@@ -107,7 +106,7 @@ fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
 }
 
 impl Snapshot {
-    /// Where Speed Select is here; `None` where it was not asked for.
+    /// Returns the layout of Speed Select here; `None` if it was not requested.
     pub fn speed_select(&self) -> Option<Result<&Layout, &HostError>> {
         self.speed_select.as_ref().map(|view| view.layout.as_ref())
     }
@@ -121,14 +120,14 @@ impl Snapshot {
         layout.domains.iter().map(|domain| self.place_of(domain)).collect()
     }
 
-    /// A domain without CPUs is that of an I/O die.
+    /// Returns the place of a domain. A domain without CPUs belongs to an I/O die.
     fn place_of(&self, domain: &Domain) -> Place {
         if !domain.cpus.is_empty() {
             return Place::new(at(domain), domain.cpus.clone());
         }
         let package = self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default();
-        // Where the power unit's numbers cannot be read, no domain has CPUs, and each stands for
-        // its package.
+        // If the power unit's numbers cannot be read, no domain has CPUs, and each stands for its
+        // package.
         let unknown = self.layout().is_some_and(|layout| layout.map.unplaced);
         let belongs = if unknown { Belongs::ToAll } else { Belongs::ToPackage };
         Place::new(at(domain), package).belonging(belongs)
@@ -164,10 +163,9 @@ impl Snapshot {
         })
     }
 
-    /// What the levels of a power domain have, by number; `None` for a number that is not a level.
+    /// Returns the levels of a power domain, by number; `None` for a number that is not a level.
     ///
-    /// # Errors
-    /// The snapshot was taken without the levels.
+    /// # Errors The snapshot was taken without the levels.
     pub(crate) fn levels_at(&self, place: &At) -> Result<&[Option<Level>], ReadError> {
         let levels = self.speed_select.as_ref().and_then(|view| view.levels.as_ref());
         let levels = levels.ok_or(ReadError::NotTaken(Id::SstLevel))?;
@@ -178,12 +176,12 @@ impl Snapshot {
             .unwrap_or_default())
     }
 
-    /// The places of all power domains.
+    /// Returns the places of all power domains.
     pub(crate) fn power_domain_places(&self) -> &[Place] {
         self.places_in(Scope::PowerDomain)
     }
 
-    /// The setting behind a row at a place.
+    /// Returns the setting behind a row at a place.
     pub(crate) fn speed_select_setting(&self, field: SpeedSelect, place: &Place) -> Option<Setting> {
         let layout = self.layout()?;
         let class = match place.at {
@@ -217,7 +215,7 @@ impl Snapshot {
         Some(layout.setting(self.domain_at(&place.at)?.place, field))
     }
 
-    /// Reads a setting: its value, and which setting of the machine that is with its content.
+    /// Reads a setting: its value, its location and its content.
     pub(super) fn read_speed_select(
         &self,
         host: &dyn Host,
@@ -265,8 +263,8 @@ impl Snapshot {
         (reading, Some((setting, content)))
     }
 
-    /// The value that a frequency becomes in a class register, where it is another: cut to whole
-    /// hundreds of MHz.
+    /// Returns the value to which a class register cuts a frequency, if it differs: whole hundreds
+    /// of MHz.
     pub(crate) fn cut_to_ratio(value: &Value) -> Option<Value> {
         let frequency = value.frequency()?;
         let cut = frequency.0 / 100_000 * 100_000;

@@ -2,9 +2,8 @@
 //!
 //! Knobs are read scope by scope and place by place, each by the first of its mechanisms that has
 //! it. Registers hold several knobs and are read once per CPU. On a machine of 512 CPUs a pass
-//! opens some thousand files, and opening them is nearly all the time that it takes: what is not
-//! asked for is not read, and a knob that a sample of its places lacks is not looked for at the
-//! others.
+//! opens some thousand files, and opening them takes nearly all of its time. So only requested
+//! knobs are read, and a knob that a sample of its places lacks is not looked for at the others.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,40 +21,37 @@ use crate::{
     topology::{self, CPUS},
 };
 
-/// What to read into a snapshot.
+/// A request for a snapshot: the knobs to read, and how.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "options that are named where a request is made")]
 pub struct Request<'a> {
     pub knobs: &'a [Id],
-    /// Only places that govern one of these CPUs; all where `None`.
+    /// Only places that govern one of these CPUs; all if `None`.
     pub cpus: Option<&'a CpuList>,
-    /// Believe that what the first and the last place and one of each core type lack, all lack. The
-    /// kernel gives every policy of a driver the same attributes, and every CPU of a machine; not
-    /// looking for what is not there saves a thousand failed calls on a large machine.
+    /// Assume that a knob is absent everywhere if the first and the last place and one of each core
+    /// type lack it. The kernel gives every policy of a driver the same attributes, and every CPU
+    /// of a machine. This saves a thousand failed calls on a large machine.
     pub sample_absence: bool,
-    /// Take whether CPUs are online from the kernel's list, which the topology has, instead of from
-    /// a file per CPU.
+    /// Take the online CPUs from the kernel's list in the topology instead of a file per CPU.
     pub online_by_list: bool,
-    /// Also what a plan needs: where writes go and what is there.
+    /// Also read what a plan needs: the targets of writes and their contents.
     pub to_plan: bool,
-    /// Also what the levels of Speed Select have, for settings of [`LEVEL_KNOBS`].
+    /// Also read the levels of Speed Select, for settings of [`LEVEL_KNOBS`].
     pub levels: bool,
 }
 
 impl Snapshot {
-    /// Looks at the topology of the machine behind `host`, and at nothing else yet.
+    /// Reads only the topology of the machine behind `host`.
     ///
-    /// # Errors
-    /// See [`Topology::inspect`].
+    /// # Errors See [`Topology::inspect`].
     pub fn begin(host: &dyn Host) -> Result<Snapshot, ReadError> {
         Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
     }
 
-    /// What planning `intent` needs: its knobs, and the knobs that judge them.
+    /// Takes what planning `intent` needs: its knobs, and the knobs that judge them.
     ///
-    /// # Errors
-    /// As [`Snapshot::begin`]. Files that cannot be read are not errors here: they are what was
-    /// read.
+    /// # Errors As [`Snapshot::begin`]. Files that cannot be read are not errors here: the error is
+    /// their reading.
     pub fn for_intent(host: &dyn Host, intent: &Intent) -> Result<Snapshot, ReadError> {
         let mut knobs = BTreeSet::new();
         for setting in &intent.settings {
@@ -69,10 +65,9 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Every place of `knobs`.
+    /// Takes every place of `knobs`.
     ///
-    /// # Errors
-    /// As [`Snapshot::for_intent`].
+    /// # Errors As [`Snapshot::for_intent`].
     pub fn of_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take(host, &Request { knobs, to_plan: true, ..Request::default() });
@@ -134,7 +129,7 @@ impl Snapshot {
         self.find_scope(host, scope);
     }
 
-    /// The places of a scope that were found; none if it was not looked for.
+    /// Returns the places of a scope that were found; none if it was not looked for.
     pub(super) fn places_in(&self, scope: Scope) -> &[Place] {
         self.places[scope as usize].as_deref().unwrap_or_default()
     }
@@ -146,8 +141,8 @@ impl Snapshot {
         }
     }
 
-    /// Reads files of every policy as they are, for questions that no knob answers; what cannot be
-    /// read is left out.
+    /// Reads files of every policy as they are, for questions that no knob answers. Skips files
+    /// that cannot be read.
     pub fn take_policy_files(&mut self, host: &dyn Host, names: &[&'static str]) {
         for policy in &self.topology.policies {
             let files = self.policy_files.entry(policy.number).or_default();
@@ -172,7 +167,7 @@ impl Snapshot {
     }
 }
 
-/// The places of all `knobs`; of several scopes CPU by CPU, each scope in its own order.
+/// Returns the places of all `knobs`: several scopes CPU by CPU, each scope in its own order.
 fn folder_by_folder<'s>(snapshot: &'s Snapshot, knobs: &[Id]) -> Vec<(Scope, &'s Place)> {
     let mut scopes: Vec<Scope> = Vec::new();
     let mut places = Vec::new();
@@ -202,7 +197,7 @@ struct Pass<'h> {
     no_msr_driver: bool,
 }
 
-/// What one mechanism gave.
+/// The result of one mechanism.
 struct Attempt {
     reading: Result<Reading, ReadError>,
     slot: Option<Box<Slot>>,
@@ -219,7 +214,7 @@ impl Pass<'_> {
     fn columns(&mut self, snapshot: &Snapshot, knobs: &[Id], request: &Request<'_>) -> Vec<(Id, Column)> {
         let is_meant = |place: &Place| request.cpus.is_none_or(|cpus| place.cpus.intersects(cpus));
         let mut columns = Vec::with_capacity(knobs.len());
-        // The knobs to read at each place, and what was read of them so far.
+        // The knobs to read at each place, and their readings so far.
         let mut each: Vec<(Id, Vec<Option<Entry>>)> = Vec::with_capacity(knobs.len());
         for &knob in knobs {
             let places = snapshot.places_in(knob.knob().scope);
@@ -253,7 +248,7 @@ impl Pass<'_> {
         columns
     }
 
-    /// Why a knob is absent, where a sample of its places lacks the file or the register.
+    /// Returns why a knob is absent, if a sample of its places lacks the file or the register.
     fn absent_everywhere(&mut self, snapshot: &Snapshot, knob: Id, places: &[&Place]) -> Option<Why> {
         let mut sample = vec![*places.first()?, *places.last()?];
         // A hybrid processor's kinds of core may differ in their files.
@@ -274,8 +269,8 @@ impl Pass<'_> {
                 )) => {
                     first.get_or_insert(why);
                 }
-                // Present, or absent for a reason of the moment (offline, driver off): that says
-                // nothing of the other places.
+                // Present, or absent for a temporary reason (offline, driver off), which proves
+                // nothing about the other places.
                 _ => return None,
             }
         }
@@ -439,7 +434,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether the CPU of a place is in the kernel's list of online CPUs.
+/// Reads whether the CPU of a place is in the kernel's list of online CPUs.
 fn member(topology: &Topology, place: &Place) -> Reading {
     Reading::Value {
         value: Value::Switch(place.cpus.intersects(&topology.online)),
@@ -463,7 +458,7 @@ fn decode_file(
         return Ok(Reading::Absent(Why::Offline));
     }
     if let Some(words) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) {
-        // cpufreq's way to say it: `<unsupported>`, `<unknown>`.
+        // cpufreq's words for it: `<unsupported>`, `<unknown>`.
         return Ok(Reading::Absent(Why::NotNow(format!("the kernel says {words}"))));
     }
     match parse::value(form, text) {
@@ -474,11 +469,11 @@ fn decode_file(
     }
 }
 
-/// What it means that the kernel refused to read a file.
+/// Turns the kernel's refusal to read a file into an absence or an error.
 fn refused(topology: &Topology, path: String, place: &Place, error: HostError) -> Result<Reading, ReadError> {
     let why = match error.errno {
-        // Whatever the errno: EBUSY from cpufreq, ENOENT where the folder is away. Not text, or not
-        // allowed, is so with CPUs online as well.
+        // Whatever the errno: EBUSY from cpufreq, ENOENT if the folder is gone. Content that is not
+        // text or not allowed stays so with CPUs online.
         _ if is_offline(topology, place) && !matches!(error.errno, Errno::ILSEQ | Errno::ACCES) => {
             Why::Offline
         }

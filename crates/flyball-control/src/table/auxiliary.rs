@@ -1,6 +1,6 @@
-//! Settings that are not knobs, and that changes write or disturb all the same: interrupts, control
-//! groups, tunables of governors. They are remembered and restored like knobs, so they state the
-//! same.
+//! Settings that are not knobs but that changes write or disturb: interrupts, control groups,
+//! tunables of governors. They are saved and restored like knobs, so their rows state the same
+//! properties.
 
 use crate::knob::{
     Disturbs, Writing,
@@ -14,11 +14,11 @@ use super::effects;
 /// A setting that is not a knob.
 #[derive(Debug)]
 pub struct Auxiliary {
-    /// Its identity in code.
+    /// Identity in code.
     pub id: AuxiliaryId,
-    /// What it is, in a few words.
+    /// Short description.
     pub title: &'static str,
-    /// The patterns of its files; none where it is not a file.
+    /// The patterns of its files; empty if it is not a file.
     pub files: &'static [&'static str],
     /// How it is written.
     pub writing: Writing,

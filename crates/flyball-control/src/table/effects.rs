@@ -1,9 +1,8 @@
-//! What the kernel changes beyond what is written: the groups of settings that rows name as
-//! disturbed.
+//! Side effects of writes in the kernel: the groups of settings that rows name as disturbed.
 //!
 //! A governor change resets the energy preference and discards the old governor's tunables, a
 //! driver switch recreates every policy, a CPU that goes offline takes its policy along. To restore
-//! *exactly*, all of that is remembered before the write.
+//! *exactly*, all of that is saved before the write.
 
 use crate::{
     Id,
@@ -13,7 +12,8 @@ use crate::{
     },
 };
 
-/// The settings of a policy: what is gone with it, and what its governor and its boost reset.
+/// The settings of a policy: those that disappear with it, and those that its governor and its
+/// boost reset.
 pub const POLICY: &[Subject] = &[
     Knob(Id::Governor),
     Knob(Id::Epp),
@@ -25,12 +25,12 @@ pub const POLICY: &[Subject] = &[
     Auxiliary(AuxiliaryId::PolicyTunable),
 ];
 
-/// What goes away when the last policy leaves a governor.
+/// Settings that disappear when the last policy leaves a governor.
 // cpufreq_dbs_governor_exit frees a governor's tunables with their last user (gov_attr_set_put in
 // cpufreq_governor_attr_set.c); the next user starts from the defaults.
 pub const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
 
-/// Where the hardware has no EPP of its own, preference and bias are one setting under two names.
+/// If the hardware has no EPP of its own, preference and bias are one setting under two names.
 // intel_pstate_hwp_set writes the bias where X86_FEATURE_HWP_EPP is missing (intel_pstate_set_epb).
 pub const BIAS: &[Subject] = &[Knob(Id::Epb)];
 
@@ -45,7 +45,7 @@ pub const LIMITS: &[Subject] = &[Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 pub const PERCENTAGES: &[Subject] =
     &[Knob(Id::MinPerfPct), Knob(Id::MaxPerfPct), Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 
-/// What moves with the highest frequency of the hardware.
+/// Settings that move with the highest frequency of the hardware.
 pub const TURBO: &[Subject] = &[
     Knob(Id::Turbo),
     Knob(Id::MinPerfPct),
@@ -57,7 +57,7 @@ pub const TURBO: &[Subject] = &[
     Knob(Id::FloorFreq),
 ];
 
-/// What a CPU takes along when it goes offline, besides its policy.
+/// Settings besides its policy that disappear when a CPU goes offline.
 // The kernel saves and restores the bias itself, but its file is away meanwhile (intel_epb_offline
 // in intel_epb.c).
 pub const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];

@@ -16,11 +16,11 @@ use crate::{
 
 const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max, base or nominal";
 
-/// The same, for the limits of a policy.
+/// The accepted values for the limits of a policy.
 const LIMITS: &str = "a frequency with its unit (2.6GHz, 2600MHz), a share of the highest (75%), min, max, base, \
                       nominal or efficient";
 
-/// What frequency limits are judged by.
+/// The rows that judge frequency limits.
 const JUDGING_LIMITS: &[Id] = &[
     Id::MinFreq,
     Id::MaxFreq,

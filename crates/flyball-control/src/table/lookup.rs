@@ -1,5 +1,5 @@
-//! From an identity, a name or a location to its row: what the command line, the journal and the
-//! footprints of writes ask.
+//! Finds the row of an identity, a name or a location, for the command line, the journal and the
+//! footprints of writes.
 
 use std::fmt;
 
@@ -20,10 +20,9 @@ use crate::{
 };
 
 impl Knob {
-    /// The knob called `name`.
+    /// Returns the knob called `name`.
     ///
-    /// # Errors
-    /// With the nearest name that exists.
+    /// # Errors The nearest name that exists.
     pub fn named(name: &str) -> Result<&'static Knob, UnknownKnob> {
         TABLE.iter().find(|knob| knob.name == name).ok_or_else(|| UnknownKnob::new(name))
     }
@@ -54,7 +53,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// No knob has this name.
+/// An unknown knob name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKnob {
     /// The name as given.
@@ -63,8 +62,8 @@ pub struct UnknownKnob {
     pub nearest: Option<&'static str>,
 }
 
-/// Names that other tools, manuals and the kernel use, and what they are called here. Of two, the
-/// first that fits counts: what is to be set must be a knob.
+/// Names that other tools, manuals and the kernel use, with flyball's own names for them. If two
+/// fit, the first wins; a name to be set must lead to a knob.
 const ALIASES: &[(&str, &str)] = &[
     ("boost-enabled", "turbo"),
     ("c-state", "idle-state"),
@@ -100,7 +99,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("turbo-boost", "turbo"),
 ];
 
-/// The knob or fact that other tools call by `name`.
+/// Returns the knob or fact that other tools call `name`.
 pub fn called(name: &str) -> Option<&'static Knob> {
     let lower = name.to_ascii_lowercase();
     let ours = ALIASES.iter().find_map(|(other, ours)| (*other == lower).then_some(*ours));
@@ -109,7 +108,7 @@ pub fn called(name: &str) -> Option<&'static Knob> {
         .or_else(|| of_file(name))
 }
 
-/// The first row with a file of this name, as the kernel's documents have them:
+/// Returns the first row with a file of this name, as the kernel's documents spell it:
 /// `amd_pstate_max_freq`. Names of one word (`name`, `time`, `latency`) are not only those of
 /// files.
 fn of_file(name: &str) -> Option<&'static Knob> {
@@ -123,7 +122,7 @@ fn of_file(name: &str) -> Option<&'static Knob> {
     TABLE.iter().find(|knob| knob.mechanisms.iter().any(is_named))
 }
 
-/// C6, C1E and the like are names of idle states.
+/// Returns whether this is the name of an idle state, such as C6 or C1E.
 fn is_state(lower: &str) -> bool {
     lower.len() <= 4
         && lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
@@ -134,14 +133,14 @@ impl UnknownKnob {
         UnknownKnob { name: name.to_owned(), nearest: nearest(name, |_| true) }
     }
 
-    /// The same for a name that was to be set: a fact does not help then.
+    /// Suggests the nearest knob instead, for a name that was to be set: a fact does not help then.
     #[must_use]
     pub fn to_set(self) -> UnknownKnob {
         UnknownKnob { nearest: nearest(&self.name, |knob| knob.control().is_some()), ..self }
     }
 }
 
-/// The name of a row that `name` may have meant.
+/// Returns the name of a row that `name` may have meant.
 fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     // An instance is not part of the name.
     let lower = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
@@ -157,7 +156,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
             known()
                 .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
                 .min()
-                // Of a word of two letters every short name is near.
+                // Every short name is near a word of two letters.
                 .filter(|(distance, near)| *distance <= 1 + near.len() / 4 && *distance < dashed.len())
                 .map(|(_, near)| near)
         })
@@ -183,13 +182,13 @@ impl fmt::Display for UnknownKnob {
 impl std::error::Error for UnknownKnob {}
 
 impl Subject {
-    /// What `location` holds, by the patterns of the table; `None` where flyball has no reason to
-    /// write there.
+    /// Returns the subject that `location` holds, by the patterns of the table; `None` if flyball
+    /// has no reason to write there.
     pub fn of(location: &Location) -> Option<Subject> {
         let knob = |is: &dyn Fn(&Mechanism) -> bool| {
             let mut rows = TABLE.iter();
-            // Only where flyball writes: a journal line about any other file is foreign, and is not
-            // followed.
+            // Only locations that flyball writes: a journal line about any other file is foreign
+            // and ignored.
             rows.find(|knob| knob.mechanisms.iter().any(|mechanism| mechanism.writes() && is(mechanism)))
                 .map(|knob| Subject::Knob(knob.id))
         };
@@ -219,7 +218,7 @@ impl Subject {
         }
     }
 
-    /// How it is written; `None` for a fact.
+    /// Returns how it is written; `None` for a fact.
     pub fn writing(self) -> Option<&'static Writing> {
         match self {
             Subject::Knob(id) => id.knob().control().map(|control| &control.writing),
@@ -227,14 +226,14 @@ impl Subject {
         }
     }
 
-    /// How a location that gets the content `new` is written, as the journal stores it; `None` for
-    /// a fact.
+    /// Returns how a location that gets the content `new` is written, as the journal stores it;
+    /// `None` for a fact.
     pub fn handling(self, new: &str) -> Option<Handling> {
         let writing = self.writing()?;
         Some(Handling { step: writing.turn.step(new), spelling: writing.spelling, bound: writing.bound })
     }
 
-    /// The patterns of the files that hold it and can be written.
+    /// Returns the patterns of the writable files that hold it.
     pub fn files(self) -> impl Iterator<Item = &'static str> {
         let (mechanisms, files): (&'static [Mechanism], &'static [&'static str]) = match self {
             Subject::Knob(id) => (id.knob().mechanisms, &[]),

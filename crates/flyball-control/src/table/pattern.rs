@@ -7,11 +7,11 @@ use flyball_host::{Errno, Host, HostError};
 /// Governors that have tunables in a directory of their name.
 pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
 
-/// Names and what stands for them in a path.
+/// Placeholder names and their values in a path.
 pub type Captures = Vec<(&'static str, String)>;
 
-/// What stands for the placeholders of `pattern` in `path`; `None` where the path is not of the
-/// pattern.
+/// Returns the values of the placeholders of `pattern` in `path`; `None` if the path does not
+/// match.
 pub fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
     let mut found = Captures::new();
     let mut segments = path.split('/');
@@ -47,7 +47,7 @@ impl<'p> Part<'p> {
     }
 }
 
-/// What stands for the placeholder `name` in a segment, where it can stand for it.
+/// Returns the value of the placeholder `name` in a segment, if the segment matches.
 fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Option<&'s str> {
     let value = segment.strip_prefix(before)?.strip_suffix(after)?;
     let number = || !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,15 +55,14 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
         "cpu" | "policy" | "state" | "constraint" | "irq" | "sensor" => number(),
         "uncore" => value.starts_with("uncore") || value.starts_with("package_"),
         "governor" => GOVERNORS.contains(&value),
-        // A zone, a tunable: whatever the kernel calls it.
+        // A zone, a tunable: any name that the kernel gives it.
         _ => !value.is_empty(),
     };
     fits.then_some(value)
 }
 
-/// Asks again where the machine does not answer: what a write disturbs must not be left out for an
-/// error of the moment. What does not exist is asked for again at once, since that is a common
-/// answer.
+/// Retries while the machine does not answer: a write's footprint must not miss a setting because
+/// of a temporary error. ENOENT is a common answer, so that retry comes at once.
 pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
     for pause in [1, 3, 9] {
         match ask() {
@@ -82,12 +81,12 @@ pub struct Listing<'h> {
 }
 
 impl<'h> Listing<'h> {
-    /// For the machine behind `host`.
+    /// Creates a listing for the machine behind `host`.
     pub fn new(host: &'h dyn Host) -> Listing<'h> {
         Listing { host, listed: BTreeMap::new() }
     }
 
-    /// The names in a folder; none where it cannot be listed.
+    /// Returns the names in a folder; empty if it cannot be listed.
     pub fn names(&mut self, folder: &str) -> &[String] {
         let host = self.host;
         self.listed
@@ -95,9 +94,9 @@ impl<'h> Listing<'h> {
             .or_insert_with_key(|folder| patiently(host, || host.list(folder)).unwrap_or_default())
     }
 
-    /// The paths of `pattern`, with the values of `fixed` for the placeholders that it names and
-    /// every name that the folders have for the others. The last segment is not checked to exist
-    /// where it is given.
+    /// Returns the paths of `pattern`, with the values of `fixed` for the placeholders that it
+    /// names and every name in the folders for the others. A last segment that is given is not
+    /// checked to exist.
     pub fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
         let mut paths = vec![String::new()];
         for part in pattern.split('/').skip(1) {

@@ -44,7 +44,7 @@ macro_rules! powercap {
     };
 }
 
-/// What an end of the uncore's range takes.
+/// The role of an end of the uncore's range.
 const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
     Role::Knob(Control {
         accepts: UNCORE,
@@ -67,7 +67,7 @@ const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
     })
 }
 
-/// What a threshold of efficiency latency control takes.
+/// The role of a threshold of efficiency latency control.
 const ELC_THRESHOLD: Role = Role::Knob(Control {
     accepts: "0 to 100",
     ends: Ends::Numbers(0, 100),
@@ -271,7 +271,7 @@ pub(super) const UNCORE_DOMAIN: Knob = Knob {
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    // Of the TPMI driver only (uncore-frequency-tpmi.c).
+    // Only the TPMI driver has it (uncore-frequency-tpmi.c).
     mechanisms: &[ro(uncore!("domain_id"), Form::Count)],
     about: "The number of the die in its package, as the power unit counts compute and I/O dies and Speed Select names its power \
             domains. Linux's die_id counts otherwise: it is 0 for all CPUs of a package of several compute dies.",

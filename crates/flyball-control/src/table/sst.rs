@@ -14,12 +14,12 @@ use crate::{
 };
 
 const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
-    // The driver reports both and has no call to set them.
+    // The driver reports both but has no call to set them.
     let write = !matches!(field, SpeedSelect::Highest | SpeedSelect::Locked);
     Mechanism::SpeedSelect { field, form, write }
 }
 
-/// What a class of service without a highest frequency has in its register, in kHz.
+/// Register value, in kHz, of a class of service that has no highest frequency.
 // The field has 8 bits of 100 MHz: 255 is the largest, and what firmware writes for "no limit".
 pub(crate) const NO_LIMIT: u32 = 25_500_000;
 const SWITCH: &str = "on or off";
@@ -68,7 +68,7 @@ const JUDGING_CLASSES: &[Id] = &[
     Id::NominalFreq,
 ];
 
-/// What base-freq and turbo-freq take: two switches of one word of a register, under the same
+/// The role of base-freq and turbo-freq: two switches of one word of a register, under the same
 /// conditions.
 const FEATURE: Role = Role::Knob(Control {
     accepts: SWITCH,
@@ -90,7 +90,7 @@ const FEATURE: Role = Role::Knob(Control {
     },
 });
 
-/// What a field of a class's register takes, and a core's membership in a class.
+/// The role of a field in a class's register, and of a core's membership in a class.
 const fn of_class(
     accepts: &'static str,
     ends: Ends,

@@ -85,7 +85,7 @@ fn every_word_is_checked_before_it_is_written() {
     }
 }
 
-/// What a row says of other rows must be about rows that can do it.
+/// Rows that a row names must be of a kind that fits.
 #[test]
 fn rows_name_rows_that_fit() {
     for row in TABLE {
@@ -117,7 +117,7 @@ fn rows_name_rows_that_fit() {
     }
 }
 
-/// Writing and restoring find a location's row by these patterns: each must lead back to its own
+/// Writing and restoring find a location's row by these patterns, so each must lead back to its own
 /// row.
 #[test]
 fn a_location_leads_to_its_row() {
@@ -151,7 +151,7 @@ fn a_location_leads_to_its_row() {
     }
 }
 
-/// What a row says is disturbed must be something that can be written back.
+/// Every setting that a row disturbs must be writable, so that it can be restored.
 #[test]
 fn what_is_disturbed_can_be_restored() {
     for (name, writing) in writings() {
@@ -174,8 +174,7 @@ fn what_is_disturbed_can_be_restored() {
     }
 }
 
-/// A knob that goes away with a policy, a driver or a CPU must be remembered before that is
-/// changed.
+/// A knob that disappears with a policy, a driver or a CPU must be saved before that is changed.
 #[test]
 fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
     for row in TABLE.iter().filter(|row| row.control().is_some()) {
@@ -197,7 +196,7 @@ fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
     }
 }
 
-/// A plan that brings its files waits for them instead of refusing the setting.
+/// A plan whose changes create a knob's files waits for them instead of refusing the setting.
 #[test]
 fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
     for row in TABLE {
@@ -223,7 +222,7 @@ fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
     }
 }
 
-/// What a knob's file prints can be written back, and then agrees with itself.
+/// Content that a knob's file prints can be written back, and then agrees with itself.
 #[test]
 fn every_knob_has_a_writable_spelling() {
     for row in TABLE {
@@ -276,7 +275,7 @@ fn a_recording_has_every_row() {
     }
 }
 
-/// What flyball writes, a journal may name; and nothing else.
+/// A journal may name every location that flyball writes, and no other.
 #[test]
 fn a_journal_may_name_every_file_that_is_written() {
     let files = Id::ALL
@@ -315,6 +314,6 @@ fn names_of_files_lead_to_their_rows() {
         assert_eq!(super::called(file).map(|row| row.name), Some(knob), "{file}");
     }
     assert_eq!(Knob::named("amd_pstate_max_freq").unwrap_err().nearest, Some("amd-max-freq"));
-    // A word that is also that of a file.
+    // A word that is also the name of a file.
     assert!(super::called("latency").is_none());
 }

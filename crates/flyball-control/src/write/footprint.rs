@@ -1,10 +1,10 @@
-//! What else changes when a location is written.
+//! Finds the side effects of a write on other locations.
 //!
 //! A write changes more than its own file: a governor change resets the energy preference and
 //! discards the old governor's tunables, a driver switch recreates every policy, a CPU that goes
-//! offline takes its policy along. To restore *exactly*, everything that a write may disturb is
-//! remembered before the write, not only what is written. The written knob's row states what that
-//! is (`disturbs`); here the rows' patterns become the files of this machine.
+//! offline takes its policy along. To restore *exactly*, flyball saves everything that a write may
+//! disturb, not only the location written. The written knob's row names the disturbed settings
+//! (`disturbs`); this module turns the rows' patterns into the files of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +21,23 @@ use crate::{
     table::pattern::{Captures, Listing, captures, patiently},
 };
 
-/// Locations with what they hold.
+/// Locations with the settings that they hold.
 pub type Footprint = BTreeMap<Location, Subject>;
 
-/// Finds what a write disturbs, remembering the directories that it has listed.
+/// Finds the locations that a write disturbs, and caches directory listings.
 pub struct Footprints<'h> {
     host: &'h dyn Host,
     listing: Listing<'h>,
     policies_of: Option<BTreeMap<u32, u32>>,
-    /// Interrupts that may not be on every CPU, with those that they may be on.
+    /// Interrupts that may not be on every CPU, with the CPUs that they may be on.
     pinned: Option<Vec<(String, CpuList)>>,
-    /// Settings that were already found everywhere: they need no second search, however many CPUs
+    /// Settings that were already found everywhere. They need no second search, however many CPUs
     /// are written.
     everywhere: BTreeSet<Subject>,
     found: Footprint,
 }
 
-/// Where the written location is, if its pattern shows it.
+/// The placeholder values of the written location, if its pattern has any.
 struct WrittenPlace {
     captures: Captures,
     setting: Option<Setting>,
@@ -50,7 +50,7 @@ impl WrittenPlace {
 }
 
 impl<'h> Footprints<'h> {
-    /// For the machine behind `host`, as it is now.
+    /// Creates a search on the machine behind `host`, as it is now.
     pub fn new(host: &'h dyn Host) -> Footprints<'h> {
         Footprints {
             host,
@@ -62,19 +62,19 @@ impl<'h> Footprints<'h> {
         }
     }
 
-    /// All that was found.
+    /// Returns everything that was found.
     pub fn found(self) -> Footprint {
         self.found
     }
 
-    /// Adds the locations that may change when `location` is written, itself included. Only
-    /// locations that exist.
+    /// Adds the existing locations that may change when `location` is written, including
+    /// `location`.
     pub fn add(&mut self, location: &Location, subject: Subject) {
         self.found.insert(location.clone(), subject);
         let here = match location {
             Location::File(path) => {
-                // A path that no pattern fits (a journal of another flyball): nothing is known of
-                // its neighbours.
+                // If no pattern fits a path (a journal of another flyball), its neighbours are
+                // unknown.
                 let captures = subject.files().find_map(|file| captures(file, path)).unwrap_or_default();
                 WrittenPlace { captures, setting: None }
             }
@@ -84,8 +84,8 @@ impl<'h> Footprints<'h> {
             Location::Msr { cpu, .. } => {
                 WrittenPlace { captures: vec![("cpu", cpu.to_string())], setting: None }
             }
-            // Creating or removing the group moves tasks, which nothing could restore one by one;
-            // it disturbs no setting. Nothing is known of what a user's command disturbs.
+            // Creating or removing the group moves tasks, which could not be restored one by one,
+            // but disturbs no setting. What a user's command disturbs is unknown.
             Location::Partition(_) | Location::Command(_) => return,
         };
         for disturbs in subject.writing().map_or(&[][..], |writing| writing.disturbs) {
@@ -106,14 +106,14 @@ impl<'h> Footprints<'h> {
     }
 
     fn take(&mut self, path: String, subject: Subject) {
-        // What the file does not let be written cannot be restored: remembering it would only fail
-        // later.
+        // A file that cannot be written cannot be restored either: saving it would only fail later.
         if self.host.writable(&path) {
             self.found.insert(Location::File(path), subject);
         }
     }
 
-    /// The locations of `subject` that share a CPU, or a power domain, with what is written.
+    /// Adds the locations of `subject` that share a CPU, or a power domain, with the written
+    /// location.
     fn here(&mut self, subject: Subject, here: &WrittenPlace) {
         if let Some(setting) = here.setting {
             for field in fields(subject) {
@@ -147,7 +147,7 @@ impl<'h> Footprints<'h> {
         }
     }
 
-    /// Every location of `subject`.
+    /// Adds every location of `subject`.
     fn everywhere(&mut self, subject: Subject) {
         if !self.everywhere.insert(subject) {
             return;
@@ -159,11 +159,11 @@ impl<'h> Footprints<'h> {
         }
     }
 
-    /// The CPUs of a policy, offline ones included.
+    /// Returns the CPUs of a policy, including offline ones.
     fn cpus_of(&self, policy: u32) -> CpuList {
         let path = format!("{POLICIES}/policy{policy}/related_cpus");
         let cpus = match self.host.read(&path) {
-            // That of a policy without CPUs: asking again would cost time for each of them.
+            // The answer of a policy without CPUs: asking again would cost time for each of them.
             Err(error) if error.errno == Errno::BUSY => self.host.read(&path).unwrap_or_default(),
             Err(_) => patiently(self.host, || self.host.read(&path)).unwrap_or_default(),
             Ok(cpus) => cpus,
@@ -171,8 +171,9 @@ impl<'h> Footprints<'h> {
         CpuList::from_words(&cpus).unwrap_or_default()
     }
 
-    /// The policy of a CPU, by its own number and not through cpuN/cpufreq: one file must have one
-    /// location. All policies are read at the first question: there may be hundreds of both.
+    /// Returns the policy of a CPU, by the policy's own number and not through cpuN/cpufreq: one
+    /// file must have one location. Reads all policies at the first call, since there may be
+    /// hundreds of both.
     fn policy_of(&mut self, cpu: u32) -> Option<u32> {
         if self.policies_of.is_none() {
             let names = self.listing.names(POLICIES).to_vec();
@@ -188,8 +189,8 @@ impl<'h> Footprints<'h> {
         self.policies_of.as_ref()?.get(&cpu).copied()
     }
 
-    /// Interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. A CPU
-    /// that is offline serves none.
+    /// Adds interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. An
+    /// offline CPU serves none.
     fn interrupts(&mut self, cpu: Option<u32>) {
         let online = patiently(self.host, || self.host.read(&format!("{CPUS}/online")));
         // Without the list every interrupt may be concerned: none is on all of no CPUs.
@@ -218,7 +219,7 @@ impl<'h> Footprints<'h> {
     }
 }
 
-/// The fields of a power domain that hold a knob.
+/// Returns the fields of a power domain that hold a knob.
 fn fields(subject: Subject) -> impl Iterator<Item = Field> {
     let mechanisms: &[Mechanism] = match subject {
         Subject::Knob(id) => id.knob().mechanisms,

@@ -1,11 +1,12 @@
-//! The guardian: a process that puts the machine back when flyball dies.
+//! The guardian: a process that restores the machine if flyball dies.
 //!
 //! It is flyball itself, started as another process before the first write, in its own process
 //! group so that Ctrl-C and a kill of flyball's group do not reach it. Its standard input is one
-//! end of a socket whose other end only flyball holds: whatever ends flyball, SIGKILL and the
-//! out-of-memory killer included, the kernel closes it, and the guardian sees the end of its input.
-//! Its standard output is the lock, so that no other process can take the machine before it is
-//! done. When flyball has restored by itself, it sends one byte, and the guardian exits.
+//! end of a socket whose other end only flyball holds. Whatever ends flyball, including SIGKILL and
+//! the out-of-memory killer, the kernel closes that end, and the guardian sees the end of its
+//! input. Its standard output is the lock, so that no other process can take the machine before the
+//! guardian is done. When flyball has restored the machine itself, it sends one byte, and the
+//! guardian exits.
 
 use std::{
     io::{self, Read},
@@ -31,16 +32,16 @@ use super::{
 /// The environment variable with the name of the process that a guardian guards.
 const GUARDED: &str = "FLYBALL_GUARDED";
 
-/// What flyball sends when it does not need the guardian any more.
+/// Byte that flyball sends when it no longer needs the guardian.
 const DONE: u8 = b'.';
 
-/// What the guardian sends when it watches.
+/// Byte that the guardian sends once it is watching.
 const READY: u8 = b'!';
 
-/// How long a guardian may take to start: it has a process to start and nothing else to do.
+/// Time limit for starting a guardian, which only has to start a process.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A guardian that watches.
+/// A guardian that is watching.
 #[derive(Debug)]
 pub struct Guardian {
     child: Child,
@@ -48,14 +49,13 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts `command`, which must end in [`watch`], and waits until it watches.
+    /// Starts `command`, which must end in [`watch`], and waits until it is watching.
     ///
-    /// # Errors
-    /// It cannot be started, or ended before it was ready.
+    /// # Errors It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
-        // Its standard output is one lock. The other it inherits: a lock belongs to the open file,
-        // so that it is held until the last process that has it is gone.
+        // Its standard output is one lock. It inherits the other: a lock belongs to the open file,
+        // so it is held until the last process that has it is gone.
         let machine = lock.share_machine()?;
         if let Some(file) = &machine {
             fcntl_setfd(file, FdFlags::empty())?;
@@ -100,18 +100,17 @@ impl Guardian {
         let _ = self.child.wait();
     }
 
-    /// The guardian's process.
+    /// Returns the process ID of the guardian.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// The guardian's own work: reports that it is ready, waits for flyball's message or death, and on
-/// death ends what a workload left running and restores what the open transaction changed. `None`
-/// after the message.
+/// Runs the guardian: reports that it is ready and waits for flyball's message or death. On death
+/// it ends the processes that a workload left running and restores what the open transaction
+/// changed. Returns `None` after the message.
 ///
-/// # Errors
-/// The line cannot be used, or the journal.
+/// # Errors The line or the journal cannot be used.
 pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, JournalError> {
     let path = || state.journal();
     let mut line = UnixStream::from(line);
@@ -120,7 +119,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     loop {
         match line.read(&mut word) {
             Ok(1) if word[0] == DONE => return Ok(None),
-            // Another byte than the agreed one: not the end, and not a reason to act.
+            // A byte other than the agreed one: neither the end nor a reason to act.
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // The end of the line, or an error on it: flyball is dead.
@@ -131,7 +130,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_process::kill_owned_by(&guarded);
     }
-    // Between restoring, or committing, and its message flyball leaves nothing open: then nothing
-    // is to be done.
+    // If flyball dies after restoring or committing, but before its message, no transaction is open
+    // and there is nothing to do.
     restore_locked(host, state, Scope::Open).map(Some)
 }

@@ -1,31 +1,33 @@
-//! The journal: what the machine's settings were before flyball touched them.
+//! The journal: the machine's settings from before flyball touched them.
 //!
-//! One append-only file. Each line is the CRC-32 of what follows, a blank, and one JSON record:
+//! It is one append-only file. Each line is the CRC-32 of what follows, a blank, and one JSON
+//! record:
 //!
 //! ```text
 //! 5f0c2d11 {"header":{"format":4,"boot":"6f1c...","machine":"live"}}
-//! 09ab61f4 {"begin":{"id":1,"pid":4211,"command":"flyball set governor=performance","at":1770000000}}
-//! 1c9a0d73 {"was":{"location":"/sys/.../scaling_governor","content":{"text":"powersave\n"},"step":"governor","spelling":"any-case"}}
-//! 77e0b1c5 {"write":{"location":"/sys/.../scaling_governor","old":{"text":"powersave\n"},"new":{"text":"performance"},...}}
+//! 09ab61f4 {"begin":{"id":1,"pid":4211,"command":"flyball set governor=performance",...}}
+//! 1c9a0d73 {"was":{"location":"/sys/.../scaling_governor","content":{"text":"powersave\n"},...}}
+//! 77e0b1c5 {"write":{"location":"/sys/.../scaling_governor",...,"new":{"text":"performance"},...}}
 //! e2c41a90 {"commit":{"id":1}}
 //! ```
 //!
 //! A transaction begins, records what *was* at every location that its writes can disturb, records
-//! each write before it is made, and is committed, or restored. Every group of lines is flushed to
-//! the file system before the writes that it announces. A process that dies leaves a transaction
-//! open, perhaps with a torn last line: that line's write was never made, so leaving it out is
-//! right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
+//! each write, with its old and new content, before it is made, and is committed or restored. Every
+//! group of lines is flushed to the file system before the writes that it announces. A process that
+//! dies leaves a transaction open, perhaps with a torn last line. That line's write was never made,
+//! so the line can be ignored. Sysfs forgets at boot, so a journal of another boot is set aside,
+//! never replayed.
 //!
-//! `journal.length` has the length that the journal had when the last group of lines was flushed. A
-//! journal that is shorter has lost lines whose writes were made; that is damage, and it counts as
-//! such even where the cut left only whole lines.
+//! `journal.length` holds the length of the journal when the last group of lines was flushed. A
+//! shorter journal has lost lines whose writes were made. That is damage, even if the cut left only
+//! whole lines.
 //!
-//! Transactions of holds stay until the last hold is released, because they remember what was there
+//! Transactions of holds stay until the last hold is released, because they remember the state
 //! before the first one. A location that no hold sets any more is `released` by itself.
 //!
-//! Each entry carries its step and its spelling, so that a flyball with another knob table restores
-//! it as well. Format 1 had neither; `v1` reads it, and opening such a journal rewrites it. Format
-//! 2 had no releases, format 3 no knobs of the user.
+//! Each entry carries its step and its spelling (`"step":"governor","spelling":"any-case"`), so
+//! that a flyball with another knob table can restore it too. Format 1 had neither; `v1` reads it,
+//! and opening such a journal rewrites it. Format 2 had no releases, format 3 no knobs of the user.
 
 mod contents;
 mod reading;
@@ -62,20 +64,20 @@ use crate::{
 /// The format that this flyball writes, and the newest that it reads.
 pub const FORMAT: u32 = 4;
 
-/// A journal larger than this is rewritten without what restoring does not need.
+/// Size above which a journal is rewritten without the records that restoring does not need.
 const COMPACT_ABOVE: u64 = 8 << 20;
 
-/// Why a journal cannot be used.
+/// The reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file system refused.
     #[error("cannot use the journal {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
-    /// It is of a later flyball.
+    /// A later flyball wrote it.
     #[error("the journal {} has format {format}, this flyball knows up to {FORMAT}: restore with the flyball that wrote it", path.display())]
     Newer {
         path: PathBuf,
-        /// The format that it says it has.
+        /// The format in its header.
         format: u32,
     },
     /// It does not begin with a header.
@@ -88,20 +90,20 @@ pub enum JournalError {
         /// The machine that it belongs to.
         machine: String,
     },
-    /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not
-    /// known.
+    /// The machine's present boot cannot be read, so it is unknown whether the journal belongs to
+    /// it.
     #[error("cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read", path.display())]
     BootUnknown { path: PathBuf },
-    /// An earlier flyball died in the middle; what it changed must be restored first.
+    /// An earlier flyball died during its changes, which must be restored first.
     #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]
     Interrupted { entry: Box<Entry> },
 }
 
-/// A journal of an earlier boot, which was set aside.
+/// A journal of an earlier boot that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct EarlierBoot {
-    /// Where it is now.
+    /// The path to which it was moved.
     pub kept: PathBuf,
 }
 
@@ -125,17 +127,17 @@ impl serde::Serialize for EarlierBoot {
 #[derive(Debug, Clone)]
 pub struct Announced {
     pub location: Location,
-    /// What is there.
+    /// Present content.
     pub old: Content,
-    /// What will be written.
+    /// Content to write.
     pub new: String,
     /// How the old content is written back.
     pub handling: Handling,
-    /// Whether it stays as it is: a hold wants what is there.
+    /// True if the location is left as it is, because a hold wants its present content.
     pub kept: bool,
 }
 
-/// A journal of more bytes than this was not written by flyball: one is rewritten far below it.
+/// Size above which a journal was not written by flyball, which rewrites its journals far below it.
 const MAX: u64 = 256 << 20;
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -146,13 +148,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file that says how long the journal is.
+/// Returns the path of the file that stores the journal's length.
 fn length_path(journal: &Path) -> PathBuf {
     journal.with_extension("length")
 }
 
-/// How long the journal must be at least. 0 where that is not known: an earlier flyball kept no
-/// count, and a process may be killed between making the file and writing to it.
+/// Reads the minimum length of the journal. 0 if it is not known: an earlier flyball kept no count,
+/// and a process may be killed between creating the file and writing to it.
 fn least_length(journal: &Path) -> io::Result<u64> {
     let bytes = match read(&length_path(journal)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -162,8 +164,8 @@ fn least_length(journal: &Path) -> io::Result<u64> {
     Ok(if bytes.is_empty() { 0 } else { number.unwrap_or(u64::MAX) })
 }
 
-/// Twenty digits in place: the number is whole at any moment, and needs no room that it did not
-/// have.
+/// Writes twenty digits in place: the number is complete at any moment, and needs no additional
+/// space.
 fn write_length(file: &File, length: u64) -> io::Result<()> {
     file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
 }
@@ -174,8 +176,8 @@ fn remove(path: &Path) -> io::Result<()> {
         .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-/// What follows the last line of a journal that was cut: not a record, so that it counts as damaged
-/// from then on.
+/// The line appended to a journal that was cut. It is not a record, so the journal counts as
+/// damaged from then on.
 const CUT: &[u8] = b"lines are missing here\n";
 
 /// A journal that is open for appending. Its owner holds the lock.
@@ -189,10 +191,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads the journal without changing it: `None` where there is none.
+    /// Reads the journal without changing it; `None` if there is none.
     ///
-    /// # Errors
-    /// It cannot be read, has no header, or has a later format.
+    /// # Errors It cannot be read, has no header, or has a later format.
     pub fn load(state: &StateDir) -> Result<Option<Contents>, JournalError> {
         let path = state.journal();
         // The length first: another flyball may be appending, and the journal only grows.
@@ -217,11 +218,10 @@ impl Journal {
         }
     }
 
-    /// Opens the journal for a machine in its present boot, making it where there is none. One of
-    /// an earlier boot is set aside as `journal.earlier-boot`; then the second value says so.
+    /// Opens the journal for a machine in its present boot, creating it if there is none. A journal
+    /// of an earlier boot is set aside as `journal.earlier-boot` and returned as the second value.
     ///
-    /// # Errors
-    /// As [`Journal::load`]; also where it belongs to another machine.
+    /// # Errors As [`Journal::load`]; also if it belongs to another machine.
     pub fn open(
         state: &StateDir,
         machine: &str,
@@ -291,8 +291,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends records in one write and flushes them. Where that fails (a full file system),
-    /// nothing of them stays: half a line would swallow the next one.
+    /// Appends records in one write and flushes them. If that fails (a full file system), it
+    /// removes all of them again: half a line would swallow the next one.
     fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         self.append_bytes(&records.iter().flat_map(line).collect::<Vec<u8>>())
     }
@@ -311,12 +311,12 @@ impl Journal {
         Ok(())
     }
 
-    /// What it holds.
+    /// Returns the journal's contents.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The journal's file.
+    /// Returns the path of the journal's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -329,11 +329,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a transaction and gives its number. An earlier one that was killed before it
-    /// announced its first write has changed nothing, and is closed.
+    /// Begins a transaction and returns its number. Closes an earlier one that was killed before it
+    /// announced its first write, since that changed nothing.
     ///
-    /// # Errors
-    /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
+    /// # Errors [`JournalError::Interrupted`] while an earlier one is open; or the file system
+    /// refused.
     pub fn begin(&mut self, purpose: Purpose, command: &str) -> Result<u32, JournalError> {
         self.begin_for(purpose, command, &[])
     }
@@ -369,20 +369,21 @@ impl Journal {
         Ok(id)
     }
 
-    /// Ends a transaction of holds that was killed: what it set is wanted, and what it remembers is
-    /// what was there before.
+    /// Closes a transaction of holds that was killed: its settings are wanted, and its memories are
+    /// of the state before it.
     pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
         let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.has_goals());
         open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
     }
 
-    /// No hold sets these locations any more.
+    /// Records that no hold sets these locations any more.
     pub(super) fn release(&mut self, locations: Vec<Location>) -> Result<(), JournalError> {
         if locations.is_empty() { Ok(()) } else { self.record(vec![Record::Released { locations }]) }
     }
 
-    /// The last hold was released, and these transactions have been restored. One that remembers
-    /// what a later command of the user has set stays, for `flyball restore` to go back to.
+    /// Records that the last hold was released and these transactions have been restored. A
+    /// transaction that remembers a setting that the user changed later stays, for `flyball
+    /// restore` to go back to.
     pub(super) fn release_all(&mut self, undone: &[Entry]) -> Result<(), JournalError> {
         let locations = undone.iter().flat_map(|entry| entry.was.keys().chain(entry.first_old.keys()));
         let known = |id: u32| self.contents.entries.iter().find(|entry| entry.id == id);
@@ -404,14 +405,14 @@ impl Journal {
         self.restored(&ended.into_iter().map(|entry| entry.id).collect::<Vec<_>>())
     }
 
-    /// Commits a transaction of holds; it is dropped if earlier ones remember all that it does. A
-    /// service that corrects a setting every minute must not make the journal grow.
+    /// Commits a transaction of holds, or drops it if earlier ones remember everything that it
+    /// does. A service that corrects a setting every minute must not make the journal grow.
     pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {
         const RESTORED: usize = 16;
         let entries = self.contents.of_holds();
         let (this, earlier): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.id == id);
         let is_known = |location: &Location| {
-            // A memory of what could not be read then says nothing: the newer one counts.
+            // A memory of a location that could not be read proves nothing: the newer one counts.
             let was = earlier
                 .iter()
                 .any(|entry| entry.was.get(location).is_some_and(|memory| !memory.content.is_out_of_reach()));
@@ -437,8 +438,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Which of these locations the open transaction has no memory of yet; those that were out of
-    /// reach count.
+    /// Returns the locations that the open transaction has no memory of yet, including those that
+    /// were out of reach.
     pub fn unknown(&self, footprint: &Footprint) -> Vec<(Location, Subject)> {
         let entry = self.contents.interrupted();
         let is_unknown = |location: &Location| {
@@ -449,17 +450,16 @@ impl Journal {
         unknown.map(|(location, subject)| (location.clone(), *subject)).collect()
     }
 
-    /// Records what was, and what will be written: all of it flushed when this returns.
+    /// Records the earlier contents and the planned writes. All of it is flushed when this returns.
     ///
-    /// # Errors
-    /// The file system refused; then nothing may be written.
+    /// # Errors The file system refused; then nothing may be written.
     pub fn announce(
         &mut self,
         was: Vec<(Location, Content, Handling)>,
         writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
-        // What is first seen after a write may be its result: it need not exist when everything is
-        // as it was.
+        // A location first seen after a write may be its result: it need not exist once everything
+        // is restored.
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
         let was = was.into_iter().map(|(location, content, handling)| Record::Was {
             location,
@@ -473,19 +473,19 @@ impl Journal {
             Record::Write { location, old, new: Content::Text(new), handling, kept }
         });
         self.record(was.chain(writes).collect())?;
-        // Rewriting a damaged journal would leave out what says that it is damaged.
+        // Rewriting a damaged journal would drop the evidence of the damage.
         if self.size > COMPACT_ABOVE && self.contents.unusable() == 0 { self.compact() } else { Ok(()) }
     }
 
-    /// The transaction's settings are kept.
+    /// Records that the transaction's settings are kept.
     pub fn commit(&mut self, id: u32) -> Result<(), JournalError> {
-        // One that wrote nothing leaves nothing to remember.
+        // A transaction that wrote nothing leaves nothing to remember.
         let wrote = self.contents.entries.iter().any(|entry| entry.id == id && entry.has_goals());
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
-    /// What these transactions changed has been restored. When nothing is left to restore, the file
-    /// goes away; a damaged one stays, since what else it held is not known.
+    /// Records that these transactions have been restored. Removes the file if nothing is left to
+    /// restore; a damaged one stays, since its lost lines are unknown.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {
         if self.contents.unusable() > 0 {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
@@ -509,9 +509,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Rewrites the file without what restoring does not need: transactions that were restored, and
-    /// all but the first write to each location. A comparison of many arms writes the same
-    /// locations again and again.
+    /// Rewrites the file without the records that restoring does not need: transactions that were
+    /// restored, and all but the first write to each location. A comparison of many arms writes the
+    /// same locations again and again.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
         let mut records = vec![self.header()];
@@ -533,9 +533,9 @@ impl Journal {
             records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
-                // The same once more: a change of mode must not count as lost again, now that all
-                // memories precede it. But for a CPU that was brought online: what came along with
-                // it follows from this write.
+                // The old content once more: a change of mode must not count as lost again, now
+                // that all memories precede it. Except for a CPU that was brought online: what came
+                // along with it follows from this write.
                 new: if location.name() == "online" && entry.brings(location) {
                     Content::Text("1".to_owned())
                 } else {

@@ -1,4 +1,4 @@
-//! What came of a change: what was made, what the kernel made of it, or why nothing was changed.
+//! The outcome of a change: the writes that were made and their effect, or why nothing was changed.
 
 use std::{fmt, io};
 
@@ -11,22 +11,22 @@ use crate::{
     plan::{Change, Note, PlanError},
 };
 
-/// What became of a change.
+/// The effect of a change.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The value was read back.
     Applied,
-    /// The kernel accepted the write and made this of it.
+    /// The kernel accepted the write but turned it into this value.
     Clamped(String),
-    /// The kernel accepted the write, and the location still holds this, which it held before.
+    /// The kernel accepted the write, but the location still holds this earlier value.
     Lost(String),
-    /// The value was read back, and something changed it to this before the work was done.
+    /// The value was read back, but something changed it to this before the work was done.
     Overridden(String),
 }
 
 impl Outcome {
-    /// What the location holds, where that is not what was written.
+    /// Returns the content of the location, if it differs from what was written.
     pub fn other(&self) -> Option<&str> {
         match self {
             Outcome::Applied => None,
@@ -46,14 +46,14 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What the kernel made of a write that was made to see just that.
+/// The effect of a write that was made only to observe it.
 #[derive(Debug)]
 pub enum Probed {
     /// The value was read back.
     Held,
-    /// It was taken, and this is read.
+    /// The kernel accepted it, and this is read back.
     Reads(String),
-    /// It was refused.
+    /// The kernel refused it.
     Refused(HostError),
 }
 
@@ -62,7 +62,7 @@ pub enum Probed {
 pub struct AppliedChange {
     /// The change, with what was there before it.
     pub change: Change,
-    /// What became of it.
+    /// The effect of the change.
     pub outcome: Outcome,
 }
 
@@ -73,16 +73,15 @@ impl fmt::Display for AppliedChange {
     }
 }
 
-/// What applying an intent came to.
+/// The result of applying an intent.
 #[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<AppliedChange>,
-    /// The changes that were planned at first and turned out not to be needed: others had had their
-    /// effect.
+    /// Changes that were planned at first but were not needed, because others had the same effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_needed: Vec<Change>,
-    /// What else there is to know.
+    /// Further notes.
     pub notes: Vec<Note>,
     /// The part of the intent that the machine could have.
     #[serde(skip)]
@@ -90,13 +89,12 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Notes which changes do not hold any more, given those that a plan would make again. The plan
-    /// is the judge: a write of a number that was lost still reads as a word, which might have been
-    /// that number's.
+    /// Marks the changes that do not hold any more, given those that a plan would make again. The
+    /// plan decides: a write of a number that was lost still reads as a word, which might have been
+    /// the word for that number.
     pub(super) fn compare(&mut self, again: &[Change]) {
         for change in again.iter().filter(|change| !change.provisional) {
-            // What the firmware had chosen has no value to compare: such a change is planned every
-            // time.
+            // The firmware's choice has no value to compare: such a change is planned every time.
             if change.knob == Id::Epp && change.new == "default" {
                 continue;
             }
@@ -115,14 +113,14 @@ impl Applied {
         }
     }
 
-    /// The changes whose location holds another value than was written.
+    /// Returns the changes whose location holds a value other than the one written.
     pub fn clamped(&self) -> impl Iterator<Item = &AppliedChange> {
         self.made.iter().filter(|made| made.outcome.other().is_some())
     }
 }
 
-/// Why an intent was not applied. What had been written by then has been restored, except for what
-/// `restoration` names.
+/// The reason why an intent was not applied. Everything written by then has been restored, except
+/// for what `restoration` names.
 #[derive(Debug)]
 pub enum ApplyError {
     /// Planning failed; nothing was written.
@@ -130,38 +128,38 @@ pub enum ApplyError {
     /// The kernel refused a write.
     Refused {
         change: Box<Change>,
-        /// What the kernel said.
+        /// The kernel's error.
         error: HostError,
         /// The likely reason, with the remedy.
         reason: Option<Reason>,
-        /// The changes before that did not hold: the write may depend on them.
+        /// Earlier changes that did not hold: the write may depend on them.
         not_held: Vec<AppliedChange>,
-        /// How restoring went.
+        /// The result of restoring.
         restoration: Box<Restoration>,
     },
-    /// After the driver or its policies had changed, the rest could not be planned.
+    /// After the driver or its policies had changed, the remaining changes could not be planned.
     Replan {
         error: PlanError,
-        /// The changes before that did not hold: as a rule the reason.
+        /// Earlier changes that did not hold: usually the reason.
         not_held: Vec<AppliedChange>,
-        /// How restoring went.
+        /// The result of restoring.
         restoration: Box<Restoration>,
     },
     /// The journal cannot be written, so the machine was not either.
     Journal {
         error: JournalError,
-        /// How restoring went.
+        /// The result of restoring.
         restoration: Box<Restoration>,
     },
     /// The user interrupted.
     Interrupted {
-        /// How restoring went.
+        /// The result of restoring.
         restoration: Box<Restoration>,
     },
 }
 
 impl ApplyError {
-    /// How restoring went; `None` where nothing had been written.
+    /// Returns the result of restoring; `None` if nothing had been written.
     pub fn restoration(&self) -> Option<&Restoration> {
         match self {
             ApplyError::Plan(_) => None,
@@ -204,7 +202,7 @@ impl fmt::Display for ApplyError {
 
 impl std::error::Error for ApplyError {}
 
-/// Why a machine cannot be held.
+/// The reason why a machine cannot be held.
 #[derive(Debug, thiserror::Error)]
 pub enum TransactionError {
     /// Another flyball has it, or the state directory cannot be used.

@@ -1,4 +1,4 @@
-//! Whether turbo off still means the base frequencies that there are.
+//! Detects turbo-off limits that no longer match the base frequencies.
 
 use flyball_host::Host;
 
@@ -6,9 +6,9 @@ use crate::Location;
 
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// Whether `location` is the switch of intel_pstate's turbo, and some policy may not reach its base
-/// frequency: since kernel 6.12 the limits of turbo off are those of the moment when it was
-/// switched (store_no_turbo in intel_pstate.c), and Speed Select moves base frequencies afterwards.
+/// Returns whether `location` is intel_pstate's turbo switch and some policy may not reach its base
+/// frequency. Since kernel 6.12 the limits of turbo off are those of the moment of the switch
+/// (store_no_turbo in intel_pstate.c), and Speed Select moves base frequencies afterwards.
 pub(super) fn turbo_off(host: &dyn Host, location: &Location) -> bool {
     if location.name() != "no_turbo" {
         return false;

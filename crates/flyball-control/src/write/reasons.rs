@@ -1,8 +1,8 @@
-//! The likely reason behind an errno, with what to do about it.
+//! Finds the likely reason behind an errno, and the remedy.
 //!
-//! What an errno means for one knob is in the knob's row (`refusals`); here is what it means
-//! everywhere. The rules are from the drivers' store functions (intel_pstate.c, amd-pstate.c,
-//! cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c) and from what real kernels answered;
+//! The knob's row states what an errno means for that knob (`refusals`); this module has the
+//! general meanings. The rules are from the drivers' store functions (intel_pstate.c, amd-pstate.c,
+//! cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c) and from the answers of real kernels;
 //! each errno there has one or two causes.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use flyball_host::{Errno, Host, HostError};
 
 use crate::{Location, Scope, knob::subject::Subject};
 
-/// Why the kernel refused a write.
+/// The reason why the kernel refused a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The machine is a recording, or mounted read-only.
@@ -26,8 +26,8 @@ pub enum Reason {
     PolicyOffline,
     /// The policy is being recreated.
     PolicyRecreated,
-    /// What the knob's row says of the errno, with the contents of files in the same folder for its
-    /// placeholders.
+    /// The meaning that the knob's row gives the errno, with the contents of files in the same
+    /// folder for its placeholders.
     OfRow {
         /// The words, with placeholders.
         means: &'static str,
@@ -81,8 +81,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why `location`, which holds `subject`, answered `error`; `None` where nothing is known beyond
-/// the errno.
+/// Returns why `location`, which holds `subject`, answered `error`; `None` if nothing is known
+/// beyond the errno.
 pub fn reason(
     host: &dyn Host,
     location: &Location,
@@ -131,7 +131,7 @@ pub fn reason(
     })
 }
 
-/// The names between braces.
+/// Returns the names between braces.
 pub(crate) fn placeholders(means: &'static str) -> impl Iterator<Item = &'static str> {
     means.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }

@@ -1,11 +1,11 @@
-//! Restoring earlier values.
+//! Restores earlier values.
 //!
-//! Restoring works on locations, their first contents and what the journal says of how to write
-//! them. It compares, writes what differs in the order that the kernel needs ([`Step`]), waits for
-//! it to settle, and repeats until a whole round finds nothing to write. One round is enough for
-//! most machines; more are needed where putting one thing back disturbs another. Nothing here
-//! depends on how far the interrupted work had come, so it may itself be interrupted and started
-//! again.
+//! Restoring works on locations, their first contents and the journal's instructions for writing
+//! them. It compares, writes the differences in the order that the kernel needs ([`Step`]), waits
+//! for the machine to settle, and repeats until a whole round finds nothing to write. One round is
+//! enough for most machines; more are needed if restoring one thing disturbs another. Nothing here
+//! depends on how far the interrupted work had come, so restoring may itself be interrupted and
+//! started again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,24 +27,23 @@ use crate::{
     knob::{order::Step, spelling::Spelling, subject::Subject},
 };
 
-/// How many times everything is compared again before the differences that are left are called
-/// final.
+/// Rounds of comparing everything before the remaining differences count as final.
 const ROUNDS: usize = 5;
 
-/// What restoring did.
+/// The result of restoring.
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Restoration {
-    /// How many settings were remembered.
+    /// Number of settings in the journal.
     pub remembered: usize,
-    /// The locations that were written, in order, each with what it holds again.
+    /// The locations that were written, in order, each with the content that it holds again.
     pub written: Vec<Written>,
-    /// How many locations had been changed, where that is known. A limit may still have shown its
-    /// old value when it was restored, and is then not in `written`.
+    /// Number of locations that had been changed, if known. A limit may still have shown its old
+    /// value when it was restored, and is then not in `written`.
     #[serde(skip_serializing_if = "is_zero")]
     pub made: usize,
-    /// What could not be brought back.
+    /// Locations that could not be restored.
     pub left: Vec<NotRestored>,
-    /// Lines of the journal that are damaged: their settings cannot be restored.
+    /// Number of damaged lines in the journal: their settings cannot be restored.
     #[serde(skip_serializing_if = "is_zero")]
     pub damaged: usize,
     /// Locations in the journal that flyball never writes, and did not write now.
@@ -61,27 +60,27 @@ fn is_zero(count: &usize) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Written {
     pub location: Location,
-    /// What it held before restoring.
+    /// Content before restoring.
     pub from: String,
-    /// What was written.
+    /// Content that was written.
     pub to: String,
 }
 
-/// A location that does not hold what it held, or is not known to.
+/// A location that does not hold its first content, or is not known to.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct NotRestored {
     pub location: Location,
-    /// What it held at first.
+    /// The first content.
     pub wanted: String,
-    /// What it holds now.
+    /// Present content.
     pub found: String,
-    /// What keeps it from counting as restored.
+    /// The reason why it does not count as restored.
     pub because: NotRestoredReason,
-    /// What the kernel said to the last write, where it refused it.
+    /// The kernel's error for the last write, if it refused it.
     pub error: Option<Refused>,
 }
 
-/// Why a location does not count as restored.
+/// The reason why a location does not count as restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotRestoredReason {
@@ -89,10 +88,9 @@ pub enum NotRestoredReason {
     Differs,
     /// It cannot be read now: its CPU is offline, or its device or driver is gone.
     CannotBeRead,
-    /// It could not be read before something was changed that it depends on.
+    /// It could not be read before a setting was changed that it depends on.
     WasNotRead,
-    /// Its CPUs were offline when the driver's mode was changed, which removed what had been set
-    /// there.
+    /// The CPUs were offline when a change of the driver's mode removed the settings there.
     WasLost,
 }
 
@@ -100,7 +98,7 @@ pub enum NotRestoredReason {
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct Refused {
-    /// What the kernel said.
+    /// The kernel's error.
     pub error: HostError,
     /// The likely reason, with the remedy.
     pub reason: Option<Reason>,
@@ -120,7 +118,7 @@ impl Serialize for Refused {
 }
 
 impl Restoration {
-    /// Whether everything is as it was.
+    /// Returns whether everything is restored.
     pub fn is_exact(&self) -> bool {
         self.left.is_empty() && self.damaged == 0 && self.foreign.is_empty()
     }
@@ -164,7 +162,7 @@ impl fmt::Display for Restoration {
     }
 }
 
-/// More differences than this are counted and not listed; JSON has all.
+/// Limit on listed differences: above it they are only counted. JSON has all of them.
 const SHOWN: usize = 40;
 
 impl fmt::Display for NotRestored {
@@ -195,25 +193,26 @@ impl Goal {
         self.handling.spelling
     }
 
-    /// Whether the location is as it was.
+    /// Returns whether the location holds its earlier content.
     fn is_back(&self, host: &dyn Host, now: &Content) -> bool {
         self.spelling().is_back(host, &self.was, now)
     }
 
-    /// The bytes to write to restore it; `None` if no write can.
+    /// Returns the bytes to write to restore it; `None` if no write can.
     fn writable(&self) -> Option<Vec<u8>> {
         self.spelling().writable(&self.was)
     }
 
-    /// Whether the location has gone, and may have: one that appeared after the first change, or an
-    /// interrupt. The policy of a CPU that is offline has not gone: it keeps what was set.
+    /// Returns whether the location has gone, and was allowed to: it appeared after the first
+    /// change, or it is an interrupt. The policy of an offline CPU has not gone: it keeps its
+    /// settings.
     fn has_gone(&self, found: &Content) -> bool {
         (self.late && found.is_out_of_reach() && !found.is_busy()) || self.spelling().may_be_gone(found)
     }
 
-    /// Whether the location is hidden while a CPU is offline: its policy refuses to be read, or its
-    /// own files are away, as energy_perf_bias is, whose value the kernel keeps (intel_epb_offline
-    /// in arch/x86/kernel/cpu/intel_epb.c).
+    /// Returns whether the location is hidden while a CPU is offline: its policy refuses to be
+    /// read, or its own files are gone, like energy_perf_bias, whose value the kernel keeps
+    /// (intel_epb_offline in arch/x86/kernel/cpu/intel_epb.c).
     fn is_hidden(location: &Location, found: &Content) -> bool {
         let of_cpu = |path: &str| {
             let rest = path.strip_prefix("/sys/devices/system/cpu/cpu");
@@ -222,13 +221,13 @@ impl Goal {
         found.is_busy() || (found.is_out_of_reach() && location.path().is_some_and(of_cpu))
     }
 
-    /// Whether the value may show some time after its write.
+    /// Returns whether the value may show only some time after its write.
     fn is_pending(&self) -> bool {
         self.spelling().is_request() && self.first_old.is_some()
     }
 }
 
-/// Restores everything, and says so only of what was read and found equal.
+/// Restores everything, and reports as restored only what it has read and found equal.
 pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut rounds = Rounds {
         host,
@@ -268,10 +267,10 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
 /// its worker has run by then.
 const LOOKS: [u64; 4] = [0, 1, 4, 16];
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Nothing was to be written.
+    /// There was nothing to write.
     Idle,
     /// Every write was refused.
     Refused,
@@ -285,7 +284,8 @@ struct Rounds<'a> {
     goals: &'a Goals,
     outcome: Restoration,
     refused: BTreeMap<&'a Location, HostError>,
-    /// What was found to be as it was before CPUs were taken offline again, which hides it.
+    /// Locations that were seen to be restored before CPUs were taken offline again, which hides
+    /// them.
     seen_back: BTreeSet<&'a Location>,
 }
 
@@ -310,8 +310,8 @@ impl<'a> Rounds<'a> {
                     new: new.as_str(),
                 })
                 .collect();
-            // Later steps depend on this one having taken effect. What came of it is seen by the
-            // next round, which reads everything again.
+            // Later steps depend on this one having taken effect. The next round reads everything
+            // again and sees the outcome.
             settle(self.host, &expected);
         }
         match (wrote, attempted) {
@@ -321,9 +321,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Brings CPUs online again that flyball had brought online, if something was not seen to be as
-    /// it was before they went offline: a restore that was interrupted took them offline first. The
-    /// round's last step takes them offline again.
+    /// Brings CPUs online again that flyball had brought online, if a location was not seen to be
+    /// restored before they went offline: a restore that was interrupted took them offline first.
+    /// The round's last step takes them offline again.
     fn bring_online_again(&self) -> bool {
         let is_hidden = |(location, goal): (&'a Location, &'a Goal)| {
             goal.writable().is_some()
@@ -341,12 +341,12 @@ impl<'a> Rounds<'a> {
         if offline.is_empty() || !self.goals.0.iter().any(is_hidden) {
             return false;
         }
-        // One that refuses stays offline, and what it hides is named in the end.
+        // A CPU that refuses stays offline, and the settings that it hides are listed in the end.
         let brought = offline.into_iter().filter(|location| location.write(self.host, b"1").is_ok());
         brought.count() > 0
     }
 
-    /// Notes what is as it was while all CPUs are online that will not be.
+    /// Notes the locations that are restored, while the CPUs that will go offline are still online.
     fn look_before_offline(&mut self) {
         let mut going = self.goals.0.iter().filter(|(_, goal)| goal.handling.step == Step::Offline);
         if !going.any(|(location, goal)| !goal.is_back(self.host, &now(self.host, location))) {
@@ -362,7 +362,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Writes what differs of one step: whether that was anything, and what was accepted.
+    /// Writes the differences of one step. Returns whether there were any, and the accepted writes.
     fn write_step(
         &mut self,
         step: Step,
@@ -373,12 +373,12 @@ impl<'a> Rounds<'a> {
             let Some(bytes) = goal.writable() else { continue };
             let found = now(self.host, location);
             // A limit that was announced may have been written a moment ago and not have settled:
-            // the file still shows the old value, and would change after we have looked away.
-            // Written again, the request is the old one. Nor does a file that answers with the same
-            // errno as before show that a write of flyball's is undone.
+            // the file still shows the old value, and would change after the comparison. Written
+            // again, the request is the old one. Nor does a file that answers with the same errno
+            // as before prove that a write of flyball's is undone.
             let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
             let again = first || self.is_refused_unread(location, goal);
-            // What a command prints need not follow what another one wrote: a file of the next
+            // One command's output need not reflect another command's write: a file of the next
             // start, an instance elsewhere.
             let unproven = matches!(location, Location::Command(_)) && goal.first_old.is_some();
             let unsettled = again && (goal.is_pending() || unseen || unproven);
@@ -428,7 +428,8 @@ impl<'a> Rounds<'a> {
         (attempted, expected)
     }
 
-    /// Whether a knob that cannot be read was not restored: only its command's failure shows that.
+    /// Returns whether a knob that cannot be read was not restored. Only its command's failure
+    /// shows that.
     fn is_refused_unread(&self, location: &Location, goal: &Goal) -> bool {
         goal.spelling() == Spelling::Unread && self.refused.contains_key(location)
     }
@@ -441,8 +442,8 @@ impl<'a> Rounds<'a> {
         });
     }
 
-    /// Compares everything once more: what is not as it was, or is not known to be, with what it
-    /// holds.
+    /// Compares everything once more. Returns the locations that are not restored, or not known to
+    /// be, with their contents.
     fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, NotRestoredReason)> {
         let mut open: Vec<(&Location, &Goal, Option<Content>, bool)> =
             self.goals.0.iter().map(|(location, goal)| (location, goal, None, true)).collect();
@@ -457,7 +458,8 @@ impl<'a> Rounds<'a> {
                     && !matches!(found, Content::Unreadable(_))
                     && !self.is_refused_unread(location, goal);
                 *last = Some(found);
-                // What is back is done with, unless it may still change or is not what it held.
+                // A restored location is done, unless it may still change or its earlier content is
+                // uncertain.
                 !is_back || goal.uncertainty.is_some() || (goal.is_pending() && look + 1 < LOOKS.len())
             });
             if open.is_empty() {
@@ -471,8 +473,8 @@ impl<'a> Rounds<'a> {
         left.map(|(location, goal, because, found)| (location, goal, found, because)).collect()
     }
 
-    /// Why a location that holds `found` does not count as restored; `None` where it does. `steady`
-    /// where every look found that.
+    /// Returns why a location that holds `found` does not count as restored; `None` if it does.
+    /// `steady` if every look found that content.
     fn not_restored_reason(
         &self,
         location: &Location,
@@ -509,8 +511,8 @@ impl<'a> Rounds<'a> {
             return None;
         }
         let error = self.refused.get(location);
-        // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only
-        // remembered them.
+        // Per-CPU interrupts move by themselves with hotplug. flyball never wrote them, only saved
+        // them.
         if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
             return None;
         }
@@ -534,10 +536,10 @@ impl<'a> Rounds<'a> {
         self.outcome
     }
 
-    /// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update
-    /// in drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back
-    /// in guided mode leaves the frequency capped at nominal. So on the way from passive to guided
-    /// boost comes back before the mode.
+    /// Restores boost before the mode on the way from passive to guided. amd-pstate lets its own
+    /// limit follow boost in passive mode only (amd_pstate_cpu_boost_update in
+    /// drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back in
+    /// guided mode leaves the frequency capped at nominal.
     fn boost_while_passive(&mut self) {
         let of_step = |step: Step| self.goals.0.iter().filter(move |(_, goal)| goal.handling.step == step);
         let to_guided = of_step(Step::DriverMode).any(|(mode, goal)| {
@@ -557,9 +559,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Under a `performance` governor the preference reads `performance`, and the one that another
-    /// governor will restore is hidden. It showed when the governor was changed: the first write to
-    /// the preference found it. While the other governor is still in force, it is restored there.
+    /// Restores hidden preferences while another governor is still in force. Under a `performance`
+    /// governor the preference reads `performance`, and the one that another governor will restore
+    /// is hidden. The first write to the preference found it when the governor was changed.
     fn hidden_preferences(&mut self) {
         for (location, goal) in &self.goals.0 {
             let (Spelling::Preference, Some(old), Some(path)) =
@@ -585,7 +587,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The governor in the folder of a policy's file, with what it was.
+    /// Returns the governor in the folder of a policy's file, with its earlier content.
     fn governor_of(&self, path: &str) -> Option<(&'a Location, &'a str)> {
         let folder = path.rsplit_once('/')?.0;
         let beside = |location: &Location| {

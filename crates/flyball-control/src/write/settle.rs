@@ -1,8 +1,8 @@
-//! Reading back: did a write take effect, when, and as what.
+//! Reads back whether a write took effect, when, and as which value.
 //!
 //! Frequency limits are requests that a kernel worker combines later (drivers/cpufreq/cpufreq.c,
-//! `handle_update`): read back at once, the old value may still be there. So reading back is
-//! patient, and only then says that a value was clamped.
+//! `handle_update`): immediately after a write, the old value may still be there. So reading back
+//! waits before it reports that a value was clamped.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::{Content, Location, knob::spelling::Spelling};
 /// millisecond on hardware, up to some tens in an emulator on a busy host.
 const PAUSES: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-/// After this many reads of one and the same value that is neither the old nor the wanted one, it
-/// is final: the kernel has acted, and clamped.
+/// Number of equal reads after which a value that is neither the old nor the wanted one is final:
+/// the kernel has acted, and clamped.
 const STEADY: u32 = 4;
 
-/// What was found at a location after a write.
+/// The content found at a location after a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The wanted value.
     Held,
-    /// Another value, which does not change any more.
+    /// Another value, which no longer changes.
     Other(Content),
 }
 
-/// A location with what it held and what it should hold.
+/// A location with its present and expected content.
 #[derive(Debug, Clone)]
 pub struct Expected<'a> {
     pub location: &'a Location,
     /// How its contents are spelled.
     pub spelling: Spelling,
-    /// What was there before the write.
+    /// Content before the write.
     pub old: &'a Content,
-    /// What was written.
+    /// Content that was written.
     pub new: &'a str,
 }
 
-/// Waits until every location holds what is expected, or has settled on something else. The answers
-/// are in order.
+/// Waits until every location holds its expected content, or has settled on something else. The
+/// answers are in order.
 pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
     let mut found: Vec<Option<Found>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
@@ -63,8 +63,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
             let (last, times) = &mut seen[index];
             *times = if *last == now { *times + 1 } else { 1 };
             *last = now;
-            // The old value may still be there because the worker has not run yet: that one is
-            // waited for until the end.
+            // The old value may still be there because the worker has not run yet, so it is waited
+            // for until the end.
             if *times >= STEADY && last != one.old && !unreadable {
                 found[index] = Some(Found::Other(last.clone()));
             }

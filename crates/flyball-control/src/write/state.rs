@@ -1,7 +1,7 @@
-//! Where flyball keeps what must survive its own death: one directory with a lock and a journal.
+//! The directory for everything that must survive flyball's own death: a lock and a journal.
 //!
-//! For the running machine that is /run/flyball: on a tmpfs, so that it ends with the boot whose
-//! settings it is about.
+//! On the running machine it is /run/flyball, on a tmpfs, so it ends with the boot that its
+//! settings belong to.
 
 use std::{
     fmt,
@@ -18,45 +18,45 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
-    /// The directory that every flyball on the machine locks, where this one is another.
+    /// The directory that every flyball on the machine locks, if this is a different one.
     home: Option<PathBuf>,
     patience: Option<Patience>,
 }
 
-/// How long to wait for a lock that another flyball has: the service has it for the milliseconds of
-/// a correction.
+/// Time to wait for a lock that another flyball has: the service has it for the milliseconds of a
+/// correction.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     pub time: Duration,
-    /// Called once, if it is not free after a moment.
+    /// Called once, if the lock is not free after a moment.
     pub waits: fn(&LockError),
 }
 
 impl Patience {
-    /// Between two attempts.
+    /// Pause between two attempts.
     const PAUSE: Duration = Duration::from_millis(10);
-    /// Until it is worth a word.
+    /// Waiting time before `waits` is called.
     const MOMENT: Duration = Duration::from_millis(300);
 }
 
 impl StateDir {
-    /// Where the running machine's state is kept.
+    /// Directory of the running machine's state.
     pub const LIVE: &str = "/run/flyball";
 
-    /// The state directory at `path`; nothing is created yet.
+    /// Names the state directory at `path`; creates nothing yet.
     pub fn new(path: impl Into<PathBuf>) -> StateDir {
         StateDir { path: path.into(), home: None, patience: None }
     }
 
-    /// This directory, on a machine whose own is `home`: its lock is taken too, so that two
-    /// flyballs with two directories do not change one machine at once, each restoring over the
+    /// Returns this directory, for a machine whose own is `home`. Its lock is taken too, so that
+    /// two flyballs with two directories do not change one machine at once, each restoring over the
     /// other.
     #[must_use]
     pub fn on_machine(self, home: impl Into<PathBuf>) -> StateDir {
         StateDir { home: Some(home.into()), ..self }
     }
 
-    /// The same; [`StateDir::lock`] waits.
+    /// Returns this directory with a [`StateDir::lock`] that waits.
     #[must_use]
     pub fn waiting(self, patience: Patience) -> StateDir {
         StateDir { patience: Some(patience), ..self }
@@ -66,7 +66,7 @@ impl StateDir {
         &self.path
     }
 
-    /// The journal's path.
+    /// Returns the journal's path.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }
@@ -75,14 +75,13 @@ impl StateDir {
         self.path.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. A user who could write to it, or put
-    /// another in its place, could have root write anything anywhere, since a journal says which
-    /// files get which contents back; so one that is not ours alone is refused, and so is one below
-    /// such a directory.
+    /// Creates the directory, readable by its owner alone. A journal lists files and the contents
+    /// to write back, so a user who could write to the directory, or replace it, could make root
+    /// write anything anywhere. So a directory that is not ours alone is refused, and so is one
+    /// below such a directory.
     ///
-    /// # Errors
-    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a
-    /// directory that another user owns or may write to, here or on the way.
+    /// # Errors The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for
+    /// a directory that another user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
         let path = std::path::absolute(&self.path)?;
         // Before anything is made: a directory below one that another user may write to is not made
@@ -93,11 +92,10 @@ impl StateDir {
         check(&path)
     }
 
-    /// Takes the lock, or says who has it.
+    /// Takes the lock, or returns its holder.
     ///
-    /// # Errors
-    /// [`LockError::Held`] with the holder; [`LockError::Io`] when the directory or the file cannot
-    /// be made.
+    /// # Errors [`LockError::Held`] with the holder; [`LockError::Io`] if the directory or the file
+    /// cannot be created.
     pub fn lock(&self, command: &str) -> Result<Lock, LockError> {
         let begin = Instant::now();
         let mut has_said = false;
@@ -155,7 +153,7 @@ impl StateDir {
     }
 }
 
-/// A lock file has one line.
+/// Limit on the bytes read from a lock file, which has one line.
 const MAX_PER_HOLDER: u64 = 64 << 10;
 
 fn check(path: &Path) -> io::Result<()> {
@@ -176,18 +174,18 @@ fn write_over(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Seconds since 1970, for the journal and the lock: words for people, never measured with.
+/// Returns the seconds since 1970, for display in the journal and the lock, never for measurements.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub pid: u32,
-    /// What it was started as.
+    /// Command line of the process.
     pub command: String,
-    /// Since when, in seconds since 1970.
+    /// Time when it took the lock, in seconds since 1970.
     pub since: u64,
 }
 
@@ -203,37 +201,36 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The machine is ours while this lives. The kernel gives it up when the last process that holds it
-/// dies, however it dies; a guardian holds it too.
+/// The lock on a machine, which is ours while this lives. The kernel releases it when the last
+/// process that holds it dies, however it dies; a guardian holds it too.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
     path: PathBuf,
-    /// The machine's own lock, where the state directory is another.
+    /// The machine's own lock, if the state directory is a different one.
     machine: Option<Box<Lock>>,
 }
 
 impl Lock {
-    /// The same lock once more: the machine is ours until both are dropped.
+    /// Returns a second handle of this lock: the machine is ours until both are dropped.
     ///
-    /// # Errors
-    /// There are too many open files.
+    /// # Errors Too many files are open.
     pub fn again(&self) -> io::Result<Lock> {
         let machine = self.machine.as_ref().map(|lock| lock.again()).transpose()?.map(Box::new);
         Ok(Lock { file: self.file.try_clone()?, path: self.path.clone(), machine })
     }
 
-    /// Another handle of the same lock, to hand to a child process.
+    /// Returns another handle of this lock, to hand to a child process.
     pub fn share(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Another handle of the machine's own lock, where that is another file.
+    /// Returns another handle of the machine's own lock, if that is a different file.
     pub fn share_machine(&self) -> io::Result<Option<File>> {
         self.machine.as_ref().map(|lock| lock.share()).transpose()
     }
 
-    /// The lock's file.
+    /// Returns the path of the lock's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -247,19 +244,19 @@ impl Lock {
     }
 }
 
-/// Why the lock cannot be taken.
+/// The reason why the lock cannot be taken.
 #[derive(Debug)]
 pub enum LockError {
     /// Another flyball has it.
     Held {
         /// The lock's file.
         path: PathBuf,
-        /// Who, where that could be read.
+        /// The holder, if it could be read.
         holder: Option<Holder>,
     },
     /// The state directory cannot be used.
     Io {
-        /// What could not be made or opened.
+        /// Path that could not be created or opened.
         path: PathBuf,
         error: io::Error,
     },
@@ -358,7 +355,7 @@ mod tests {
         assert!(!state.lock_path().exists());
         open(0o755);
         assert!(state.lock("x").is_ok());
-        // Who may rename the directory above can put another in its place after it was checked.
+        // Whoever may rename the directory above can replace it after it was checked.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         assert!(refused(&state));
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();

@@ -1,9 +1,9 @@
 //! The transaction around every change of a machine.
 //!
 //! A [`Transaction`] has the machine's lock and one open transaction in its journal. Whatever
-//! happens to it (an error, an interrupt, a panic, being dropped), what it changed is restored,
-//! unless [`Transaction::keep`] keeps it. When the process is killed, the journal has what
-//! `flyball restore`, or the guardian, needs.
+//! happens to it (an error, an interrupt, a panic, being dropped), its changes are restored, unless
+//! [`Transaction::keep`] keeps them. If the process is killed, `flyball restore` or the guardian
+//! restores them from the journal.
 
 mod others;
 
@@ -46,9 +46,9 @@ pub struct Transaction<'h> {
     id: u32,
     open: bool,
     earlier_boot: Option<EarlierBoot>,
-    /// What the locations journaled until [`Transaction::set_baseline`] held at that moment.
+    /// Contents, at the time of [`Transaction::set_baseline`], of the locations journaled by then.
     baseline: Option<BTreeMap<Location, Content>>,
-    /// What was written since everything was as it was at first.
+    /// Locations written since everything was last in its first state.
     written: BTreeSet<Location>,
 }
 
@@ -67,35 +67,34 @@ impl<'a> Write<'a> {
     }
 }
 
-/// How much is remembered before a write.
+/// The locations to save before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JournalScope {
     /// The locations written.
     Location,
-    /// All that their rows say is disturbed.
+    /// All locations that their rows declare as disturbed.
     Footprint,
 }
 
-/// Why writes were not announced, so that they must not be made.
+/// The reason why writes were not announced, so that they must not be made.
 enum NotAnnounced {
     Journal(JournalError),
     Unreadable(Location, HostError),
 }
 
-/// The error of a location that no row of the table knows: there would be no way to restore it in
-/// order.
+/// Returns the error for a location that no row of the table knows: there would be no way to
+/// restore it in order.
 fn unknown_location(location: &Location) -> HostError {
     HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
 
 impl<'h> Transaction<'h> {
-    /// Takes the machine. `command` is what the user typed, for the lock and the journal. With
+    /// Takes the machine. `command` is the user's command line, for the lock and the journal. With
     /// `guardian`, that command is started first: a process that restores as soon as this one dies
     /// (see [`super::guardian`]).
     ///
-    /// # Errors
-    /// The machine is held by another, an earlier transaction is open, or the state directory
-    /// cannot be used.
+    /// # Errors Another process holds the machine, an earlier transaction is open, or the state
+    /// directory cannot be used.
     pub fn begin(
         host: &'h dyn Host,
         state: &StateDir,
@@ -129,11 +128,10 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// Takes the machine for these holds, for a caller that has the lock. What an earlier one,
-    /// which was killed, has set is kept: the holds want it.
+    /// Takes the machine for these holds, for a caller that has the lock. Keeps the settings of an
+    /// earlier transaction that was killed, since the holds want them.
     ///
-    /// # Errors
-    /// As [`Transaction::begin`].
+    /// # Errors As [`Transaction::begin`].
     pub fn begin_holds(
         host: &'h dyn Host,
         state: &StateDir,
@@ -148,12 +146,12 @@ impl<'h> Transaction<'h> {
         Ok(Transaction { host, guardian, journal, lock, id, open: true, earlier_boot, baseline, written })
     }
 
-    /// Restores what earlier transactions of holds have set and no hold sets any more: everything
-    /// but `kept`. What depends on what is kept (a preference under a governor that is still held)
-    /// is left as the kernel has it.
+    /// Restores the settings of earlier transactions of holds that no hold sets any more: all
+    /// except `kept`. A setting that depends on a kept one (a preference under a governor that is
+    /// still held) is left to the kernel.
     ///
-    /// # Errors
-    /// The journal cannot be written. What was restored by then is restored again by the next call.
+    /// # Errors The journal cannot be written. The next call restores again what was restored by
+    /// then.
     pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, JournalError> {
         let entries: Vec<Entry> = self.journal.contents().of_holds();
         let goals = Contents::goals(entries.iter().filter(|entry| entry.id != self.id)).0;
@@ -192,12 +190,11 @@ impl<'h> Transaction<'h> {
         Ok(restoration)
     }
 
-    /// Remembers what is at these locations, which holds want, unless an earlier transaction of
-    /// holds does: nothing may have to be written now, and a release restores what was there before
-    /// the hold all the same.
+    /// Remembers the contents of these locations, which holds want, unless an earlier transaction
+    /// of holds does. Nothing may have to be written now, but a release still restores the state
+    /// before the hold.
     ///
-    /// # Errors
-    /// The journal cannot be written.
+    /// # Errors The journal cannot be written.
     pub fn remember_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
         let entries = self.journal.contents().of_holds();
         let is_known =
@@ -206,7 +203,7 @@ impl<'h> Transaction<'h> {
         for location in kept.iter().filter(|location| !is_known(location)) {
             let content = Content::of(&location.read(self.host));
             let handling = Subject::of(location).and_then(|subject| subject.handling(content.trimmed()));
-            // What cannot be read now is remembered when it is written.
+            // A location that cannot be read now is remembered when it is written.
             let Some(handling) = handling.filter(|_| !matches!(content, Content::Unreadable(_))) else {
                 continue;
             };
@@ -217,41 +214,38 @@ impl<'h> Transaction<'h> {
         if announced.is_empty() { Ok(()) } else { self.journal.announce(was, announced) }
     }
 
-    /// These locations belong to another writer from now on: no hold restores them.
+    /// Leaves these locations to another writer from now on: no hold restores them.
     ///
-    /// # Errors
-    /// The journal cannot be written.
+    /// # Errors The journal cannot be written.
     pub fn yield_to_others(&mut self, locations: Vec<Location>) -> Result<(), JournalError> {
         self.journal.release(locations)
     }
 
-    /// Keeps what holds have set. `flyball hold release` and `flyball restore` restore the earlier
-    /// values.
+    /// Keeps the settings of holds. `flyball hold release` and `flyball restore` restore the
+    /// earlier values.
     ///
-    /// # Errors
-    /// The journal cannot be written; then what this transaction did has been restored.
+    /// # Errors The journal cannot be written; then this transaction has been restored.
     pub fn keep_held(mut self) -> Result<(), JournalError> {
         self.journal.commit_hold(self.id)?;
         self.open = false;
         Ok(())
     }
 
-    /// What is worth knowing: the journal of an earlier boot, where one was found and set aside.
+    /// Returns the journal of an earlier boot, if one was found and set aside.
     pub fn notes(&self) -> &[EarlierBoot] {
         self.earlier_boot.as_slice()
     }
 
-    /// The lock, to share with a child.
+    /// Returns the lock, to share with a child.
     pub fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// Applies an intent to the machine as it is now, and says what became of every change. Where
-    /// that fails, or `interrupted` answers true between two groups of writes, everything since the
+    /// Applies an intent to the machine as it is now, and returns the outcome of every change. If
+    /// that fails, or `interrupted` returns true between two groups of writes, everything since the
     /// transaction began is restored.
     ///
-    /// # Errors
-    /// See [`ApplyError`].
+    /// # Errors See [`ApplyError`].
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
@@ -277,16 +271,16 @@ impl<'h> Transaction<'h> {
                     return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
-            // What was left out stays out, whatever the writes open up; what they close may still
-            // be left out.
+            // A setting that was left out stays out, whatever the writes make possible; one that
+            // they make impossible may still be left out.
             intent = chosen;
             applied.notes.extend(notes.into_iter().filter(|note| first || note.is_choice()));
             if first {
                 applied.not_needed = changes.iter().filter(|change| change.provisional).cloned().collect();
             }
             first = false;
-            // What was written once is not written again: the kernel clamped it, or spells it in
-            // its own way.
+            // A change that was written once is not written again: the kernel clamped it, or spells
+            // it in its own way.
             let (written, changes): (Vec<Change>, Vec<Change>) =
                 changes.into_iter().partition(|change| done.get(&change.location) == Some(&change.new));
             let Some(step) = changes.first().map(|change| change.step) else {
@@ -320,7 +314,8 @@ impl<'h> Transaction<'h> {
                 applied.made.extend(made);
             }
         }
-        // What was left out in a later round got no value at all, whatever the first plan expected.
+        // A setting left out in a later round got no value at all, whatever the first plan
+        // expected.
         let is_asked_for =
             |change: &Change| intent.settings.iter().any(|setting| setting.from == change.from);
         applied.not_needed.retain(|change| !done.contains_key(&change.location) && is_asked_for(change));
@@ -328,11 +323,11 @@ impl<'h> Transaction<'h> {
         Ok(applied)
     }
 
-    /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
+    /// Makes the changes of one step: saves what they disturb, journals, writes, reads back.
     ///
-    /// `known` is what the snapshot of this round read, under the lock that is still held. It
-    /// counts as the present content until a write may have changed it: what the changes disturb is
-    /// taken out of it, and read again when needed.
+    /// `known` is what this round's snapshot read, under the lock that is still held. It counts as
+    /// the present content until a write may have changed it: disturbed locations are removed from
+    /// it, and read again when needed.
     fn write(
         &mut self,
         batch: &[Change],
@@ -378,8 +373,8 @@ impl<'h> Transaction<'h> {
         Ok(made.collect())
     }
 
-    /// Journals writes before they are made, with all that they may change. Returns what is at each
-    /// location now, and drops from `known` what may change.
+    /// Journals writes before they are made, with everything that they may change. Returns the
+    /// present content of each location, and drops from `known` what may change.
     fn announce(
         &mut self,
         writes: &[Write<'_>],
@@ -396,8 +391,8 @@ impl<'h> Transaction<'h> {
             footprint.extend(footprints.found());
         }
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
-        // Only what this transaction has no memory of yet: a second memory might be of its own
-        // writes.
+        // Only locations that this transaction has no memory of yet: a second memory might be of
+        // its own writes.
         let was = self.remember(self.journal.unknown(&footprint), &written, known)?;
         let mut olds = Vec::with_capacity(writes.len());
         let mut announced = Vec::with_capacity(writes.len());
@@ -419,10 +414,10 @@ impl<'h> Transaction<'h> {
         Ok(olds)
     }
 
-    /// What locations hold, for restoring them. What is written must be known, since a write over
-    /// an unknown value could not be undone; and a setting of Speed Select can always be read, so a
-    /// call that failed is tried again. What is only disturbed is remembered as unreadable where it
-    /// stays so: its CPU is offline, or the attribute has no readable form.
+    /// Reads the contents of locations, for restoring them. A location to be written must be
+    /// readable, since a write over an unknown value could not be undone. A setting of Speed Select
+    /// can always be read, so a failed call is retried. A location that is only disturbed and stays
+    /// unreadable is remembered as such: its CPU is offline, or the attribute has no readable form.
     fn remember(
         &self,
         unknown: Vec<(Location, Subject)>,
@@ -493,12 +488,11 @@ impl<'h> Transaction<'h> {
         ApplyError::Journal { error, restoration: Box::new(self.restore()) }
     }
 
-    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move):
-    /// journaled and restored like every change, but a refusal does not undo anything. Returns the
-    /// refused ones with their errors.
+    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move).
+    /// They are journaled and restored like every change, but a refusal does not undo anything.
+    /// Returns the refused ones with their errors.
     ///
-    /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been restored.
+    /// # Errors The journal cannot be written; then nothing was, and everything has been restored.
     pub fn try_writes(
         &mut self,
         writes: &[(Location, String)],
@@ -506,7 +500,7 @@ impl<'h> Transaction<'h> {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for (location, new) in writes {
-            // One that cannot be read could not be restored.
+            // A location that cannot be read could not be restored.
             match (Subject::of(location), location.read(self.host)) {
                 (Some(subject), Ok(_)) => accepted.push(Write { location, subject, new }),
                 (_, Err(error)) => refused.push((location.clone(), error)),
@@ -529,12 +523,11 @@ impl<'h> Transaction<'h> {
         Ok(refused)
     }
 
-    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs,
-    /// read back, and restored with the rest when the transaction ends. Whatever the kernel answers
-    /// is an answer.
+    /// Writes one location to see how the kernel reacts: journaled with all that it disturbs, read
+    /// back, and restored with the rest when the transaction ends. A refusal is an answer too, not
+    /// an error.
     ///
-    /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been restored.
+    /// # Errors The journal cannot be written; then nothing was, and everything has been restored.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
         let Some(subject) = Subject::of(location) else {
             return Ok(Probed::Refused(unknown_location(location)));
@@ -543,7 +536,7 @@ impl<'h> Transaction<'h> {
         let olds = match self.announce(&[write], JournalScope::Footprint, &mut HashMap::new()) {
             Ok(olds) => olds,
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
-            // What cannot be read could not be restored: it is not tried.
+            // A location that cannot be read could not be restored, so it is not tried.
             Err(NotAnnounced::Unreadable(_, error)) => return Ok(Probed::Refused(error)),
         };
         if let Err(error) = location.write(self.host, new.as_bytes()) {
@@ -561,8 +554,8 @@ impl<'h> Transaction<'h> {
         Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
     }
 
-    /// Restores what was there when the transaction began, and keeps the machine: before the next
-    /// arm of a comparison. With a baseline, back to that.
+    /// Restores the state at the beginning of the transaction, or the baseline if there is one, and
+    /// keeps the machine, as before the next arm of a comparison.
     pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
@@ -577,13 +570,12 @@ impl<'h> Transaction<'h> {
         Restoration { made, ..restore_goals(self.host, &goals) }
     }
 
-    /// What has been written until now stays until the transaction ends: [`Transaction::restore`],
-    /// and whatever goes wrong in a later [`Transaction::apply`], goes back to this moment only.
-    /// The journal does not store it: [`Transaction::end`], a guardian and `flyball restore`
-    /// restore everything.
+    /// Makes the present state the baseline. [`Transaction::restore`], and whatever goes wrong in a
+    /// later [`Transaction::apply`], go back only to this moment. The journal does not store the
+    /// baseline: [`Transaction::end`], a guardian and `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
-        // Read now: what the kernel made of the writes counts, not what was written.
+        // Read now: the resulting contents count, not the bytes that were written.
         let baseline =
             locations.map(|location| (location.clone(), Content::of(&location.read(self.host)))).collect();
         self.baseline = Some(baseline);
@@ -600,7 +592,7 @@ impl<'h> Transaction<'h> {
         Ok(())
     }
 
-    /// Restores everything and gives the machine up.
+    /// Restores everything and releases the machine.
     pub fn end(mut self) -> Restoration {
         self.close()
     }
@@ -610,9 +602,9 @@ impl<'h> Transaction<'h> {
         self.baseline = None;
         let restoration = self.restore();
         self.open = false;
-        // What could not be restored stays in the journal, for `flyball restore` to try again, as
-        // settings that were kept: other commands can go on. If the note cannot be written, the
-        // next restore finds everything as it was and removes the entry.
+        // What could not be restored stays in the journal as kept settings, for `flyball restore`
+        // to try again, so that other commands can go on. If the note cannot be written, the next
+        // restore finds everything as it was and removes the entry.
         let _ = if restoration.is_exact() {
             self.journal.restored(&[self.id])
         } else {

@@ -1,4 +1,4 @@
-//! Undoing transactions of the journal: what `flyball restore` and the guardian do.
+//! Undoes transactions of the journal, for `flyball restore` and the guardian.
 
 use flyball_host::Host;
 use serde::Serialize;
@@ -10,27 +10,26 @@ use super::{
     state::StateDir,
 };
 
-/// The boot that the machine is in; `None` where it has none (a tree of files).
+/// Returns the ID of the machine's present boot; `None` if it has none (a tree of files).
 pub fn boot_id(host: &dyn Host) -> Option<String> {
     host.read("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
 }
 
-/// Which transactions `restore` undoes.
+/// The transactions that `restore` undoes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of this boot: back to before flyball's first write.
+    /// All of this boot, back to the state before flyball's first write.
     All,
     /// The last one only.
     Last,
-    /// The one that was left open, if one was: what a guardian undoes. It leaves committed settings
-    /// alone.
+    /// The one that was left open, if there is one, as a guardian does. Committed settings stay.
     Open,
     /// Those of holds.
     Holds,
 }
 
 impl Scope {
-    /// The transactions of a journal that it is about, oldest first.
+    /// Returns the transactions of a journal in this scope, oldest first.
     pub fn of(self, contents: &Contents) -> Vec<Entry> {
         match self {
             Scope::All => contents.pending().cloned().collect(),
@@ -41,21 +40,20 @@ impl Scope {
     }
 }
 
-/// What `restore` did.
+/// The result of `restore`.
 #[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Restored {
     /// The transactions that were undone, oldest first.
     pub undone: Vec<Entry>,
-    /// What was restored.
+    /// The result of restoring their locations.
     pub restoration: Restoration,
-    /// The journal of an earlier boot, where one was found and set aside.
+    /// The journal of an earlier boot, if one was found and set aside.
     pub notes: Vec<EarlierBoot>,
 }
 
-/// Restores what the journal remembers.
+/// Restores the contents that the journal remembers.
 ///
-/// # Errors
-/// The machine is held by another, or the journal cannot be used.
+/// # Errors Another process holds the machine, or the journal cannot be used.
 pub fn restore(
     host: &dyn Host,
     state: &StateDir,
@@ -66,11 +64,10 @@ pub fn restore(
     restore_locked(host, state, scope).map_err(TransactionError::Journal)
 }
 
-/// Forgets these transactions without putting anything back: for settings whose device or driver is
-/// gone for good, which would keep them from ever being undone as a whole.
+/// Drops these transactions without restoring anything, for settings whose device or driver is gone
+/// for good, so that they could never be undone as a whole.
 ///
-/// # Errors
-/// As [`restore`].
+/// # Errors As [`restore`].
 pub fn forget(
     host: &dyn Host,
     state: &StateDir,
@@ -88,7 +85,7 @@ pub fn forget(
 /// The journal cannot be used.
 pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, JournalError> {
     let mut notes = Vec::new();
-    // Opening would make one.
+    // Opening would create one.
     if Journal::load(state)?.is_none() {
         return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
     }
@@ -98,8 +95,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     let damaged = contents.damaged.len();
     let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
     let undone = scope.of(contents);
-    // One that announced no write was ended before it changed anything: what differs now is not its
-    // doing. A damaged line may have announced one.
+    // A transaction that announced no write ended before it changed anything, so it did not cause
+    // the present differences. A damaged line may have announced a write.
     let wrote = |entry: &&Entry| entry.has_goals() || contents.unusable() > 0;
     let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = damaged;
@@ -111,8 +108,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
             journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
         }
     } else {
-        // It was tried. What is left does not keep other commands from the machine: it can be
-        // restored later, together with what they change.
+        // Restoring was attempted. What is left does not keep other commands from the machine: it
+        // can be restored later, together with what they change.
         for entry in undone.iter().filter(|entry| entry.standing == TransactionState::Open) {
             journal.commit(entry.id)?;
         }

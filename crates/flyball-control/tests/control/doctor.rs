@@ -21,7 +21,7 @@ fn report(files: &Files, storpool: bool) -> Report {
     try_report(files, storpool).unwrap()
 }
 
-/// None where not even the list of processors is left.
+/// Returns `None` if not even the list of processors is left.
 fn try_report(files: &Files, storpool: bool) -> Option<Report> {
     examine(&FileHost(files), Options { storpool }).ok()
 }
@@ -59,14 +59,15 @@ fn limit_reasons_are_named() {
     assert!(finding.what.contains("package power limit 1"), "{}", finding.what);
 }
 
-/// What is on or off by taste has nothing to complain about outside the recommended profile.
+/// Checks of settings that are a matter of taste: they find nothing outside the recommended
+/// profile.
 const TASTE: &[&str] = &["firmware.autonomous-c-state"];
 
-/// Checks that ask a device, not files: the program's own tests show them on simulated machines.
+/// Checks that query a device, not files: the program's own tests cover them on simulated machines.
 const DEVICES: &[&str] = &["conflict.clos"];
 
-/// The whole table: each check has a machine on which it is ok, and one on which it finds
-/// something. A check without either is not a check.
+/// Each check in the table has a machine on which it is ok, and one on which it finds something. A
+/// check without either is not a check.
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
     type Base = (&'static str, fn() -> Files);
@@ -101,15 +102,15 @@ fn good_machines_have_nothing_worse_than_a_note() {
     }
 }
 
-/// What a machine may lose without that hiding something: a process that ends, an entry that its
-/// neighbours replace.
+/// Returns whether a machine may lose this path without hiding something: a process that ends, an
+/// entry that its neighbours replace.
 fn may_go(path: &str) -> bool {
     // A power domain without a file is one that the driver leaves out.
     path.starts_with("proc/1/") || path.starts_with("proc/77/") || path.contains("/plr/domain")
 }
 
-/// Files are taken away one by one and in random sets, registers line by line: no verdict may
-/// become ok by that, for ok says that somebody looked.
+/// No verdict may become ok when files are removed one by one and in random sets, and registers
+/// line by line: ok means that the check looked.
 #[test]
 fn no_verdict_turns_to_ok_when_files_go_away() {
     // As for the property tests: PROPTEST_RNG_SEED and PROPTEST_CASES explore further.
@@ -148,8 +149,8 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
             let Some(after) = try_report(&damaged, true) else { continue };
             for finding in after.findings.iter().filter(|finding| finding.verdict == Verdict::Ok) {
                 compared += 1;
-                // A check that had nothing to say may have lost what made it so; it still looked at
-                // what it names.
+                // A check that had nothing to report may have lost the files that decided so; it
+                // still looked at what it names.
                 let Some(then) = before.get(finding.id) else { continue };
                 if *then != Verdict::Ok {
                     let lost: Vec<&String> =

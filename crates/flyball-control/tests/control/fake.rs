@@ -30,19 +30,19 @@ pub enum Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Policy {
     cpus: Vec<usize>,
-    /// Whether it is there: a driver makes policies for CPUs that are online, and takes all of its
-    /// policies along.
+    /// True if it exists: a driver makes policies for CPUs that are online, and removes all of its
+    /// policies when it goes.
     exists: bool,
     governor: String,
     epp: u8,
-    /// What intel_pstate keeps while `performance` reigns.
+    /// Preference that intel_pstate keeps while `performance` is in force.
     saved_epp: Option<u8>,
     min: Option<u64>,
     max: Option<u64>,
     boost: bool,
     speed: u64,
-    /// The limits as the last look of the kernel's worker left them, and how many reads it still
-    /// takes it to look again.
+    /// The limits as the kernel's worker last saw them, and the number of reads until it looks
+    /// again.
     seen: (u64, u64),
     lag: u32,
 }
@@ -57,15 +57,15 @@ struct State {
     bias: Vec<u8>,
     latency: Vec<String>,
     disabled: Vec<[bool; 3]>,
-    /// Tunables of governors that somebody uses.
+    /// Tunables of governors that are in use.
     tunables: BTreeMap<String, u64>,
     uncore: (u64, u64),
     pct: (u64, u64),
     /// The CPUs that each interrupt may be on.
     irqs: Vec<CpuList>,
-    /// Whether a policy went away whose CPUs were offline.
+    /// True if a policy went away whose CPUs were offline.
     has_lost: bool,
-    /// The paths that there are; `None` after a write, which may change them.
+    /// The paths that exist; `None` after a write, which may change them.
     paths: Option<BTreeSet<String>>,
 }
 
@@ -82,7 +82,7 @@ pub enum Event {
     Online(usize, bool),
 }
 
-/// What goes wrong.
+/// Faults to inject.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     /// The n-th write from now fails with this errno, once.
@@ -91,9 +91,9 @@ pub struct Faults {
     pub fail_read: Option<(usize, i32)>,
     /// The process dies at the n-th call from now: before it, or after it has had its effect.
     pub die_at: Option<(usize, bool)>,
-    /// How many bytes of the unflushed end of the journal are lost at death.
+    /// Number of bytes of the unflushed end of the journal that are lost at death.
     pub torn: usize,
-    /// What happens to the n-th call from now, reads, lists and writes alike.
+    /// Events at the n-th call from now, counting reads, lists and writes alike.
     pub events: Vec<(usize, Event)>,
 }
 
@@ -104,10 +104,10 @@ struct Events {
     reads: usize,
     writes: Vec<String>,
     dead: bool,
-    /// Where the journal is, and what it was when the process died.
+    /// Path of the journal, followed by its content when the process died.
     journal: Option<PathBuf>,
     image: Option<Vec<u8>>,
-    /// What the file next to it says of its length.
+    /// Length that the file next to the journal gives.
     length: usize,
     flushed: usize,
 }
@@ -158,8 +158,7 @@ impl Kernel {
         Kernel { state: Mutex::new(state), events: Mutex::new(Events::default()), lag }
     }
 
-    /// Every file with its content, or the errno that reading it answers. Not counted, never
-    /// faulty.
+    /// Returns every file with its content, or the errno of reading it. Not counted, never faulty.
     pub fn dump(&self) -> BTreeMap<String, Result<String, i32>> {
         let mut state = self.state.lock().unwrap();
         for policy in &mut state.policies {
@@ -169,8 +168,8 @@ impl Kernel {
         paths.into_iter().map(|path| (path.clone(), state.read(&path).map_err(|errno| errno.0))).collect()
     }
 
-    /// All settings by name, also those of policies that cannot be read because their CPUs are
-    /// offline: what the files would show if these came online.
+    /// Returns all settings by name, including those of policies that cannot be read because their
+    /// CPUs are offline: the files would show them if the CPUs came online.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let state = self.state.lock().unwrap();
         let mut all = BTreeMap::new();
@@ -188,7 +187,7 @@ impl Kernel {
         }
         for (index, policy) in state.policies.iter().enumerate() {
             let number = policy.cpus[0];
-            // One that does not exist has the driver's defaults when its CPU comes online.
+            // A policy that does not exist gets the driver's defaults when its CPU comes online.
             if !state.has_policies() {
                 put(format!("policy{number}"), "none".to_owned());
                 continue;
@@ -209,12 +208,12 @@ impl Kernel {
         all
     }
 
-    /// A write of somebody else, not counted.
+    /// Writes as another program, not counted.
     pub fn poke(&self, path: &str, value: &str) -> Result<(), Errno> {
         self.state.lock().unwrap().write(&format!("{CPU}/{path}"), value, 0)
     }
 
-    /// Arms faults, and starts counting anew. `journal` is kept as it was at death.
+    /// Arms faults, and restarts the counters. `journal` is kept as it was at death.
     pub fn arm(&self, faults: Faults, journal: PathBuf) {
         *self.events.lock().unwrap() = Events { faults, journal: Some(journal), ..Events::default() };
     }
@@ -235,19 +234,19 @@ impl Kernel {
         was_dead
     }
 
-    /// The numbers of the policies that the driver has not made, because their CPUs were never
-    /// online under it.
+    /// Returns the numbers of the policies that the driver has not made, because their CPUs were
+    /// never online under it.
     pub fn unmade_policies(&self) -> Vec<usize> {
         let state = self.state.lock().unwrap();
         state.policies.iter().filter(|policy| !policy.exists).map(|policy| policy.cpus[0]).collect()
     }
 
-    /// Whether the process has died and was not revived yet.
+    /// Returns whether the process has died and was not revived yet.
     pub fn is_dead(&self) -> bool {
         self.events.lock().unwrap().dead
     }
 
-    /// Looks at the machine without faults, and goes on with them.
+    /// Looks at the machine without faults, and then continues with them.
     pub fn pause<T>(&self, look: impl FnOnce(&Kernel) -> T) -> T {
         let events = std::mem::take(&mut *self.events.lock().unwrap());
         let found = look(self);
@@ -255,7 +254,7 @@ impl Kernel {
         found
     }
 
-    /// Whether a driver took a policy along whose CPUs were offline.
+    /// Returns whether a driver removed a policy whose CPUs were offline.
     pub fn has_lost_policies(&self) -> bool {
         self.state.lock().unwrap().has_lost
     }
@@ -288,7 +287,7 @@ impl Kernel {
             events.die();
             return Err(fail(Errno::IO));
         }
-        // How much of the journal was there at the last call before death.
+        // Saves the journal at the last call before death.
         if events.faults.die_at.is_some_and(|(at, _)| at == call + 1) || dies == Some(true) {
             events.flushed = events.journal_bytes().len();
         }
@@ -324,7 +323,7 @@ impl Kernel {
         }
         let mut state = self.state.lock().unwrap();
         if lost {
-            // The answer of the write, without its effect.
+            // The result of the write, without its effect.
             let before = state.clone();
             let answer = work(&mut state).map_err(fail);
             *state = before;
@@ -405,7 +404,7 @@ impl State {
             let online = self.is_online(index);
             self.has_lost |= self.policies[index].exists && !online;
             self.policies[index].exists = online;
-            // One that is not there has the defaults when it comes.
+            // A policy that does not exist gets the defaults when it appears.
             self.govern(index, governor);
             self.look_again(index, 0);
         }
@@ -430,8 +429,8 @@ impl State {
         self.share_tunables();
     }
 
-    /// A governor's shared tunables are there while a policy with CPUs has it: with the last CPU of
-    /// a policy its governor exits (cpufreq_exit_governor in __cpufreq_offline of
+    /// Keeps a governor's shared tunables while a policy with CPUs has it: with the last CPU of a
+    /// policy its governor exits (cpufreq_exit_governor in __cpufreq_offline of
     /// drivers/cpufreq/cpufreq.c).
     fn share_tunables(&mut self) {
         let in_use = |index: &usize| self.policies[*index].exists && self.is_online(*index);
@@ -487,7 +486,7 @@ impl State {
         self.policies[index].cpus.iter().any(|&cpu| self.online[cpu])
     }
 
-    /// Every path that exists.
+    /// Returns every path that exists.
     fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> =
             ["online", "present", "possible", "offline"].iter().map(|name| format!("{CPU}/{name}")).collect();

@@ -1,13 +1,13 @@
-//! What flyball claims is true: random commands over a small kernel with CPUs that come and go,
-//! other programs that write, writes that are lost, errors of the moment at any call, kills at any
-//! call, and damaged journals.
+//! Tests that flyball's claims are true: random commands over a small kernel with CPUs that come
+//! and go, other programs that write, lost writes, temporary errors at any call, kills at any call,
+//! and damaged journals.
 //!
-//! A claim is a restore, or a command that failed, which says that everything is as it was; and a
-//! `set` that says that all settings hold. Whatever happens, flyball may say that it does not know;
-//! it must not claim what is not so. Settings of policies whose CPUs are offline count: they show
-//! when the CPU is back.
+//! A claim is a restore, or a failed command, which reports that everything is restored, or a `set`
+//! which reports that all settings hold. Whatever happens, flyball may report that it does not
+//! know; it must not make false claims. Settings of policies whose CPUs are offline count: they
+//! show when the CPU is back.
 //!
-//! FLYBALL_MODEL_SCHEDULES sets the number of schedules, PROPTEST_RNG_SEED which ones.
+//! FLYBALL_MODEL_SCHEDULES sets the number of schedules, PROPTEST_RNG_SEED selects them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,21 +41,21 @@ const POKES: &[(&str, &str)] = &[
     ("cpu1/power/pm_qos_resume_latency_us", "77"),
 ];
 
-/// Errors that pass.
+/// Temporary errors.
 const ERRNOS: [Errno; 5] = [Errno::BUSY, Errno::IO, Errno::AGAIN, Errno::NOENT, Errno::INVAL];
 
 #[derive(Debug, Clone)]
 struct Schedule {
     scene: Scene,
-    /// During the commands, by call.
+    /// Events during the commands, by call.
     events: Vec<(usize, Event)>,
     dies: Option<(usize, bool)>,
     torn: usize,
-    /// Where bytes of the journal change, as a share of its length, and how.
+    /// Positions of changed bytes in the journal, as a share of its length, and the change.
     damage: Vec<(f64, u8)>,
-    /// Behind which share of its lines the journal is cut off.
+    /// Share of its lines after which the journal is cut off.
     cut: Option<f64>,
-    /// During a first restore.
+    /// Events during a first restore.
     restoring: Vec<(usize, Event)>,
     dies_restoring: Option<(usize, bool)>,
 }
@@ -102,7 +102,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 
 type Settings = BTreeMap<String, String>;
 
-/// What other programs may have changed: the settings that are not judged.
+/// Returns the settings that other programs may have changed, which are not judged.
 fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, event) in events {
@@ -129,7 +129,7 @@ fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
     names
 }
 
-/// The settings that differ and are judged.
+/// Returns the settings that differ and are judged.
 fn differences(first: &Settings, now: &Settings, touched: &BTreeSet<String>) -> String {
     let names: BTreeSet<&String> = first.keys().chain(now.keys()).collect();
     let wrong =
@@ -137,7 +137,7 @@ fn differences(first: &Settings, now: &Settings, touched: &BTreeSet<String>) -> 
     wrong.map(|name| format!("{name}: {:?} became {:?}\n", first.get(name), now.get(name))).collect()
 }
 
-/// What was claimed, and how often.
+/// The claims that were made, and how often.
 #[derive(Debug, Default)]
 struct Claims {
     restored: usize,
@@ -151,9 +151,8 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     let (events, dies_at, torn) = (schedule.events.clone(), schedule.dies, schedule.torn);
     kernel.arm(Faults { die_at: dies_at, torn, events, ..Faults::default() }, journal.clone());
     let mut others = touched(&schedule.events);
-    // Known limit: a policy that another program brings into being while a setting of flyball's is
-    // in force (percentages, turbo) starts with that, and nothing shows what it would have started
-    // with.
+    // Known limit: if another program creates a policy while a setting of flyball's is in force
+    // (percentages, turbo), the policy starts with that, and nothing shows its original state.
     if schedule.events.iter().any(|(_, event)| matches!(event, Event::Online(_, true))) {
         for number in kernel.unmade_policies() {
             let kinds = ["governor", "epp", "speed", "limits", "boost"];

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const GOVERNORS: [&str; 3] = ["performance", "powersave", "schedutil"];
 
-/// What the policies hold: governor and limits in steps of 100 MHz.
+/// Settings of the policies: governor, and limits in steps of 100 MHz.
 #[derive(Debug, Clone)]
 struct Held {
     governors: Vec<usize>,
@@ -49,7 +49,7 @@ fn frequency(place: &Place, name: &str, hundreds: u64) -> Option<Entry> {
 }
 
 impl Held {
-    /// A machine of one CPU per policy, from 0.8 to 4 GHz, of a driver that takes the kernel's
+    /// Builds a machine of one CPU per policy, from 0.8 to 4 GHz, whose driver accepts the kernel's
     /// governors.
     fn snapshot(&self) -> Snapshot {
         let topology = Topology::of_policies(self.governors.len() as u32);
@@ -85,7 +85,7 @@ fn intent(arguments: &[String]) -> Intent {
 }
 
 proptest! {
-    /// A governor is written where another one governs, and nowhere else.
+    /// A governor is written only if the present one differs.
     #[test]
     fn what_holds_is_not_planned(held in held(), wanted in 0..GOVERNORS.len()) {
         let snapshot = held.snapshot();
@@ -97,8 +97,8 @@ proptest! {
         prop_assert_eq!(verify(&snapshot, &intent).unwrap().holds(), others == 0);
     }
 
-    /// Limits are planned inside the hardware's and never crossed: a plan from the state after a
-    /// plan is empty, and what is refused is refused for its value or for its other side.
+    /// Limits are planned inside the hardware's and never crossed: a plan made after a plan is
+    /// empty, and a refusal is for the value or for the other limit.
     #[test]
     fn limits_are_planned_once_or_refused(held in held(), low in 5u64..45, high in 5u64..45) {
         let intent = intent(&[format!("min-freq={low}00MHz"), format!("max-freq={high}00MHz")]);
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// A governor for some CPUs changes the policies of those.
+    /// A governor for some CPUs changes the policies of those CPUs.
     #[test]
     fn only_selected_places_are_planned(held in held(), first in 0u32..6, last in 0u32..6) {
         let all = held.governors.len() as u32;

@@ -13,8 +13,8 @@ use flyball_control::{
 use flyball_host::Errno;
 use flyball_sst_fake::FakeMachine;
 
-/// A folder in memory where there is such a place: the journal flushes to disk at every step, some
-/// thousand times here.
+/// Creates a folder in memory if possible: the journal flushes to disk at every step, some thousand
+/// times here.
 fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -31,7 +31,7 @@ fn planned(fake: &FakeMachine, settings: &[&str]) -> Result<Plan, PlanError> {
     planned_for(fake, &intent(settings))
 }
 
-/// What the plan's notes say of costs.
+/// Returns the costs in the plan's notes.
 fn costs(plan: &Plan) -> Vec<&str> {
     let notes = plan.notes.iter();
     notes
@@ -43,7 +43,7 @@ fn steps(plan: &Plan) -> Vec<String> {
     plan.changes.iter().map(|change| format!("{}={} on {}", change.knob, change.new, change.place)).collect()
 }
 
-/// The first reason why these settings are refused.
+/// Returns the first reason why these settings are refused.
 fn refused(fake: &FakeMachine, settings: &[&str]) -> Refusal {
     match planned(fake, settings) {
         Err(PlanError::Refused(refusals)) => refusals[0].clone(),
@@ -51,7 +51,7 @@ fn refused(fake: &FakeMachine, settings: &[&str]) -> Refusal {
     }
 }
 
-/// What is accepted where this value is refused.
+/// Returns the values accepted instead of this refused one.
 fn accepted(fake: &FakeMachine, setting: &str) -> String {
     match refused(fake, &[setting]) {
         Refusal::Value { accepted, .. } => accepted,
@@ -92,7 +92,7 @@ fn contradictions_are_refused_before_the_first_write() {
         ));
         let crossed = refused(&fake, &["clos-min:1=3GHz", "clos-max:1=2GHz"]);
         assert!(matches!(crossed, Refusal::ClassRange { min, max, .. } if min > max), "{crossed:?}");
-        // The words of a value's refusal say what to write instead: they are the point.
+        // The refusal must name the values to write instead.
         for (setting, words) in [
             ("clos-1-max=26GHz", "25.5 GHz"),
             ("sst-level=7", "levels are 0, 1, 2, 3, 4"),
@@ -261,14 +261,15 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert!(restored.restoration.is_exact(), "{}", restored.restoration);
         };
         for at in 0..with_restoring {
-            // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
+            // A single failure: a mailbox that was busy. If flyball did not notice it, it did no
+            // harm.
             fake.fail_calls(at..at + 1, errno);
             let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = transaction.apply(&wanted, &|| false);
             let applied = fake.calls();
             let restoration = transaction.end();
             if !restoration.is_exact() {
-                // It hit the restoring itself, which says so.
+                // It hit the restoring itself, which reports that.
                 assert!(at >= applied, "call {at}: {restoration}");
                 again();
             }
@@ -276,8 +277,8 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert_eq!(fake.everything().0, before.0, "after a failure of call {at}");
         }
         for at in (0..calls).step_by(7) {
-            // From there on: a driver that went away. Nothing can be restored then, and it is not
-            // claimed; when the driver is back, the journal still knows.
+            // A permanent failure: a driver that went away. Then nothing can be restored, and
+            // flyball does not claim otherwise. When the driver is back, the journal still knows.
             fake.fail_calls(at..usize::MAX, errno);
             let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = transaction.apply(&wanted, &|| false);
@@ -356,8 +357,8 @@ fn a_change_that_was_cut_off_is_restored_by_the_next() {
     assert_eq!(fake.everything(), before);
 }
 
-/// A processor without classes of service: nothing can switch them on, and nothing says that they
-/// are off.
+/// On a processor without classes of service, nothing can switch them on, and nothing reports that
+/// they are off.
 #[test]
 fn core_power_is_refused_where_the_processor_lacks_it() {
     for tpmi in [false, true] {
@@ -371,7 +372,7 @@ fn core_power_is_refused_where_the_processor_lacks_it() {
     }
 }
 
-/// An I/O die belongs to no CPU: it goes with its whole package only.
+/// An I/O die belongs to no CPU: it is selected only with its whole package.
 #[test]
 fn io_dies_go_with_their_package_only() {
     let fake = FakeMachine::small(true).with_io_domains(1);

@@ -57,7 +57,7 @@ const SETTINGS: &[(&str, Option<&str>)] = &[
     ("max-perf-pct=60", None),
 ];
 
-/// What others did to the machine before: any of these may fail, as on a real one.
+/// Earlier changes by others: any of these may fail, as on a real machine.
 const HISTORY: &[(&str, &str)] = &[
     ("amd_pstate/status", "passive"),
     ("amd_pstate/status", "guided"),
@@ -142,13 +142,13 @@ impl Place {
     }
 }
 
-/// Flushing to a disk would be most of the time.
+/// Uses memory, because flushing to a disk would take most of the time.
 fn memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Applies one intent as `flyball set` does. Whether it was applied without a clamp.
+/// Applies one intent as `flyball set` does. Returns whether it was applied without a clamp.
 fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, ApplyError> {
     let mut transaction =
         Transaction::begin(kernel, state, Purpose::Set, "set", None).expect("the machine is free");
@@ -167,7 +167,7 @@ fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, Apply
 
 pub type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
 
-/// The files that differ, with both contents; empty where none does.
+/// Lists the files that differ, with both contents; empty if none does.
 fn differences(first: &Dump, now: &Dump) -> String {
     let paths: std::collections::BTreeSet<&String> = first.keys().chain(now.keys()).collect();
     let lines = paths.into_iter().filter(|path| first.get(*path) != now.get(*path));
@@ -183,8 +183,8 @@ fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
     transaction::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
 }
 
-/// Restores everything. A restore that calls itself exact is, and it does so unless a change of the
-/// driver's mode removed policies whose CPUs were offline.
+/// Restores everything. A restore that reports itself exact must be exact, and every restore must
+/// do so unless a change of the driver's mode removed policies whose CPUs were offline.
 fn all_back(kernel: &Kernel, state: &StateDir, first: &Dump) -> Result<(), TestCaseError> {
     let restored = transaction::restore(kernel, state, "restore", Scope::All).expect("the machine is free");
     if restored.restoration.is_exact() {
@@ -223,7 +223,7 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// A plan writes nothing, whatever it says.
+    /// A plan writes nothing, whatever it contains.
     #[test]
     fn planning_writes_nothing(scene in scenes()) {
         let kernel = scene.kernel();
@@ -235,7 +235,7 @@ proptest! {
         prop_assert_eq!(differences(&first, &kernel.dump()), "");
     }
 
-    /// Any one write fails: the transaction is restored, also one that stands on an earlier one.
+    /// If any one write fails, the transaction is restored, even on top of an earlier one.
     #[test]
     fn a_failed_write_is_undone(scene in scenes(), at in 0usize..30, errno in prop_oneof![
         Just(Errno::BUSY), Just(Errno::INVAL), Just(Errno::IO), Just(Errno::PERM)
@@ -266,8 +266,7 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// Any one read fails for a moment: whatever comes of it, a restore that calls itself exact is
-    /// exact.
+    /// If any one read fails temporarily, a restore that reports itself exact is exact.
     #[test]
     fn a_failed_read_loses_nothing(scene in scenes(), at in 0usize..600, errno in prop_oneof![
         Just(Errno::BUSY), Just(Errno::IO), Just(Errno::AGAIN), Just(Errno::NOENT)
@@ -351,7 +350,8 @@ proptest! {
     }
 }
 
-/// The preference that lies hidden while `performance` reigns survives, although no file showed it.
+/// The preference that is hidden while `performance` is in force survives, although no file showed
+/// it.
 #[test]
 fn the_hidden_preference_comes_back() {
     let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
@@ -366,8 +366,8 @@ fn the_hidden_preference_comes_back() {
     assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
 }
 
-/// A guardian that sees flyball die after it has restored, or committed, leaves alone what earlier
-/// commands were to set.
+/// A guardian that sees flyball die after restoring or committing leaves the settings of earlier
+/// commands alone.
 #[test]
 fn what_was_meant_to_stay_is_not_the_guardians() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -385,7 +385,8 @@ fn what_was_meant_to_stay_is_not_the_guardians() {
     assert_ne!(differences(&kept, &kernel.dump()), "");
 }
 
-/// What an earlier command moved beside its own file is not what a later one goes back to.
+/// A setting that an earlier command moved as a side effect is not the value that a later command
+/// restores.
 #[test]
 fn limits_that_percentages_had_moved_go_back_to_the_first_ones() {
     let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
@@ -425,8 +426,8 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     assert_eq!(first, kernel.dump());
 }
 
-/// What another program changes back while flyball is still at work does not hold, and is not
-/// reported as applied.
+/// A setting that another program changes back while flyball is still running does not hold, and is
+/// not reported as applied.
 #[test]
 fn what_is_overridden_meanwhile_is_reported() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -448,8 +449,8 @@ fn what_is_overridden_meanwhile_is_reported() {
     assert!(transaction.end().is_exact());
 }
 
-/// A policy whose CPUs are offline goes with the driver, and what was set there cannot be read
-/// before: the plan says so, and restoring does not claim that everything is as it was.
+/// A policy whose CPUs are offline goes with the driver, and its settings cannot be read before.
+/// The plan says so, and restoring does not claim that everything is as it was.
 #[test]
 fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -483,8 +484,8 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     assert!(all(&kernel, &place.state, Scope::All));
 }
 
-/// The tunables that all policies of a governor share go when the last CPU of the last of them goes
-/// offline, and come back with the defaults.
+/// The tunables that all policies of a governor share disappear when the last CPU of the last
+/// policy goes offline, and come back with the defaults.
 #[test]
 fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
     for driver in [Driver::AcpiCpufreq, Driver::IntelPstate, Driver::AmdPstate] {
@@ -505,8 +506,8 @@ fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
     }
 }
 
-/// A CPU that goes offline hides what was set there: it is named, kept for later, and does not keep
-/// other commands away.
+/// A CPU that goes offline hides its settings: they are listed, kept for later, and do not block
+/// other commands.
 #[test]
 fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -531,8 +532,8 @@ fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     assert_eq!(differences(&first, &now), "");
 }
 
-/// A write that the kernel accepts and drops is reported as that, also where the error is about
-/// what depends on it.
+/// A write that the kernel accepts and drops is reported as lost, even if the error is about a
+/// setting that depends on it.
 #[test]
 fn a_lost_write_is_reported_as_lost() {
     let writes_of = |words: &[&str]| {

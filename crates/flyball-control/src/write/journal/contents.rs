@@ -1,4 +1,4 @@
-//! What a journal holds: transactions, what each found, and what is to be restored to undo them.
+//! Contents of a journal: transactions, their memories, and the goals that undo them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,75 +13,75 @@ use crate::{
     },
 };
 
-/// How a transaction stands.
+/// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransactionState {
-    /// Neither committed nor restored: its flyball is at work, or has died.
+    /// Neither committed nor restored: its flyball is running, or has died.
     Open,
-    /// Its settings were kept.
+    /// Committed: its settings were kept.
     Committed,
-    /// What it changed has been restored.
+    /// Undone: its changes have been restored.
     Restored,
 }
 
-/// What a location held before a transaction.
+/// The content of a location before a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// What was there.
+    /// The earlier content.
     pub content: Content,
     /// How it is written back.
     pub handling: Handling,
-    /// Whether it was read only after the first write, which may have brought it into being.
+    /// True if it was read only after the first write, which may have created it.
     pub late: bool,
-    /// Whether it could not be read because its CPUs were offline, and then the driver's mode was
-    /// changed: that removes the policy with all that was set in it, and what that was is not
-    /// known.
+    /// True if its CPUs were offline, so that it could not be read, and the driver's mode was then
+    /// changed. That removes the policy with all its settings, whose values are unknown.
     pub lost: bool,
-    /// Whether an earlier look could not reach it: what was read later may be the result of a write
+    /// True if an earlier look could not reach it: what was read later may be the result of a write
     /// in between.
     pub seen_late: bool,
 }
 
-/// One transaction, as the journal has it.
+/// One transaction of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Entry {
-    /// Its number in this journal, from 1; 0 where the line that began it is damaged.
+    /// Number in this journal, from 1; 0 if the line that began it is damaged.
     pub id: u32,
     /// The process that made it.
     pub pid: u32,
-    /// What that process was started as.
+    /// Command line of that process.
     pub command: String,
-    /// When, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub at: u64,
-    /// What it is for; `None` where the journal does not say.
+    /// Purpose of the transaction; `None` if the journal does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// How it stands.
+    /// State of the transaction.
     pub standing: TransactionState,
     /// The holds that it is for, if it is one of `flyball hold`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
-    /// What was at each location before.
+    /// Earlier content of each location.
     #[serde(skip)]
     pub was: BTreeMap<Location, Memory>,
-    /// What the first write to each location found there.
+    /// Content that the first write to each location found there.
     #[serde(skip)]
     pub first_old: BTreeMap<Location, (Content, Handling)>,
-    /// What the last write to each location wrote there.
+    /// Content that the last write to each location wrote there.
     #[serde(skip)]
     pub last_new: BTreeMap<Location, Content>,
-    /// What holds found as they want it: not written, and restored if something else changes it.
+    /// Locations that holds found as they want them: not written, but restored if something else
+    /// changes them.
     #[serde(skip)]
     pub kept: BTreeSet<Location>,
-    /// How many writes it announced.
+    /// Number of writes that it announced.
     pub writes: usize,
-    /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU,
+    /// True if it wrote a setting that makes files come and go: the driver's mode, a level, a CPU,
     /// a governor.
     #[serde(skip)]
     pub makes_files: bool,
-    /// Whether it wrote something that moves the limits of every policy there is, and of those that
-    /// come: turbo, percentages.
+    /// True if it wrote a setting that moves the limits of every present and future policy: turbo,
+    /// percentages.
     #[serde(skip)]
     pub moves_limits: bool,
     /// The CPUs that it brought online.
@@ -90,35 +90,37 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether there is something to restore: a write was announced, or a hold keeps what it found.
+    /// Returns whether there is something to restore: a write was announced, or a hold keeps what
+    /// it found.
     pub fn has_goals(&self) -> bool {
         self.writes > 0 || !self.kept.is_empty()
     }
 
-    /// Whether `flyball hold` made it.
+    /// Returns whether `flyball hold` made it.
     pub fn is_of_holds(&self) -> bool {
         self.purpose == Some(Purpose::Hold)
     }
 
-    /// Whether it brought the CPU online that a location goes by.
+    /// Returns whether it brought online the CPU whose number is in the location's path.
     pub(super) fn brings(&self, location: &Location) -> bool {
         number_of(location).is_some_and(|number| self.brought.contains(&number))
     }
 }
 
-/// The number of the CPU or the policy in a path; a policy has the number of one of its CPUs.
+/// Returns the number of the CPU or the policy in a path. A policy has the number of one of its
+/// CPUs.
 fn number_of(location: &Location) -> Option<u32> {
     let path = location.path()?.strip_prefix("/sys/devices/system/cpu/")?;
     let rest = path.strip_prefix("cpufreq/policy").or_else(|| path.strip_prefix("cpu"))?;
     rest.split('/').next()?.parse().ok()
 }
 
-/// What a journal holds.
+/// All transactions of a journal, and its damage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// The format of its header.
+    /// Format in the header.
     pub format: u32,
-    /// The boot that it belongs to, where the machine has one.
+    /// The boot that it belongs to, if the machine has one.
     pub boot: Option<String>,
     /// The machine that it belongs to.
     pub machine: String,
@@ -126,20 +128,20 @@ pub struct Contents {
     pub entries: Vec<Entry>,
     /// Lines that cannot be read, by number from 1. A torn last line is not among them.
     pub damaged: Vec<usize>,
-    /// Lines about locations that flyball never writes, by number: they are not used.
+    /// Lines about locations that flyball never writes, by number. They are ignored.
     pub foreign: Vec<(usize, Location)>,
-    /// What the first transaction says that it belongs to.
+    /// The boot and machine that the first transaction names.
     pub(super) environment: Option<Environment>,
     /// The length of the file without a torn last line.
     pub(super) whole: u64,
-    /// Whether lines at its end are missing.
+    /// True if lines at the end are missing.
     pub(super) is_cut: bool,
-    /// Whether the last line has no end, and is kept.
+    /// True if the last line has no line end and is kept.
     pub(super) open_end: bool,
 }
 
 impl Contents {
-    /// Takes the record of line `number` (0 for one that is being written).
+    /// Adds the record of line `number` (0 for one that is being written).
     pub(super) fn take(&mut self, number: usize, record: Record) {
         match record {
             // Only the first line is one, and it was read.
@@ -215,7 +217,7 @@ impl Contents {
         }
     }
 
-    /// The header as the first transaction repeats it, for a journal whose own is damaged.
+    /// Returns the header as the first transaction repeats it, for a journal whose own is damaged.
     pub(super) fn header_of_begin(&mut self) -> Option<Record> {
         let Environment { boot, machine } = self.environment.clone()?;
         // Format 1 did not repeat it.
@@ -224,7 +226,7 @@ impl Contents {
         Some(Record::Header { format, boot, machine })
     }
 
-    /// How many lines cannot be used.
+    /// Returns the number of lines that cannot be used.
     pub fn unusable(&self) -> usize {
         self.damaged.len() + self.foreign.len()
     }
@@ -249,8 +251,8 @@ impl Contents {
         });
     }
 
-    /// The transaction that a record belongs to. Where the line that began it is damaged, what
-    /// follows is still a transaction, and not part of one that has ended.
+    /// Returns the transaction that a record belongs to. If the line that began it is damaged, the
+    /// lines after it still form a transaction, and do not belong to one that has ended.
     fn last(&mut self) -> &mut Entry {
         if self.entries.last().is_none_or(|last| last.standing != TransactionState::Open) {
             self.begin(0, 0, "unknown command".to_owned(), 0, None);
@@ -269,18 +271,18 @@ impl Contents {
         }
     }
 
-    /// The transactions that have not been restored, oldest first.
+    /// Returns the transactions that have not been restored, oldest first.
     pub fn pending(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.standing != TransactionState::Restored)
     }
 
-    /// The transaction that was left open, if one was.
+    /// Returns the transaction that was left open, if there is one.
     pub fn interrupted(&self) -> Option<&Entry> {
         self.entries.iter().rfind(|entry| entry.standing == TransactionState::Open)
     }
 
-    /// The pending transactions of holds, each without what a later command of the user has set:
-    /// `flyball set` while a hold is in force says what is to be there after it.
+    /// Returns the pending transactions of holds, each without the settings that a later command of
+    /// the user has changed: `flyball set` while a hold is in force defines the state after it.
     pub fn of_holds(&self) -> Vec<Entry> {
         let mut found: Vec<Entry> = Vec::new();
         for entry in self.pending() {
@@ -296,8 +298,8 @@ impl Contents {
         found
     }
 
-    /// What to restore to undo these transactions together: for each location what the oldest of
-    /// them found, and what the first write to it found (see `restore`).
+    /// Returns the goals that undo these transactions together: for each location, the content that
+    /// the oldest of them found, and the content that the first write to it found (see `restore`).
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
@@ -340,7 +342,7 @@ impl Contents {
                 goals.insert(location.clone(), Goal { was, handling, late, uncertainty, first_old });
             }
             for (location, (old, handling)) in &entry.first_old {
-                // A write without a memory: the line that remembered the location is damaged.
+                // A write without a memory: the line with the memory of the location is damaged.
                 let goal = goals.entry(location.clone()).or_insert_with(|| Goal {
                     was: old.clone(),
                     handling: *handling,
@@ -348,8 +350,7 @@ impl Contents {
                     uncertainty: None,
                     first_old: None,
                 });
-                // The line that remembered it is damaged, or could not read it while the write
-                // could.
+                // The line with its memory is damaged, or could not read it while the write could.
                 let unknown = matches!(goal.was, Content::Unreadable(_))
                     && goal.handling.spelling.writable(&goal.was).is_none();
                 if unknown || !entry.was.contains_key(location) {
@@ -363,34 +364,34 @@ impl Contents {
     }
 }
 
-/// Why what a location held before is not known for certain.
+/// The reason why the earlier content of a location is uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncertainty {
-    /// Its CPUs were offline when the driver's mode was changed, which removed it.
+    /// The CPUs were offline when a change of the driver's mode removed the policy.
     Lost,
-    /// Its CPUs were offline at first; when it was read, something may already have been changed.
+    /// The CPUs were offline at first; when it was read, it may already have changed.
     SeenLate,
 }
 
-/// What a location is to hold again.
+/// The content that a location should hold again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
-    /// What it held.
+    /// The earlier content.
     pub was: Content,
-    /// How that is written back.
+    /// How to write it back.
     pub handling: Handling,
-    /// Whether it need not have been there at the very beginning: a governor's tunables that came
-    /// with a change of driver mode, the policy of a CPU that was brought online. It may be gone
-    /// when all is as it was.
+    /// True if it may not have existed at the very beginning: a governor's tunables that came with
+    /// a change of driver mode, the policy of a CPU that was brought online. It may be gone once
+    /// everything is restored.
     pub late: bool,
-    /// Why `was` may not be what it held; `None` where that is known.
+    /// The reason why `was` may be wrong; `None` if it is certain.
     pub uncertainty: Option<Uncertainty>,
-    /// What the first write to it found there, where flyball wrote to it: differs from what it held
-    /// when something else of the same transaction had disturbed it first.
+    /// The content that flyball's first write to it found, if there was one. It differs from `was`
+    /// if something else in the transaction had disturbed the location first.
     pub first_old: Option<Content>,
 }
 
-/// What is to be restored.
+/// The locations to restore, with their goals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goals(pub BTreeMap<Location, Goal>);

@@ -1,8 +1,8 @@
-//! Reading a journal's bytes, of any format and with any damage.
+//! Reads a journal's bytes, of any format and with any damage.
 
 use super::{Contents, record::Record, v1};
 
-/// Reads a journal's bytes: its header, and what it holds. Never panics, whatever they are.
+/// Parses a journal's bytes into its header and its contents. Never panics.
 pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     let mut header = None;
     let mut contents = Contents::default();
@@ -30,7 +30,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     // Bytes after the last line end: a write that was cut short, or a line end that was damaged.
     let rest = &bytes[at..];
     if let Some(record) = parse_line(rest, contents.format).filter(|_| header.is_some()) {
-        // Only its end is missing.
+        // Only its line end is missing.
         contents.take(number + 1, record);
         (contents.whole, contents.open_end) = (bytes.len() as u64, true);
     } else if !is_torn(rest) {
@@ -43,8 +43,8 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     (header, contents)
 }
 
-/// Whether bytes without a line's end are what a write leaves that was cut short: the beginning of
-/// a line. Bytes that go on after a whole record, or that no record begins with, had an end that
+/// Returns whether bytes without a line end are left from an interrupted write: the beginning of a
+/// line. Bytes that go on after a whole record, or that no record begins with, had a line end that
 /// was damaged.
 fn is_torn(bytes: &[u8]) -> bool {
     let Some((sum, json)) = bytes.split_at_checked(9) else {
@@ -73,7 +73,7 @@ fn parse_line(line: &[u8], format: u32) -> Option<Record> {
     let of_format_1 = || if format == 1 { v1::record(json) } else { None };
     // Format 2 first: most records of format 1 have the same form.
     let mut record = serde_json::from_slice(json).ok().or_else(of_format_1)?;
-    // Format 1 does not say what a transaction was for, and `quiet off` must find its own.
+    // Format 1 does not store a transaction's purpose, and `quiet off` must find its own.
     if let (1, Record::Begin { command, purpose, .. }) = (format, &mut record) {
         *purpose = v1::purpose(command);
     }

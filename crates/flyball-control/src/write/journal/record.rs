@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Content, Location, knob::spelling::Handling};
 
-/// What a transaction is for. Commands that undo one kind of transaction find it by this.
+/// The purpose of a transaction. Commands that undo one kind of transaction find it by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -21,13 +21,13 @@ pub enum Purpose {
     Doctor,
     /// Settings that `flyball hold` keeps.
     Hold,
-    /// Something that a later flyball does. A name that is not known must not make the line count
-    /// as damaged: what follows it can be restored all the same.
+    /// A purpose of a later flyball. An unknown name must not make the line count as damaged: the
+    /// lines after it can still be restored.
     #[serde(other)]
     Other,
 }
 
-/// What a journal belongs to.
+/// The boot and the machine that a journal belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Environment {
     pub boot: Option<String>,
@@ -51,8 +51,8 @@ pub enum Record {
         /// Absent in journals of format 1 and in the first ones of format 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
-        /// The header's boot and machine once more: a journal whose header is damaged can be
-        /// restored all the same.
+        /// A copy of the header's boot and machine, so that a journal whose header is damaged can
+        /// still be restored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Environment>,
         /// The holds that it is for.
@@ -69,7 +69,7 @@ pub enum Record {
         /// Only in a journal that was rewritten; otherwise it follows from the writes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         lost: bool,
-        /// The same.
+        /// Only in a journal that was rewritten; otherwise it follows from the writes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         seen_late: bool,
     },
@@ -91,7 +91,7 @@ pub enum Record {
         id: u32,
     },
     /// No hold sets these any more: they have been restored by themselves, or belong to another
-    /// writer. What transactions of holds remember of them is void.
+    /// writer. Memories of them in transactions of holds are void.
     Released {
         locations: Vec<Location>,
     },

@@ -1,5 +1,5 @@
-//! Journals of format 1, which flyball 0.1.0 wrote: entries without step and spelling, `spot` for
-//! location.
+//! Journals of format 1, which flyball 0.1.0 wrote: entries have no step and spelling, and `spot`
+//! instead of a location.
 //!
 //! Step and spelling are derived from the names of the files that flyball 0.1.0 wrote, and only for
 //! its journals. Nothing here is to be extended for a new knob: format 2 stores both.
@@ -17,7 +17,7 @@ use crate::{
     table::pattern::GOVERNORS,
 };
 
-/// What a transaction of flyball 0.1.0 was for: it recorded only its command line.
+/// Derives the purpose of a transaction of flyball 0.1.0, which recorded only its command line.
 pub(super) fn purpose(command: &str) -> Option<Purpose> {
     let words: Vec<&str> = command.split_whitespace().collect();
     words.windows(2).any(|pair| pair == ["quiet", "on"]).then_some(Purpose::QuietOn)
@@ -40,7 +40,7 @@ enum RecordV1 {
     },
 }
 
-/// The record that a line of format 1 holds.
+/// Parses a line of format 1.
 pub(super) fn record(json: &[u8]) -> Option<Record> {
     Some(match serde_json::from_slice(json).ok()? {
         RecordV1::Was { spot: location, content, late } => {
@@ -54,7 +54,7 @@ pub(super) fn record(json: &[u8]) -> Option<Record> {
     })
 }
 
-/// How flyball 0.1.0 put `content` back at `location`.
+/// Returns how flyball 0.1.0 wrote `content` back at `location`.
 fn handling(location: &Location, content: &str) -> Handling {
     let name = match location {
         Location::File(path) => path.rsplit('/').next().unwrap_or_default(),

@@ -1,16 +1,17 @@
-//! What other programs, or the kernel, change while a transaction holds the machine.
+//! Detects changes by other programs, or the kernel, while a transaction holds the machine.
 
 use std::collections::BTreeMap;
 
 use super::Transaction;
 use crate::{Content, Location, knob::spelling::Spelling};
 
-/// What the locations of a transaction held at one moment.
+/// The contents of a transaction's locations at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Held(BTreeMap<Location, (Content, Spelling)>);
 
 impl Transaction<'_> {
-    /// What is now at every location that this transaction has written or may have disturbed.
+    /// Reads the present content of every location that this transaction has written or may have
+    /// disturbed.
     pub fn held(&self) -> Held {
         let goals = self.goals().0.into_iter();
         Held(
@@ -25,7 +26,7 @@ impl Transaction<'_> {
         )
     }
 
-    /// The first location that holds something else than at an earlier moment, as a sentence.
+    /// Returns the first location whose content differs from an earlier moment, as a sentence.
     pub fn changed_since(&self, earlier: &Held) -> Option<String> {
         let now = self.held();
         earlier.0.iter().find_map(|(location, (was, spelling))| {

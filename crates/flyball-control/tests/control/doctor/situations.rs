@@ -1,5 +1,5 @@
-//! What the doctor says of recorded machines with one file or register changed, and that its remedy
-//! clears the finding.
+//! Tests the doctor's findings on recorded machines with one file or register changed, and that the
+//! remedy clears the finding.
 //!
 //! The remedies that flyball can make are planned on the changed machine and written into it; the
 //! finding must then be gone.
@@ -21,7 +21,7 @@ pub enum Change {
     File(&'static str, &'static str),
     /// A word in a file, everywhere in it.
     Word(&'static str, &'static str, &'static str),
-    /// What is added to a file.
+    /// Text that is added to a file.
     Added(&'static str, &'static str),
     /// A register on every CPU.
     Register(u32, u64),
@@ -34,7 +34,7 @@ pub struct Situation {
     pub change: Change,
     pub id: &'static str,
     pub verdict: Verdict,
-    /// What the remedy's words or settings contain; empty for none.
+    /// Text that the remedy's words or settings contain; empty for none.
     pub remedy: &'static str,
 }
 
@@ -163,7 +163,7 @@ fn words(fix: Option<&Fix>) -> String {
     }
 }
 
-/// Makes the settings of a remedy, as `flyball set` would; the error where they cannot be planned.
+/// Makes the settings of a remedy, as `flyball set` would. Fails if they cannot be planned.
 fn apply(host: &Changed, settings: &[String]) -> Result<(), String> {
     let intent = Intent::from_arguments(settings, None).unwrap();
     // Some changes move the limits of others: the plan after the first round has the rest.
