@@ -81,7 +81,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
     if path.len() > MAX { text + "..." } else { text }
 }
 
-/// Which bound was met while reading.
+/// The bound that was met while reading.
 #[derive(Debug, Clone, Copy)]
 enum BoundReached {
     Total,
@@ -131,8 +131,8 @@ struct PaxHeader {
 /// Reads an archive, entry by entry. `each` gets the entry and its content, which it may leave.
 ///
 /// # Errors
-/// Where the archive is damaged, hostile or over a limit, and what `each` answers. Entries before
-/// that have been passed on.
+/// If the archive is damaged, hostile or over a limit, or `each` fails. Earlier entries have been
+/// passed on.
 pub fn read<E: From<TarError>>(
     tar: impl Read,
     limits: Limits,
@@ -232,7 +232,7 @@ fn contents(
     Ok(bytes)
 }
 
-/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` where it cannot be read,
+/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` if it cannot be read,
 /// or says of the content what is not supported: a size other than the header's, and holes.
 fn pax(bytes: &[u8], pax_header: &mut PaxHeader) -> Option<()> {
     for extension in tar::PaxExtensions::new(bytes) {

@@ -82,7 +82,7 @@ impl Dir {
     /// The directory at `path`.
     ///
     /// # Errors
-    /// The errno of openat2(2): `EXDEV` where a link leads out, `ELOOP` after too many of them.
+    /// The errno of openat2(2): `EXDEV` if a link leads out, `ELOOP` after too many of them.
     /// `EINVAL` for a path that climbs, `ENAMETOOLONG` for one over the bounds. The other methods
     /// answer the same.
     pub fn dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
@@ -139,7 +139,7 @@ impl Dir {
     /// The target of the link at `path`.
     ///
     /// # Errors
-    /// `EINVAL` where it is not a link; `EILSEQ` for a target that is not text.
+    /// `EINVAL` if it is not a link; `EILSEQ` for a target that is not text.
     pub fn link(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let found = self.beneath(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
         if Status::from(rustix::fs::fstat(&found)?).kind != Type::Link {
@@ -174,7 +174,7 @@ impl Dir {
     /// Makes a file that is not there yet, to write.
     ///
     /// # Errors
-    /// `EEXIST` where something is there, be it a link that leads nowhere; otherwise as
+    /// `EEXIST` if something is there, be it a link that leads nowhere; otherwise as
     /// [`Dir::dir`].
     pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -184,7 +184,7 @@ impl Dir {
     /// Makes a new file in place of what is there; a link is replaced, not followed.
     ///
     /// # Errors
-    /// `EISDIR` where a directory is there; otherwise as [`Dir::create`].
+    /// `EISDIR` if a directory is there; otherwise as [`Dir::create`].
     pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         // Not truncated: a process with the old file open, or another name of it, keeps the old
         // content.
@@ -213,7 +213,7 @@ impl Dir {
     /// Makes the directory at `path` and those above it that do not exist, and opens it.
     ///
     /// # Errors
-    /// `ENOTDIR` where something else is in the way; otherwise as [`Dir::dir`].
+    /// `ENOTDIR` if something else is in the way; otherwise as [`Dir::dir`].
     pub fn make_dirs(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<Dir> {
         let path = inside(path.as_ref())?;
         let mut done = PathBuf::new();
@@ -231,11 +231,11 @@ impl Dir {
     }
 
     /// Makes a link, in a directory that is reached without links; `false` without doing anything
-    /// where the target could lead out, and where the way to the link leads over another one,
-    /// because its depth is then not that of the path.
+    /// if the target could lead out, or if the way to the link leads over another one, because its
+    /// depth is then not that of the path.
     ///
     /// # Errors
-    /// `EEXIST` where something is there; otherwise as [`Dir::dir`].
+    /// `EEXIST` if something is there; otherwise as [`Dir::dir`].
     pub fn make_link(&self, path: impl AsRef<Path>, target: &Path) -> io::Result<bool> {
         let path = inside(path.as_ref())?;
         let depth = path.iter().count().saturating_sub(1);

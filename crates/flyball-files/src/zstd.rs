@@ -130,10 +130,11 @@ impl<W: Write> ZstdWriter<W> {
         ZstdWriter { out, content: Vec::new() }
     }
 
-    /// Writes what is left, and gives `out` back. Without this call the end of the content is lost.
+    /// Writes the remaining content and returns `out`. Without this call the end of the content is
+    /// lost.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.frame()?;
         Ok(self.out)

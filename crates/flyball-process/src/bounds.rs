@@ -1,4 +1,4 @@
-//! Bounds on the memory and processor time of this process, and how it ends where they are
+//! Bounds on the memory and processor time of this process, and how it ends if they are
 //! exceeded: with a sentence and an exit code, not by SIGABRT or SIGXCPU.
 
 #![allow(unsafe_code, reason = "GlobalAlloc, sigaction(2), write(2) and _exit(2) in a signal's handler")]
@@ -14,16 +14,16 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The bounds, and what is said on stderr where one is exceeded.
+/// The bounds, and the messages on stderr if one is exceeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes of private and writable memory.
     pub memory: u64,
     /// Seconds of processor time.
     pub seconds: u64,
-    /// The line, with its end, where there was no more memory.
+    /// The message for too little memory, with its line end.
     pub out_of_memory: &'static str,
-    /// The line, with its end, where there was no more time.
+    /// The message for too little time, with its line end.
     pub out_of_time: &'static str,
     /// The exit code.
     pub code: u8,
@@ -34,8 +34,7 @@ static BOUNDS: OnceLock<Bounds> = OnceLock::new();
 /// True once the allocator was refused memory: the reason of the abort that follows.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// An allocator, which notes where it gets no memory. std aborts then, as it does for other
-/// reasons.
+/// An allocator that notes when it gets no memory. std aborts then, as it does for other reasons.
 #[derive(Debug, Clone, Copy)]
 pub struct NotingAllocator<A>(pub A);
 

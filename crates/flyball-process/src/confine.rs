@@ -41,7 +41,7 @@ pub struct Confinement {
     has_terminal: bool,
 }
 
-/// Which means took effect.
+/// The means that took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confined {
     /// Landlock bounds files.
@@ -305,8 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// Does something in a thread that is confined: all three means bind threads, and end with
-    /// them.
+    /// Runs `work` in a confined thread: all three means bind threads, and end with them.
     fn confined<T: Send>(files: &Confinement, work: impl FnOnce(Confined) -> T + Send) -> T {
         thread::scope(|scope| scope.spawn(|| work(files.enter())).join().expect("the thread does not panic"))
     }

@@ -254,7 +254,7 @@ pub fn pin_thread(cpu: u32) -> io::Result<()> {
 }
 
 /// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
-/// ignores SIGXFSZ: where a file may not grow (ulimit -f), a write answers EFBIG, which can be
+/// ignores SIGXFSZ: if a file may not grow (ulimit -f), a write answers EFBIG, which can be
 /// handled between two settings.
 pub fn set_signal_actions() {
     // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.

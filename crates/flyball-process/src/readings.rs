@@ -1,7 +1,7 @@
 //! Readings that the hold service shares with users who may not read the machine's meters and
 //! counters: energy, counters of CPUs, registers with the reasons of limits.
 //!
-//! Who asks sends nothing: a connection is the request, and the answer is text that ends with the
+//! Clients send nothing: a connection is the request, and the answer is text that ends with the
 //! connection. So the service has no input to parse. It answers root and members of the group
 //! [`GROUP`], and reads at most once a second, no matter who asks and how often: energy that is
 //! read more often shows what code runs (CVE-2020-8694, and hardware/energy advisory
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Where the service answers.
+/// Socket on which the service answers.
 pub const SOCKET: &str = "/run/flyball/readings";
 
 /// Users of this group get an answer.
@@ -75,8 +75,8 @@ impl Readings {
     /// Asks the service.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused` where it does not run, `PermissionDenied` for a user who
-    /// is not answered.
+    /// `NotFound` or `ConnectionRefused` if the service does not run, `PermissionDenied` for a user
+    /// whom it does not answer.
     pub fn ask(socket: &Path) -> io::Result<Readings> {
         let socket = UnixStream::connect(socket)?;
         socket.set_read_timeout(Some(PATIENCE))?;

@@ -3,7 +3,7 @@
 //!
 //! The stretches lie terabytes apart in a file with holes, so that each can grow; fallocate(2)
 //! takes the holes out (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it
-//! is whole, so a killed process leaves none. Writes go past the page cache (`O_DIRECT`) where the
+//! is whole, so a killed process leaves none. Writes go past the page cache (`O_DIRECT`) if the
 //! file system can do that: a trace is not read while it is written, and on a virtual machine a new
 //! page of the page cache costs more than everything else that is done to the records on it.
 //!
@@ -57,9 +57,9 @@ pub struct SpoolPart {
 }
 
 impl Spool {
-    /// A file without a name in `directory`, for `stretches` writers. `None` where its file system
-    /// cannot take holes out of a file, and where the process may not make a file that long: then
-    /// each writer needs its own.
+    /// A file without a name in `directory`, for `stretches` writers. `None` if its file system
+    /// cannot take holes out of a file, or if the process may not make a file that long: then each
+    /// writer needs its own.
     pub fn create_in(directory: &Path, stretches: usize) -> Option<Spool> {
         if rustix::process::getrlimit(Resource::Fsize).current.is_some() {
             // A place beyond the limit would kill the process (SIGXFSZ).
@@ -168,7 +168,7 @@ impl SpoolPart {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` where the file
+/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` if the file
 /// system cannot do that.
 fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
@@ -200,7 +200,7 @@ pub struct Aligned {
 const LARGE_PAGE: usize = 2 << 20;
 
 impl Aligned {
-    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, where the
+    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, if the
     /// kernel has them: a direct write of one then is one piece of memory for the disk instead of
     /// hundreds.
     pub fn new(length: usize) -> Aligned {

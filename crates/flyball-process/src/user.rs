@@ -52,8 +52,8 @@ impl User {
         Ok(known.unwrap_or_else(unknown))
     }
 
-    /// Who called sudo, if this process is root because of it; `None` if it is not, or if root
-    /// itself called sudo.
+    /// Returns the user who called sudo, if this process is root because of it; `None` if it is
+    /// not, or if root itself called sudo.
     ///
     /// # Errors
     /// sudo's variables hold no numbers, or the database cannot be read.
@@ -111,7 +111,7 @@ impl Drop for FilesOfUser {
     }
 }
 
-/// Sets the ids of the calling thread that count for files. `group_first` where the user loses the
+/// Sets the ids of the calling thread that count for files. `group_first` if the user loses the
 /// right to set the group.
 fn set_file_ids(uid: u32, gid: u32, group_first: bool) {
     // SAFETY: setfsuid(2) and setfsgid(2) take a number and touch no memory. They cannot fail for

@@ -17,8 +17,8 @@ pub struct Curve {
 const STEP_KHZ: u32 = 25_000;
 
 impl Curve {
-    /// From points (MHz, millivolts), which must rise in frequency, the switched capacitance in
-    /// nanofarads and the frequency at which the leakage is given.
+    /// A curve from points (MHz, millivolts), which must rise in frequency, the switched
+    /// capacitance in nanofarads and the frequency at which the leakage is given.
     pub fn new(points: &[(u32, u32)], nanofarads: f64, reference_khz: u32) -> Curve {
         let points: Vec<(u32, f64)> =
             points.iter().map(|&(mhz, mv)| (mhz * 1000, f64::from(mv) / 1000.0)).collect();

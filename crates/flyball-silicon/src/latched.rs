@@ -57,7 +57,7 @@ pub(crate) struct Plain {
     /// Bits that a write changes.
     pub writable: u64,
     pub scope: Scope,
-    /// By CPU, core or package, as `scope` says.
+    /// Values by CPU, core or package, as `scope` says.
     pub values: Vec<u64>,
 }
 

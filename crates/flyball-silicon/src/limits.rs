@@ -30,7 +30,7 @@ pub struct PowerControl {
 }
 
 impl PowerControl {
-    /// With all the room there is.
+    /// A control with the whole frequency range left.
     pub fn new(limits: [PowerLimit; 2]) -> PowerControl {
         PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
     }

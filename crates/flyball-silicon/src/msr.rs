@@ -106,10 +106,10 @@ pub const AMD_PKG_ENERGY_STATUS: u32 = 0xc001_029b;
 /// Model number of the processors whose turbo ratios come with the core counts that they are for.
 const SKYLAKE_X: u32 = 0x55;
 
-/// The turbo ratio with four busy cores, of one core where there are fewer: what the kernel takes
+/// The turbo ratio with four busy cores, of one core if there are fewer: what the kernel takes
 /// for full speed when it scales utilisation (arch/x86/kernel/cpu/aperfmperf.c,
 /// `skx_set_max_freq_ratio`, `core_set_max_freq_ratio`). `model` is an Intel processor's of family
-/// 6, `read` reads a register. `None` where one that is needed cannot be read.
+/// 6, `read` reads a register. `None` if one that is needed cannot be read.
 pub fn turbo_ratio_of_four(model: u32, read: impl Fn(u32) -> Option<u64>) -> Option<u64> {
     let ratios = read(TURBO_RATIO_LIMIT)?;
     let of = |group: u64| ratios >> (8 * group) & 0xff;

@@ -92,7 +92,7 @@ struct Idle {
     deep: bool,
 }
 
-/// Which residency counter is at which place; what none counts goes behind them.
+/// Numbers of the residency counters by their index. States without a counter go behind them.
 const COUNTERS: [u8; 4] = [1, 3, 6, 7];
 
 /// State of one package.
@@ -148,7 +148,7 @@ pub struct Silicon {
     /// CPUs whose own request was written.
     written: Vec<u32>,
 
-    /// By CPU.
+    /// State by CPU.
     pub(crate) thread: Vec<Thread>,
     pub(crate) core: Vec<Core>,
     pub(crate) package: Vec<Package>,
@@ -254,7 +254,7 @@ impl Silicon {
         &self.spec
     }
 
-    /// Which CPU sits where.
+    /// Returns the topology: which CPU sits where.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -482,7 +482,7 @@ impl Silicon {
         EnergyUnit::Shift(self.spec.power.energy_unit)
     }
 
-    /// The shared-memory CPPC block of a CPU, where the machine has one.
+    /// The shared-memory CPPC block of a CPU, if the machine has one.
     pub fn shared_cppc(&self, cpu: usize) -> Option<SharedCppc> {
         self.registers.shared(cpu)
     }

@@ -40,7 +40,7 @@ pub struct MachineSpec {
     /// The variation from one run on the machine to the next.
     #[serde(default)]
     pub variation: VariationSpec,
-    /// Who decides frequencies, and how.
+    /// The firmware: who decides frequencies, and how.
     pub firmware: FirmwareSpec,
     /// Intel Speed Select.
     pub sst: Option<SstSpec>,
@@ -64,7 +64,7 @@ pub enum Vendor {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct IdentitySpec {
-    /// Who made it.
+    /// The processor's maker.
     pub vendor: Vendor,
     /// Family as the kernel prints it, extended family added.
     pub family: u32,
@@ -111,15 +111,15 @@ pub struct TopologySpec {
     /// The dies are power domains of their own (TPMI), which the kernel shows as dies of one.
     #[serde(default)]
     pub dies_are_power_domains: bool,
-    /// Cores of each power domain of a package in order, where they differ; then there is one die.
+    /// Cores of each power domain of a package in order, if they differ; then there is one die.
     #[serde(default)]
     pub power_domains: Vec<u32>,
     /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not
     /// 0, 1, 2...
     #[serde(default)]
     pub core_ids: Vec<u32>,
-    /// The power unit's numbers of the cores of a package in order, within their power domain where
-    /// there are several, if they are not 0, 1, 2...: cores in between are fused off.
+    /// The power unit's numbers of the cores of a package in order (within their power domain if
+    /// there are several), if they are not 0, 1, 2...: cores in between are fused off.
     #[serde(default)]
     pub unit_cores: Vec<u32>,
 }
@@ -240,7 +240,7 @@ pub struct IdleSpec {
     /// The frequency in that time, MHz. 0: none.
     #[serde(default)]
     pub ramp_mhz: u32,
-    /// Which residency counter counts it: 1, 3, 6 or 7; 0 none.
+    /// The residency counter that counts it: 1, 3, 6 or 7; 0 none.
     #[serde(default)]
     pub counter: u8,
     /// A core in it does not count as active for the turbo limits.
@@ -258,10 +258,10 @@ pub struct TurboSpec {
     /// Limits with plain code, MHz, one per bucket.
     #[serde(default)]
     pub sse_mhz: Vec<u32>,
-    /// With AVX2. Empty: as plain code.
+    /// Limits with AVX2, MHz. Empty: those of plain code.
     #[serde(default)]
     pub avx2_mhz: Vec<u32>,
-    /// With AVX-512. Empty: as AVX2.
+    /// Limits with AVX-512, MHz. Empty: those of AVX2.
     #[serde(default)]
     pub avx512_mhz: Vec<u32>,
     /// Where 0x1AE holds core counts (servers), not ratios of more cores.
@@ -269,7 +269,7 @@ pub struct TurboSpec {
     pub counts_register: bool,
 }
 
-/// Power other than the cores', limits and energy counters. Per package where not said otherwise.
+/// Power other than the cores', limits and energy counters. Per package if not said otherwise.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
@@ -312,7 +312,7 @@ pub struct PowerSpec {
     /// Time unit: 1 / 2^n s.
     #[serde(default = "time_unit")]
     pub time_unit: u8,
-    /// Which energy counters there are.
+    /// The energy counters that exist.
     pub domains: Vec<EnergyDomain>,
     /// A fixed unit of the memory's counter, nJ. 0: the energy status unit.
     #[serde(default)]
@@ -382,7 +382,7 @@ pub struct UncoreSpec {
     pub clusters: u32,
 }
 
-/// Which registers carry the system's requests.
+/// The registers that carry the system's requests.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterfaceSpec {
@@ -409,17 +409,17 @@ pub enum ClockDomain {
     Package,
 }
 
-/// Who decides frequencies, and how.
+/// The firmware: who decides frequencies, and how.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a machine file")]
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {
-    /// Which registers carry the system's requests.
+    /// The registers that carry the system's requests.
     pub interface: InterfaceSpec,
     /// How often it decides, us.
     #[serde(default = "period_us")]
     pub period_us: u32,
-    /// Which cores run at one frequency.
+    /// The cores that share one frequency.
     #[serde(default)]
     pub clock_domain: ClockDomain,
     /// Frequencies are multiples of this, kHz.
@@ -525,7 +525,7 @@ pub struct RegisterSpec {
     /// Bits that can be written; 0 read-only.
     #[serde(default)]
     pub writable: u64,
-    /// Which CPUs share it.
+    /// The CPUs that share it.
     #[serde(default)]
     pub scope: Scope,
 }

@@ -241,7 +241,7 @@ impl SstState {
         if share > floor { share } else { floor }
     }
 
-    /// The package's design power at its levels, where a level has less than the machine.
+    /// The package's design power at its levels, if a level has less than the machine.
     pub fn package_tdp(&self, package: usize) -> Option<f64> {
         let d = package * self.per_package;
         // With several domains a package's power is not one level's to decide.

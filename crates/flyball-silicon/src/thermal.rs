@@ -21,7 +21,7 @@ pub struct Thermal {
 }
 
 impl Thermal {
-    /// At rest at ambient temperature plus what `watts` warms it to.
+    /// A state at rest, at ambient temperature plus the warming by `watts`.
     pub fn new(s: &ThermalSpec, watts: f64) -> Thermal {
         let mut t = Thermal {
             die: 0.0,

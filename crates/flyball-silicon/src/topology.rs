@@ -21,8 +21,8 @@ pub struct CorePlace {
     pub in_package: u32,
     /// Core number within the die.
     pub in_die: u32,
-    /// The power unit's number of it, within its power domain where there are several, else within
-    /// the package.
+    /// The power unit's number of the core, within its power domain if there are several, else
+    /// within the package.
     pub unit: u32,
     /// Index into [`MachineSpec::core`].
     pub kind: usize,
@@ -50,7 +50,7 @@ impl Topology {
         let t = &spec.topology;
         let mut core = Vec::new();
         let by_domain = spec.sst.as_ref().is_some_and(|sst| sst.class == SstClass::Tpmi);
-        // Which power domain a core of a package is in, and its number there, where they are not
+        // Which power domain a core of a package is in, and its number there, if they are not
         // the dies.
         let domain = |core: u32| {
             let mut first = 0;
@@ -133,22 +133,22 @@ impl Topology {
         self.packages
     }
 
-    /// Dies a package, or power domains where they are not the dies.
+    /// Returns the dies a package, or power domains if they are not the dies.
     pub fn dies(&self) -> u32 {
         self.dies
     }
 
-    /// Where a CPU sits. CPUs that are not there sit where CPU 0 does.
+    /// Returns a CPU's position. A CPU that does not exist gets that of CPU 0.
     pub fn cpu(&self, cpu: usize) -> CpuPlace {
         self.cpu.get(cpu).copied().unwrap_or(CpuPlace { core: 0, thread: 0 })
     }
 
-    /// Where the core of a CPU sits.
+    /// Returns the position of a CPU's core.
     pub fn core_of(&self, cpu: usize) -> CorePlace {
         self.core[self.cpu(cpu).core]
     }
 
-    /// Where a core sits.
+    /// Returns a core's position.
     pub fn core(&self, core: usize) -> CorePlace {
         self.core[core]
     }

@@ -16,7 +16,7 @@ pub enum Vendor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cppc {
     pub highest: u8,
-    /// Level guaranteed now; 0 where firmware does not say.
+    /// Level guaranteed now; 0 if firmware does not say.
     pub guaranteed: u8,
     /// Highest sustained level.
     pub nominal: u8,
@@ -104,9 +104,9 @@ pub struct Board {
     pub server: bool,
     /// How CPPC is reached.
     pub access: CppcAccess,
-    /// `_CPC` per CPU; empty where firmware has none.
+    /// `_CPC` per CPU; empty if firmware has none.
     pub cppc: Vec<Cppc>,
-    /// `_PSS` frequencies in kHz, highest first; empty where firmware has none.
+    /// `_PSS` frequencies in kHz, highest first; empty if firmware has none.
     pub pss: Vec<u32>,
     /// `_PSS` transition latency in microseconds.
     pub pss_latency_us: u32,
@@ -314,7 +314,7 @@ fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
             add("ida");
         }
         if hwp {
-            // Without hwp_epp intel_pstate uses HWP only where firmware has switched it on
+            // Without hwp_epp intel_pstate uses HWP only if firmware has switched it on
             // (intel_pstate_init()).
             add("hwp hwp_act_window hwp_pkg_req");
             if firmware.has_epp {

@@ -122,7 +122,7 @@ impl Row {
         }
     }
 
-    /// With a simulated value, and whether the published one set a constant.
+    /// Adds the simulated value, and whether the published one set a constant.
     fn simulated(self, value: f64, used: bool) -> Row {
         Row { simulated: Some(value), used, ..self }
     }

@@ -128,7 +128,7 @@ impl Chip {
         self.silicon.set_shared_cppc(cpu as usize, shared);
     }
 
-    /// Lets firmware choose between minimum and maximum, or not. Nothing to do where registers
+    /// Lets firmware choose between minimum and maximum, or not. Nothing to do if registers
     /// carry the request.
     pub(crate) fn set_autonomous(&mut self, cpu: u32, on: bool) {
         if self.silicon.shared_cppc(cpu as usize).is_some() {

@@ -58,9 +58,9 @@ pub(crate) struct Cpu {
     pub(crate) update: Option<UtilUpdate>,
     /// How long it has rested, ns.
     pub(crate) rested: u64,
-    /// It went idle since the governor last looked.
+    /// True if it went idle since the governor last looked.
     pub(crate) idled: bool,
-    /// It was running when the last step ended.
+    /// True if it was running when the last step ended.
     pub(crate) running: bool,
     /// True if a task of the workload ran last, not one of the kernel's own.
     pub(crate) task: bool,

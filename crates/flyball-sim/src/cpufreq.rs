@@ -48,7 +48,7 @@ pub(crate) struct Platform {
     pub(crate) chip: Chip,
     pub(crate) amd: amd::Amd,
     pub(crate) intel: intel::Intel,
-    /// The global boost switch, where the driver has one.
+    /// The global boost switch, if the driver has one.
     pub(crate) boost: bool,
     /// The machine's time in nanoseconds.
     pub(crate) now: u64,
@@ -296,7 +296,7 @@ impl Cpufreq {
             }
             Governor::Schedutil(schedutil) => {
                 schedutil.limits_changed();
-                // sugov_limits(): where the scheduler switches by itself, its next update will.
+                // sugov_limits(): if the scheduler switches by itself, its next update will.
                 (max < current && !fast)
                     .then_some((max, Relation::High))
                     .or((min > current && !fast).then_some((min, Relation::Low)))
@@ -481,7 +481,7 @@ impl Cpufreq {
     /// Switches boost everywhere (cpufreq_boost_trigger_state).
     pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
         self.driver.ok_or(Errno::NODEV)?;
-        // Up to 6.12 a policy that was switched by itself stays as it is where the global switch
+        // Up to 6.12 a policy that was switched by itself stays as it is if the global switch
         // does not change.
         if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());

@@ -67,10 +67,9 @@ impl Effect {
 /// When a rule fires.
 #[derive(Debug, Clone, PartialEq)]
 enum When {
-    /// At accesses to paths that match; at the `nth` only (1 is the first), or at each (0).
+    /// On accesses to paths that match: only the `nth` (1 is the first), or each (0).
     Access { pattern: String, op: Op, nth: u32, seen: u32 },
-    /// At a time since boot, in nanoseconds; then every so often, or, if it lasts, undone after so
-    /// long.
+    /// At a time since boot, in nanoseconds; then repeated every `every`, or undone after `lasts`.
     Clock { due: u64, every: u64, lasts: u64 },
 }
 

@@ -30,9 +30,9 @@ const MAX: usize = 64;
 /// A caller of ioctl(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// It has CAP_SYS_ADMIN.
+    /// A caller with CAP_SYS_ADMIN.
     Root,
-    /// It holds the node open, no more.
+    /// A caller that holds the node open, no more.
     Ordinary,
 }
 
@@ -152,8 +152,8 @@ fn encoded(nr: u32) -> u32 {
     direction << 30 | 8 << 16 | MAGIC << 8 | nr
 }
 
-/// Does the commands of a call in their order, up to the first that fails. The answer is how many
-/// were done; the error is seen only if it was the first's.
+/// Runs the commands of a call in their order, up to the first that fails. Returns how many were
+/// done; the caller sees the error only if the first command failed.
 fn each(
     argument: &mut [u8],
     header: usize,

@@ -1,4 +1,4 @@
-//! Which drivers of /dev/isst_interface bind to a machine, and what they remember.
+//! The drivers of /dev/isst_interface that bind to a machine, and their state.
 
 use flyball_silicon::{msr, spec::SstClass};
 

@@ -322,7 +322,7 @@ impl SimMachine {
     /// at least).
     ///
     /// # Errors
-    /// `EAGAIN` where there is nothing now, `EINVAL` for a file that is not a stream.
+    /// `EAGAIN` if there is nothing now, `EINVAL` for a file that is not a stream.
     pub fn take(&mut self, path: &str, limit: usize) -> Answer<Vec<u8>> {
         self.spend();
         self.fault(path, Op::Read)?;
@@ -466,10 +466,10 @@ impl SimMachine {
         }
     }
 
-    /// The target text of a symbolic link.
+    /// Returns the target text of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` where there is something else.
+    /// `EINVAL` if the path is not a link.
     pub fn readlink(&self, path: &str) -> Answer<String> {
         match tree::resolve(&self.world, path, false)? {
             Node::Link(target) => Ok(target),

@@ -472,7 +472,7 @@ fn idle_states(files: &dyn Recording, template: &CoreSpec) -> Option<Vec<flyball
     (!states.is_empty()).then_some(states)
 }
 
-/// Turbo limits by active cores, where the recording has both registers.
+/// Turbo limits by active cores, if the recording has both registers.
 fn turbo(files: &dyn Recording) -> TurboSpec {
     let (Some(ratios), Some(counts)) = (files.register(0, 0x1ad), files.register(0, 0x1ae)) else {
         return TurboSpec::default();

@@ -25,7 +25,7 @@ const MPERF: u32 = 0xe7;
 const APERF: u32 = 0xe8;
 const TSC: u32 = 0x10;
 
-/// Who was on a CPU when a tracepoint was passed.
+/// The task on a CPU when a tracepoint was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
     /// A program that wrote to a file.
@@ -135,7 +135,7 @@ pub(crate) struct Instance {
     pub(crate) percent: u32,
     /// CPUs that do not record.
     pub(crate) masked: Vec<bool>,
-    /// Which records of an event are kept.
+    /// Filters of the records that are kept, by event.
     pub(crate) filters: BTreeMap<u8, Filter>,
     pub(crate) rings: Vec<Ring>,
 }
@@ -216,9 +216,9 @@ pub(crate) struct Tracer {
     pub(crate) instances: Vec<Option<Instance>>,
     /// Events that some instance has enabled.
     enabled: u32,
-    /// Who passes tracepoints now.
+    /// The context that passes tracepoints now.
     pub(crate) context: Context,
-    /// Which CPUs the workload has kept busy in the last step.
+    /// True for CPUs that the workload has kept busy in the last step.
     pub(crate) running: Vec<bool>,
     /// Name of the workload's tasks.
     task: String,
@@ -353,7 +353,7 @@ impl Tracer {
         }
     }
 
-    /// The counters' way since the last sample: MPERF, APERF, TSC; none where MPERF or TSC have not
+    /// The counters' way since the last sample: MPERF, APERF, TSC; none if MPERF or TSC have not
     /// moved.
     pub(crate) fn sample(&mut self, chip: &Chip, cpu: u32) -> Option<[u64; 3]> {
         let now = counters(chip, cpu);

@@ -227,7 +227,7 @@ impl World {
         };
         if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
             platform.intel.present = true;
-            // On by default only where ACPI's preferred profile is a server's; RHEL 7 has none.
+            // On by default only if ACPI's preferred profile is a server's; RHEL 7 has none.
             platform.intel.dynamic_boost =
                 platform.intel.hwp && platform.board.server && platform.since(Kernel::V4_19);
         }

@@ -106,12 +106,12 @@ impl SimHost {
         self.setup.seed
     }
 
-    /// Does something with the machine itself.
+    /// Runs `work` on the machine itself.
     pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
         work(&mut self.lock().machine)
     }
 
-    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` where one
+    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` if one
     /// of them is taken.
     fn begin(&self, cpus: &[u32], load: Engine) -> bool {
         let mut inner = self.lock();

@@ -302,7 +302,7 @@ impl SimSetup {
 /// Reads a machine or workload file: a regular one, of at most [`MAX_TEXT`] bytes.
 ///
 /// # Errors
-/// It cannot be read, is not a regular file, or is longer.
+/// If the file cannot be read, is not a regular file, or is longer.
 pub fn read_file(path: &Path) -> std::io::Result<String> {
     let refuse = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidInput, what);
     // Not blocking: opening a FIFO would wait for its writer.

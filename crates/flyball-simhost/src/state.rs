@@ -199,7 +199,7 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
     }
 }
 
-/// Who has the file locked, in words.
+/// Names the process that has the file locked.
 fn holder(file: &File) -> String {
     match flyball_process::lock_holder(file) {
         None => "another process".to_owned(),

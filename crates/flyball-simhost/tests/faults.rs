@@ -1,6 +1,6 @@
-//! Changes of Speed Select on simulated machines with one call or write failing, at each place
-//! where one can: the machine is then as it was, CPUs that were to go offline included; or, where a
-//! call is made again, as it was meant to be.
+//! Changes of Speed Select on simulated machines, with one call or write failing at each possible
+//! place. Afterwards the machine is as it was, CPUs that were to go offline included; if the call
+//! is made again, the machine is as it was meant to be.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

@@ -10,7 +10,7 @@ use crate::{
 
 /// The services of the process for a daemon.
 pub trait Daemon {
-    /// From now on signals end the daemon between two looks.
+    /// Lets signals end the daemon between two looks from now on.
     fn begin(&mut self) {}
     /// Goes into the background.
     ///

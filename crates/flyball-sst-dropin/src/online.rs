@@ -261,7 +261,7 @@ fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), 
     // Without the uncore driver the level keeps the limits that the firmware gives it.
     let Some(folder) = mesh_folder(session, id) else { return Ok(()) };
     for (name, MegaHertz(value)) in [("min_freq_khz", min), ("max_freq_khz", max)] {
-        // Firmware leaves 0 where a level has no limit of its own.
+        // Firmware leaves 0 if a level has no limit of its own.
         if value != 0 {
             let _ = session.host.write(&format!("{folder}/{name}"), (value * 1000).to_string().as_bytes());
         }

@@ -143,7 +143,7 @@ impl Session<'_> {
     /// Prints name, message and errno on stderr like err(3), and returns the end.
     pub(super) fn fatal(&mut self, code: u8, message: &str, errno: Option<Errno>) -> Ended {
         let name = self.program.rsplit('/').next().unwrap_or_default().to_owned();
-        // err(3) prints strerror(0) where no call failed.
+        // err(3) prints strerror(0) if no call failed.
         let why = errno.map_or_else(|| "Success".to_owned(), Errno::describe);
         self.warn(&format!("{name}: {message}: {why}\n"));
         self.failed = true;
@@ -306,7 +306,7 @@ impl Session<'_> {
         Ok(ids)
     }
 
-    /// A number in a file. A file that is not there is -1, or the end where `must`; one without a
+    /// Reads a number from a file. A missing file is -1, or the end if `must`; a file without a
     /// number is the end.
     pub(super) fn number(&mut self, must: bool, path: &str) -> Result<i64, Ended> {
         let text = match self.host.read(path) {
@@ -474,7 +474,7 @@ fn or_none(cpu: Option<u32>) -> i32 {
     cpu.map_or(-1, |cpu| cpu as i32)
 }
 
-/// The place of an [`Id`]; `None` where package or domain are out of the tool's bounds.
+/// The place of an [`Id`]; `None` if package or domain are out of the tool's bounds.
 pub(super) fn place(id: &Id) -> Option<DomainAddress> {
     Some(DomainAddress {
         cpu: u32::try_from(id.cpu).ok(),

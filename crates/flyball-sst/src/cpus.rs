@@ -15,7 +15,7 @@ pub struct Cpu {
     pub number: u32,
     /// physical_package_id.
     pub package: u32,
-    /// die_id; 0 where the kernel gives none.
+    /// die_id; 0 if the kernel gives none.
     pub die: u32,
     pub core_id: u32,
     /// Power domain within the package.

@@ -89,7 +89,7 @@ impl fmt::Display for Event {
 #[derive(Debug)]
 pub struct Follower {
     means: Exclusion,
-    /// By package, die and domain.
+    /// Levels by package, die and domain.
     seen: BTreeMap<(u8, u32, u8), u8>,
 }
 

@@ -22,7 +22,7 @@ pub struct Bucket {
 pub struct Turbo {
     /// `sse`, `avx2`, `avx512`, or `level-0` on later parts.
     pub instructions: &'static str,
-    /// By number of active cores.
+    /// Limits by number of active cores.
     pub buckets: Vec<Bucket>,
 }
 

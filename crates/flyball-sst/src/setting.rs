@@ -234,7 +234,7 @@ impl Setting {
                 match (power, qos) {
                     (true, false) => "pm-only".to_owned(),
                     (false, true) => "qos-only".to_owned(),
-                    // The classes' switch counts where both agree, and on TPMI, where there is one.
+                    // The classes' switch counts if both agree, and on TPMI, where there is one.
                     (_, on) => switch(on),
                 }
             }

@@ -46,7 +46,7 @@ impl Table {
     /// A table in an empty file, with notes in its footer.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Returns the errors of the file.
     pub fn new(file: File, columns: &[(&str, Kind)], notes: &[(&str, String)]) -> io::Result<Table> {
         let field = |(name, kind): &(&str, Kind)| {
             let (physical, converted) = match kind {
@@ -87,7 +87,7 @@ impl Table {
     /// Adds a row, in the order of the columns.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Returns the errors of the file.
     pub fn add(&mut self, row: Vec<Cell>) -> io::Result<()> {
         for (values, cell) in self.waiting.iter_mut().zip(row) {
             values.push(cell);
@@ -139,7 +139,7 @@ impl Table {
     /// Writes what is left and the footer.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Returns the errors of the file.
     pub fn finish(mut self) -> io::Result<()> {
         self.group().map_err(io::Error::other)?;
         self.writer.close().map_err(io::Error::other)?;
@@ -236,7 +236,7 @@ pub fn read<R: ChunkReader + 'static>(
     columns: &[(&str, Kind)],
     words: &mut Words,
 ) -> Result<Read, String> {
-    // The library checks what it reads nearly everywhere; where it does not, it panics.
+    // The library checks what it reads nearly everywhere; if it does not, it panics.
     let guarded = std::panic::AssertUnwindSafe(|| read_columns(file, columns, words));
     match std::panic::catch_unwind(guarded) {
         Ok(read) => read.map_err(|error| error.to_string()),

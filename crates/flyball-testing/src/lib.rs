@@ -38,7 +38,7 @@ impl Ran {
     /// Runs a command to its end.
     ///
     /// # Panics
-    /// Where it cannot be started, is ended by a signal, or panics: that exits with 101, which no
+    /// If it cannot be started, is ended by a signal, or panics: that exits with 101, which no
     /// command documents.
     #[track_caller]
     pub fn of(command: &mut Command) -> Ran {
@@ -54,10 +54,10 @@ impl Ran {
         format!("{}{}", self.out, self.err)
     }
 
-    /// Standard output as JSON.
+    /// Parses standard output as JSON.
     ///
     /// # Panics
-    /// Where it is not.
+    /// If it is not JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
@@ -71,10 +71,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty one.
+    /// An empty tree.
     ///
     /// # Panics
-    /// Where none can be made.
+    /// If its folder cannot be made.
     pub fn new() -> Tree {
         Tree { folder: tempfile::tempdir().expect("a folder can be made") }
     }
@@ -83,10 +83,10 @@ impl Tree {
         self.folder.path()
     }
 
-    /// Puts a file there, with its folders.
+    /// Writes a file into the tree, with its folders.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// If the file cannot be written.
     #[track_caller]
     pub fn put(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.path().join(path);
@@ -102,7 +102,7 @@ impl Default for Tree {
 }
 
 /// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to
-/// the workspace; `None` where it is not there.
+/// the workspace; `None` if it is not there.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let found = std::env::var_os("FLYBALL_SHARED").map_or_else(beside, PathBuf::from).join(path);
@@ -112,7 +112,7 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 /// The archives of the recorded machines of this repository, sorted.
 ///
 /// # Panics
-/// Where their folder cannot be read.
+/// If their folder cannot be read.
 pub fn machines() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
     let entries =
@@ -131,7 +131,7 @@ pub fn archive(name: &str) -> PathBuf {
 /// A recorded machine of this repository.
 ///
 /// # Panics
-/// Where there is no such machine.
+/// If there is no such machine.
 pub fn machine(name: &str) -> Archive {
     Archive::open(&archive(name).display().to_string()).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -4,7 +4,7 @@
 //! CPU time, not wall time, except for the gain by threads. Every figure is the best of several
 //! rounds. `-- --lines N` sets the size of the text (a million lines are 200 MB),
 //! `-- --tracer PATH` runs the kernel's amd_pstate_trace.py on the same file, `-- --live` also
-//! records on this machine (root; next to trace-cmd where that is installed),
+//! records on this machine (root; next to trace-cmd if that is installed),
 //! `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command`
 //! runs the program itself, `-- --flyball PATH` or the one that was built next to this benchmark
 //! (`cargo build --release`). `--only page` makes the page of so many lines and CPUs,
@@ -181,7 +181,7 @@ fn text(options: &Options, path: &Path) {
     let bytes = std::fs::metadata(path).expect("the file").len() as f64;
     let ours = best(5, false, || assert_eq!(parse(path, 1, options.chunk).0, options.lines));
     let grep = best(5, true, || {
-        // Into a pipe: grep stops at the first line that matches where its output is /dev/null.
+        // Into a pipe: grep stops at the first line that matches if its output is /dev/null.
         let found = Command::new("grep").arg("-c").arg("amd_pstate_perf").arg(path).output().expect("grep");
         assert_eq!(String::from_utf8_lossy(&found.stdout).trim(), options.lines.to_string());
     });

@@ -79,7 +79,7 @@ pub const fn microseconds(nanoseconds: u64) -> u64 {
 pub struct Stamp {
     /// Nanoseconds or ticks.
     pub time: u64,
-    /// Which of the two.
+    /// The clock, which decides the unit of `time`.
     pub clock: Clock,
 }
 

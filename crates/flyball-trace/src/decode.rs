@@ -1,5 +1,5 @@
-//! From a ring-buffer record's bytes to an [`Event`], by the layouts that the trace's own format
-//! files describe.
+//! Decodes a ring-buffer record's bytes into an [`Event`], by the layouts that the trace's own
+//! format files describe.
 //!
 //! Each format is compiled once into a [`Plan`]: for the events of the table, the place of every
 //! field as one load, one shift and one mask, so that a record costs a few nanoseconds whatever its
@@ -50,7 +50,7 @@ impl Decoder {
             pid: Slot { load: 0, shift: 32, mask: 0xffff_ffff, sign: 1 << 31 },
             common: 8,
         };
-        // All events of a trace share the common fields; where no format is whole, they lie as ever
+        // All events of a trace share the common fields; if no format is whole, they lie as ever
         // since 2.6.31.
         if let Some((slots, size)) = formats.iter().find_map(common_slots) {
             [decoder.flags, decoder.preempt, decoder.pid] = slots;
@@ -117,7 +117,7 @@ impl Decoder {
     /// Decodes one record of `cpu`'s buffer.
     ///
     /// # Errors
-    /// Where the record is too short for its event, or no format has its number.
+    /// If the record is too short for its event, or no format has its number.
     #[inline]
     pub fn decode(&self, time: u64, cpu: u32, payload: &[u8]) -> Result<Record, Malformed> {
         let Some(known) = self.known(payload) else { return Err(unknown(payload)) };

@@ -73,7 +73,7 @@ pub struct Finding {
     /// The CPU; absent for the whole machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// The other CPU, where two disagree.
+    /// The other CPU, if two disagree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_cpu: Option<u32>,
     /// Where it starts, seconds on the trace's clock.
@@ -194,7 +194,7 @@ impl Diagnoser {
         }
     }
 
-    /// With the names of the trace's passed-through events: some of them report that heat limits a
+    /// Adds the names of the trace's passed-through events: some of them report that heat limits a
     /// CPU.
     #[must_use]
     pub fn with_names(mut self, names: Arc<Names>) -> Diagnoser {
@@ -202,14 +202,14 @@ impl Diagnoser {
         self
     }
 
-    /// With pairs of CPUs that share a core, in place of those known before.
+    /// Replaces the known pairs of CPUs that share a core.
     #[must_use]
     pub fn with_siblings(mut self, siblings: Vec<(u32, u32)>) -> Diagnoser {
         self.siblings = siblings;
         self
     }
 
-    /// With what is known of the CPUs that the kernel leaves alone, silence is explained.
+    /// Adds the CPUs that the kernel leaves alone, which explains their silence.
     #[must_use]
     pub fn with_isolation(mut self, isolation: Isolation) -> Diagnoser {
         self.isolation = Some(isolation);

@@ -46,7 +46,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The field's integer in `record`, sign-extended; `None` where it is not an integer or the
+    /// The field's integer in `record`, sign-extended; `None` if it is not an integer or the
     /// record too short.
     pub fn integer(&self, record: &[u8]) -> Option<i64> {
         if self.shape == Shape::Integer { integer(record, self.offset, self.size, self.signed) } else { None }
@@ -104,7 +104,7 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
 /// One event: its number in the ring buffer and the layout of its records.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct EventFormat {
-    /// The group, `power` in `events/power/cpu_idle`; empty where the file's place is not known.
+    /// The group, `power` in `events/power/cpu_idle`; empty if the file's place is not known.
     pub system: String,
     /// The event's name.
     pub name: String,
@@ -122,7 +122,7 @@ impl EventFormat {
     /// Reads one format file.
     ///
     /// # Errors
-    /// Where a name, number or field is missing or not readable, with its offset in `bytes`.
+    /// If a name, number or field is missing or not readable, with its offset in `bytes`.
     pub fn parse(system: &str, bytes: &[u8]) -> Result<EventFormat, Malformed> {
         let mut name = None;
         let mut id = None;
@@ -156,7 +156,7 @@ impl EventFormat {
         // All kernels name the common fields so (trace_define_common_fields() in
         // kernel/trace/trace_events.c).
         let prefixed = fields.iter().take_while(|field| field.name.starts_with("common_")).count();
-        // Without the blank line, and where a user's uprobe has no fields, go by the names.
+        // Without the blank line, and if a user's uprobe has no fields, go by the names.
         let common = common.filter(|count| *count <= prefixed || prefixed == 0).unwrap_or(prefixed);
         Ok(EventFormat { system: system.to_owned(), name, id, fields, common, print })
     }
@@ -271,7 +271,7 @@ impl PageHeader {
     /// Reads `events/header_page`.
     ///
     /// # Errors
-    /// Where the fields `commit` and `data` are missing or not where any kernel has them.
+    /// If the fields `commit` and `data` are missing or not where any kernel has them.
     pub fn parse(bytes: &[u8]) -> Result<PageHeader, Malformed> {
         let mut commit = None;
         let mut data = None;

@@ -99,7 +99,7 @@ impl TraceSummary {
     }
 
     /// Records that were lost before they could be read, as the kernel counted them at the end of
-    /// the recording; `None` where the trace does not carry these counts.
+    /// the recording; `None` if the trace does not carry these counts.
     pub fn lost(&self) -> Option<u64> {
         (!self.stats.is_empty())
             .then(|| self.stats.iter().fold(0u64, |sum, cpu| sum.saturating_add(cpu.lost())))
@@ -125,7 +125,7 @@ impl Trace {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// Where it cannot be opened, or is nothing that can be read; then the error says what to do.
+    /// If it cannot be opened, or is nothing that can be read; then the error says what to do.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
         // A FIFO or trace_pipe cannot seek, which trace.dat needs.

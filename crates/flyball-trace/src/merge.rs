@@ -184,7 +184,7 @@ impl Stream {
 /// CPU), each with its bytes, which are empty for lost records.
 ///
 /// # Errors
-/// Where the file cannot be read, and whatever `sink` answers. Damage goes into the summary.
+/// If the file cannot be read or `sink` fails. Damage goes into the summary.
 pub fn merge(
     file: &TraceFile,
     buffer: &Buffer,

@@ -41,7 +41,7 @@ impl<'a> Page<'a> {
     /// Looks at one page (or sub-buffer): `bytes` is the whole of it.
     ///
     /// # Errors
-    /// Where the page is shorter than its header, or says that it holds more than it does.
+    /// If the page is shorter than its header, or says that it holds more than it does.
     pub fn parse(bytes: &'a [u8], header: PageHeader) -> Result<Page<'a>, Malformed> {
         let short = || Malformed::new(bytes.len() as u64, "the page ends inside its header");
         let time = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(short)?);

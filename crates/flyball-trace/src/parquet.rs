@@ -153,7 +153,7 @@ impl ParquetFile {
             column::<Int64Type>(&mut group, &longs(|row| row.counters[0]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[1]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[2]), None)?;
-            // An optional column has a level per row, 1 where there is a value, and then the values
+            // An optional column has a level per row, 1 if there is a value, and then the values
             // alone.
             let amd: Vec<i16> = rows.iter().map(|row| i16::from(row.amd.is_some())).collect();
             let intel: Vec<i16> = rows.iter().map(|row| i16::from(row.intel.is_some())).collect();

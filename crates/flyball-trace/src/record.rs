@@ -8,7 +8,7 @@ pub const MAX_CPUS: u32 = 8192;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds, or the clock's own units where
+    /// Nanoseconds, or the clock's own units if
     /// [`Clock::nanoseconds`](crate::Clock::nanoseconds) is false.
     pub time: u64,
     /// The CPU whose buffer held the record: where the code ran.

@@ -87,7 +87,7 @@ pub struct SeriesSet {
     /// Length of a stretch.
     pub width: u64,
     metrics: &'static [Metric],
-    /// By CPU, then by metric: stretches.
+    /// Stretches by CPU, then by metric.
     cpus: Vec<Option<Box<CpuSeries>>>,
     used: usize,
     started: bool,

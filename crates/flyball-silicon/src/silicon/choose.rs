@@ -103,7 +103,7 @@ impl Silicon {
         let cores = self.topology.package_cores(p);
         let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
-        // Rounded: the mean over the period, which is a fraction where cores sleep for a part of
+        // Rounded: the mean over the period, which is a fraction if cores sleep for a part of
         // it.
         let active = ((pk.awake + 0.5) as u32).max(1);
         let limits = PackageLimits {

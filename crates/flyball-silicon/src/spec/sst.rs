@@ -21,7 +21,7 @@ pub enum SstClass {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstSpec {
-    /// Which registers carry it.
+    /// The registers that carry Speed Select.
     pub class: SstClass,
     /// Version of the performance profile feature.
     #[serde(default = "one")]
@@ -37,7 +37,7 @@ pub struct SstSpec {
     /// Power domains without cores after those of the dies (TPMI).
     #[serde(default)]
     pub io_domains: u32,
-    /// Those have Speed Select registers too.
+    /// True if the domains without cores have Speed Select registers too.
     #[serde(default)]
     pub io_registers: bool,
     /// Cores that the power unit counts as one, a module of small cores: they have a class of
@@ -47,7 +47,7 @@ pub struct SstSpec {
     /// Power domains of a package that have no registers nevertheless, by number among all of them.
     #[serde(default)]
     pub absent: Vec<u32>,
-    /// Levels by power domain, package by package, where the domains differ; `level` is then those
+    /// Levels by power domain, package by package, if the domains differ; `level` is then those
     /// of the first.
     #[serde(default)]
     pub domain: Vec<SstDomainSpec>,

@@ -19,7 +19,7 @@ impl Silicon {
         })
     }
 
-    /// Write a register of a package; false where this machine has no such window.
+    /// Write a register of a package; false if this machine has no such window.
     pub fn mmio_write(&mut self, package: usize, offset: u32, value: u32) -> bool {
         let Some(sst) = self.sst.as_mut().filter(|s| s.spec.class == SstClass::MailboxPci) else {
             return false;

@@ -181,14 +181,14 @@ impl Silicon {
         }
     }
 
-    /// Where a domain's cluster is kept.
+    /// Returns the index of a domain's cluster.
     fn uncore_cluster(&self, package: usize, domain: usize) -> Option<usize> {
         let domains = self.tpmi_domains();
         (package < self.topology.packages() && domain < domains).then_some(package * domains + domain)
     }
 }
 
-/// Which feature's register an offset is: identity, instance, offset in the instance.
+/// Finds the feature register at an offset: identity, instance, offset in the instance.
 fn find(features: &[Feature], offset: u32) -> Option<(u32, u32, u32)> {
     features.iter().find_map(|&(id, at, size, count)| {
         let inside = offset.checked_sub(at)?;

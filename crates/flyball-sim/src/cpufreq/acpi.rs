@@ -29,7 +29,8 @@ impl AcpiCpufreq {
         }
         // SCHED_CAPACITY_SHIFT: the kernel keeps ten binary places and truncates twice.
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
-        // Of CPPC's nominal frequency where firmware gives one, otherwise of the table's highest.
+        // The ratio is to CPPC's nominal frequency if firmware gives one, otherwise to the table's
+        // highest.
         let nominal = match cppc.nominal_mhz {
             0 => *policy.table.first()?,
             mhz => mhz * 1000,
@@ -132,7 +133,7 @@ impl Driver for AcpiCpufreq {
     }
 
     fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
-        // get_cur_freq_on_cpu() is set only where a register can be read back, and finds the entry
+        // get_cur_freq_on_cpu() is set only if a register can be read back, and finds the entry
         // that it stands for.
         (!platform.board.pss_ports).then(|| policy.resolve(policy.current, Relation::Close))
     }

@@ -23,7 +23,7 @@ pub(crate) struct FullSpeed {
     pub(crate) base: u32,
 }
 
-/// Full speed of all CPUs, as the first one's registers and tables say it; nothing where the kernel
+/// Full speed of all CPUs, as the first one's registers and tables say it; nothing if the kernel
 /// would not know, and on machines with cores of several kinds, whose scales are others.
 pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     // Hybrid processors get capacities by core from HWP's levels
@@ -42,7 +42,7 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     Some(FullSpeed { turbo, base: base as u32 })
 }
 
-/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there
+/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core if there
 /// are fewer.
 fn intel(platform: &Platform) -> Option<(u64, u64)> {
     let read = |register| platform.chip.read(0, register).ok();

@@ -2,7 +2,7 @@
 
 use crate::governor::{Bounds, Conservative, Ondemand, Relation, Schedutil};
 
-/// Who decides about a policy's frequency.
+/// The decider of a policy's frequency.
 #[derive(Debug, Clone)]
 pub(crate) enum Governor {
     /// The highest frequency, or (setpolicy drivers) the driver's performance policy.
@@ -173,7 +173,7 @@ impl Policy {
     }
 
     pub(crate) fn resolve_within(&self, target: u32, min: u32, max: u32, relation: Relation) -> u32 {
-        // Not clamp(), which panics where min is above max (see cpufreq_driver_resolve_freq()).
+        // Not clamp(), which panics if min is above max (see cpufreq_driver_resolve_freq()).
         let target = target.max(min).min(max);
         let Some((&first, &last)) = self.table.first().zip(self.table.last()) else {
             return target;

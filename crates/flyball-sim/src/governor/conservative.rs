@@ -88,7 +88,7 @@ impl Conservative {
             0 => 5,
             step => step,
         };
-        // Steps for time asleep are forgotten again where the load asks for neither up nor down.
+        // Steps for time asleep are forgotten again if the load asks for neither up nor down.
         let mut request = self.requested;
         if let Some(periods) = self.common.idle_periods
             && (self.unconditional || self.common.measured < tunables.down_threshold)

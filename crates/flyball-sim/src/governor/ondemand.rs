@@ -60,7 +60,7 @@ impl Ondemand {
     }
 
     /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies,
-    /// the highest first, or is empty where the driver has no table.
+    /// the highest first, or is empty if the driver has no table.
     pub fn update(
         &mut self,
         now: u64,

@@ -80,7 +80,7 @@ impl Schedutil {
     }
 
     /// A scheduler update at `now` nanoseconds with the CPUs' demands. `tick` is the scheduler
-    /// tick's length in nanoseconds. Answers what to ask for, or nothing where the rate limit or an
+    /// tick's length in nanoseconds. Returns the request, or nothing if the rate limit or an
     /// unchanged answer says so.
     pub fn update(
         &mut self,

@@ -19,7 +19,7 @@ const CP_CONTROL: u32 = 8;
 const CP_STATUS: u32 = 16;
 const CLOS: u32 = 24;
 const ASSOC: u32 = 56;
-/// From its perf-profile block.
+/// Offsets from the domain's perf-profile block.
 const PP_FEATURES: u32 = 8;
 const PP_LEVELS: u32 = 16;
 const PP_CONTROL: u32 = 24;
@@ -457,7 +457,7 @@ fn turbo_freq(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
         put(argument, 10 + 2 * index as usize, &clip.to_le_bytes());
     }
     numbers(argument, 22, info[1]);
-    // From revision 2 on modules are counted instead, where there are any.
+    // From revision 2 on modules are counted instead, if there are any.
     if of(info[0], (4, 8)) >= 2 && info[8] & 0xffff_ffff_ffff != 0 {
         for bucket in 0..3 {
             put(argument, 22 + 2 * bucket as usize, &(of(info[8], (16 * bucket, 16)) as u16).to_le_bytes());

@@ -111,7 +111,7 @@ const OWN_OVER: [(&str, &str); 3] = [
 /// A directory in which some names are not the real ones.
 struct Overlay {
     path: &'static str,
-    /// Names that are the machine's, or hidden where it does not have them.
+    /// Names that are the machine's, or hidden if it does not have them.
     machine: &'static [&'static str],
     /// Names that are empty directories of the namespace's own, for its root only.
     fresh: &'static [&'static str],

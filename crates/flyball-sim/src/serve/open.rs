@@ -22,7 +22,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// From now on the machine's time passes as real time does.
+    /// Lets the machine's time pass as real time does from now on.
     pub fn new(machine: SimMachine) -> Paced {
         let offset = machine.now();
         Paced { machine, started: Instant::now(), offset }

@@ -98,7 +98,7 @@ fn filter() -> io::Result<()> {
         if error.raw_os_error() != Some(libc::EACCES) {
             return Err(error);
         }
-        // Without privilege a filter is only allowed where no program can gain any.
+        // Without privilege a filter is only allowed if no program can gain any.
         // SAFETY: PR_SET_NO_NEW_PRIVS takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
         install()
@@ -428,7 +428,7 @@ fn prioritise(thread: i32, nice: i32) -> bool {
 /// happen to hold side by side.
 fn cpuid_and_rdtsc(text: &[u8]) -> Vec<(u64, [u8; 2])> {
     use iced_x86::{Code, Decoder, DecoderOptions};
-    // Compilers leave no data among instructions; where something cannot be decoded, a few bytes on
+    // Compilers leave no data among instructions; if something cannot be decoded, a few bytes on
     // it goes on as it was.
     let decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
     let asks = decoder.into_iter().filter_map(|instruction| match instruction.code() {

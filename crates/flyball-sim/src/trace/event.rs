@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The number of its records: those of Debian's kernels where they were seen, their neighbours'
+    /// The number of its records: those of Debian's kernels if they were seen, their neighbours'
     /// otherwise.
     pub(crate) fn id(self, kernel: Kernel) -> u16 {
         let base = match kernel {

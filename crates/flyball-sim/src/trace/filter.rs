@@ -56,7 +56,7 @@ const OPS: [(&str, Op); 7] = [
 const DEEPEST: usize = 32;
 
 impl Filter {
-    /// Reads a filter for an event; none where the kernel would refuse it.
+    /// Reads a filter for an event; none if the kernel would refuse it.
     pub(crate) fn parse(text: &str, kind: Kind, kernel: Kernel) -> Option<Filter> {
         let mut parser = Parser { rest: text, kind, kernel, depth: 0 };
         let condition = parser.any()?;

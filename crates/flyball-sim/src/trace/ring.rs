@@ -43,9 +43,9 @@ pub(crate) struct Counts {
     pub(crate) overrun: u64,
     /// Bytes in the buffer.
     pub(crate) bytes: u64,
-    /// Refused, where nothing may be overwritten.
+    /// Records refused because nothing may be overwritten.
     pub(crate) dropped: u64,
-    /// Taken by readers.
+    /// Records taken by readers.
     pub(crate) read: u64,
 }
 

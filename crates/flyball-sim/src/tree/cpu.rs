@@ -150,7 +150,7 @@ pub(super) static TOPOLOGY: &[Attribute] = &[
     // ppin with 5.18 (drivers/base/topology.c).
     ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)).when(has_dies),
     ro("core_id", |world, dir, out| line(out, place(world, dir)?.core)),
-    // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID where the
+    // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID if the
     // kernel does not set it.
     ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
         Vendor::Intel => line(out, place(world, dir)?.core),

@@ -319,7 +319,7 @@ pub(super) static POLICY: &[Attribute] = &[
     }),
 ];
 
-/// Preferred-core files: always on 6.12 and 6.18, later only where the cores differ, never on 6.1.
+/// Preferred-core files: always on 6.12 and 6.18, later only if the cores differ, never on 6.1.
 fn shows_prefcore(world: &World) -> bool {
     world.platform.since(Kernel::V6_12) && !world.platform.since(Kernel::V7_2)
         || world.platform.since(Kernel::V7_2) && world.platform.amd.prefcore

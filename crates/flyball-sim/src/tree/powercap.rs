@@ -20,7 +20,7 @@ fn package_counter(world: &World) -> u32 {
     if world.platform.board.vendor == Vendor::Intel { 0x611 } else { 0xc001_029b }
 }
 
-/// Zones with a package's counters: none where the register is missing.
+/// Zones with a package's counters: none if the register is missing.
 pub(super) fn packages(world: &World) -> u32 {
     // intel_rapl knows AMD's processors since 5.11.
     if world.platform.board.vendor == Vendor::Amd && world.platform.before(Kernel::V5_15) {
@@ -119,7 +119,7 @@ fn range(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     line(out, 0xffff_ffff * energy_unit(world, cpu, register)? / 1000)
 }
 
-/// Constraints exist where the package's limit register is there.
+/// Constraints exist if the package's limit register is there.
 fn limited(world: &World, dir: Dir) -> bool {
     !is_platform(world, dir)
         && world.platform.board.vendor == Vendor::Intel

@@ -246,7 +246,7 @@ pub(crate) fn is_ready(world: &World, file: TraceFile) -> bool {
     }
 }
 
-/// Takes at most `limit` bytes of a stream; `EAGAIN` where there is nothing.
+/// Takes at most `limit` bytes of a stream; `EAGAIN` if there is nothing.
 pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<Vec<u8>> {
     let kernel = world.platform.kernel;
     if let What::Cpu(cpu, "trace_pipe_raw") = file.what {

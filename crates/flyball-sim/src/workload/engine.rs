@@ -27,7 +27,7 @@ pub struct Progress {
     pub turns: u64,
     /// When the last of them was done, or now, in nanoseconds since the start.
     pub ns: u64,
-    /// It has nothing more to do.
+    /// True if the workload has nothing more to do.
     pub done: bool,
     /// Sum over all turns of how long each took, idle gap included, in nanoseconds.
     pub turn_ns: f64,
@@ -350,8 +350,8 @@ impl Engine {
         self.begin(task, step.silicon, now);
     }
 
-    /// Does as many whole turns as fit into what is left of a step, `from` to `to`, at once;
-    /// answers how long they took.
+    /// Runs as many whole turns as fit into what is left of a step, `from` to `to`, at once, and
+    /// returns how long they took.
     fn whole_turns(
         &mut self,
         task: &mut Task,

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Shared;
 use crate::load::{CpuWork, Load, Step};
 
-/// One of them.
+/// A running load.
 struct Running {
-    /// Where it may run; empty for everywhere.
+    /// CPUs that it may use; empty for all.
     cpus: Vec<u32>,
     load: Box<dyn Load>,
     shared: Shared,
@@ -32,7 +32,7 @@ impl Several {
         look(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a load on some CPUs (none: all). `false`, and nothing is added, where one of them has a
+    /// Adds a load on some CPUs (none: all). `false`, and nothing is added, if one of them has a
     /// load already: a model has its CPUs to itself, and two on one would both run at full speed.
     #[must_use]
     pub fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {

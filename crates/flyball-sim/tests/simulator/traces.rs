@@ -75,7 +75,7 @@ fn parse(text: &str) -> Vec<Recorded> {
 fn machine(file: &str, recorded: &Recorded) -> Option<SimMachine> {
     let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == recorded.kernel)?;
     let amd = |interface: &str, option: &'static str| {
-        // Up to 6.12 the emulator's processors had no flag for boost where the mailbox was used.
+        // Up to 6.12 the emulator's processors had no flag for boost if the mailbox was used.
         let turbo = interface == "cppc-msr" || kernel != Kernel::V6_12;
         let text = include_str!("../machines/amd.toml")
             .replace("INTERFACE", interface)

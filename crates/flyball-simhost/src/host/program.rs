@@ -22,7 +22,7 @@ struct Request {
     name: String,
     amount: Option<u64>,
     pins: Vec<u32>,
-    /// It has no end of its own: a background load.
+    /// True for a background load, which has no end of its own.
     endless: bool,
 }
 

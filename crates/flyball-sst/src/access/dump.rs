@@ -24,7 +24,7 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 /// The register blocks of a machine.
 #[derive(Default)]
 pub struct Dump {
-    /// By package, then domain.
+    /// Blocks by package, then domain.
     packages: Vec<Vec<Option<Block>>>,
 }
 
@@ -146,7 +146,7 @@ impl Access for Dump {
             // Three bits of the status register: the cast loses nothing.
             current: profile.status[0] as u8,
             locked: profile.status[1] != 0,
-            // A block has this part only where the header's capability has SST-PP, which is what
+            // A block has this part only if the header's capability has SST-PP, which is what
             // the driver reports here.
             enabled: true,
         })

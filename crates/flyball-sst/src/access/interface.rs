@@ -10,7 +10,7 @@ pub struct DomainAddress {
     pub cpu: Option<u32>,
     /// physical_package_id.
     pub package: u8,
-    /// Number within the package; 0 where there is only one.
+    /// Number within the package; 0 if there is only one.
     pub domain: u8,
 }
 
@@ -124,7 +124,7 @@ impl Clos {
 ///
 /// # Errors
 /// All calls: the errno of the driver, with a description of the request. `ENOTTY` is TPMI's answer
-/// to everything that it refuses, and the mailbox's where its driver is not loaded.
+/// to everything that it refuses, and the mailbox's if its driver is not loaded.
 #[allow(clippy::missing_errors_doc)]
 pub trait Access {
     /// Returns whether domains are addressed by package and number (TPMI) rather than through a

@@ -102,7 +102,7 @@ impl Row {
             // The tracers end with a DivisionByZero here.
             return self.put(b"nan");
         }
-        // Three more digits than are printed; only where these are near a tie does more than that
+        // Three more digits than are printed; only if these are near a tie does more than that
         // matter. Below a thousand the Decimal has at least one digit more still.
         let scaled = numerator.checked_mul(10u64.pow(PLACES as u32 + 3)).map(|scaled| scaled / denominator);
         if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES as u32 + 3)) {

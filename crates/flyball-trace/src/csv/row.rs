@@ -15,7 +15,7 @@ pub const AMD_HEADER: &str = "common_cpu, common_secs, common_usecs, min_perf, d
 pub const INTEL_HEADER: &str = "common_cpu, common_secs, common_usecs, core_busy, scaled_busy, from, to, mperf, \
     aperf, tsc, freq, boost, load, duration_ms, sample_num, elapsed_time, tsc_ghz, common_comm\n";
 
-/// Which tracer's files are written.
+/// The tracer whose files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracer {
     Amd,

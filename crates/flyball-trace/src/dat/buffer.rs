@@ -101,7 +101,7 @@ impl CpuPages {
     /// Moves the next page to the front of `page`; `false` behind the last.
     ///
     /// # Errors
-    /// Where the file cannot be read or decompressed, or ends inside a page.
+    /// If the file cannot be read or decompressed, or ends inside a page.
     pub fn next_page(&mut self, page: &mut Vec<u8>) -> Result<bool, TraceError> {
         if self.stretch.len() - self.used < self.page_size {
             // Less than a page is left, so this moves few bytes.

@@ -36,7 +36,7 @@ pub struct TraceFile {
     pub formats: Vec<EventFormat>,
     /// Names of tasks.
     pub tasks: Tasks,
-    /// The kernel, as `uname` says it, where the file has it.
+    /// The kernel, as `uname` says it, if the file has it.
     pub uname: Option<String>,
     /// The program that wrote the file.
     pub writer: Option<String>,

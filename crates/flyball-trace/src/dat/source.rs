@@ -29,7 +29,7 @@ impl Source {
     /// The file at `path`.
     ///
     /// # Errors
-    /// Where it cannot be opened, or has no size (a pipe).
+    /// If it cannot be opened, or has no size (a pipe).
     pub fn open(path: &Path) -> Result<Source, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
         Source::file(file, path)

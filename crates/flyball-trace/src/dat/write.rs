@@ -10,7 +10,7 @@ use crate::{clock::Clock, error::TraceError, machine::Machine};
 
 use super::id::{self, MAGIC};
 
-/// Which version of the format to write.
+/// Version of the format to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DatVersion {
     /// Parts in a fixed order; every trace-cmd and kernelshark reads it.

@@ -287,7 +287,7 @@ fn the_kernels_command_line_is_evidence() {
     let known = fault("ro isolcpus=4 nohz_full=4");
     assert!(known.evidence[0].contains("without a tick (isolcpus=4 nohz_full=4)"), "{known:?}");
     assert!(known.remedy.contains("nohz_full"), "{known:?}");
-    // The same silence where the kernel ticks has another cause.
+    // The same silence if the kernel ticks has another cause.
     let other = fault("ro nohz_full=2");
     assert!(other.evidence[0].contains("the kernel ticks on CPU 4"), "{other:?}");
     assert!(!other.remedy.contains("nohz_full"), "{other:?}");

@@ -46,7 +46,7 @@ impl Slot {
         let word =
             record.get(self.load..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let value = (word >> self.shift) & self.mask;
-        // Sign extension without a branch; nothing happens where `sign` is 0.
+        // Sign extension without a branch; nothing happens if `sign` is 0.
         (value ^ self.sign).wrapping_sub(self.sign)
     }
 }

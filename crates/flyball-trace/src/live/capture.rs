@@ -41,7 +41,7 @@ pub struct Capture {
     events: Vec<String>,
     about: Origin,
     directory: PathBuf,
-    /// The file, where the file system can take the holes out of it.
+    /// The file, if the file system can take the holes out of it.
     spool: Option<Spool>,
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Vec<CpuPart>, CaptureError>>>,
@@ -185,7 +185,7 @@ impl Capture {
     /// passed. Does nothing on others, whose buffers are read meanwhile.
     ///
     /// # Errors
-    /// Where the buffers cannot be read or the pages not be kept.
+    /// If the buffers cannot be read or the pages not be kept.
     pub fn poll(&mut self) -> Result<(), CaptureError> {
         self.poller.as_mut().map_or(Ok(()), |collector| collector.take(false))
     }
@@ -229,7 +229,7 @@ impl Capture {
     /// the instance.
     ///
     /// # Errors
-    /// Where the buffers cannot be read or the file not be written; the instance is removed all the
+    /// If the buffers cannot be read or the file not be written; the instance is removed all the
     /// same.
     pub fn stop(mut self, path: &Path, version: DatVersion) -> Result<CaptureSummary, CaptureError> {
         let Some(instance) = self.instance.take() else {
@@ -333,7 +333,7 @@ fn is_plain(event: &str) -> bool {
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// 8 MiB per CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a
+/// 8 MiB per CPU, down to 4 MiB if that is more than 1 GiB on all of them, and no more than a
 /// sixteenth of the memory.
 fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
     buffer_kib(memory_kib(host).unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))

@@ -21,8 +21,8 @@ pub struct CaptureOptions {
     /// Buffer of each CPU, KiB; 8 MiB, less on machines with little memory or many CPUs, if not
     /// given.
     pub buffer_kib: Option<u64>,
-    /// Sub-buffer size, KiB, where the kernel can change it. If not given, 16 KiB where that can be
-    /// had, and the kernel's 4 KiB with a live sink, for which sub-buffers are taken before they
+    /// Sub-buffer size, KiB, if the kernel can change it. If not given, 16 KiB if the kernel can do
+    /// that, and the kernel's 4 KiB with a live sink, for which sub-buffers are taken before they
     /// are full.
     pub page_kib: Option<u32>,
     /// The trace clock; `mono`, which every program can read and which is the same on all CPUs, if
@@ -60,7 +60,7 @@ pub enum CaptureError {
     /// The file could not be written.
     #[error("{0}")]
     Trace(#[from] TraceError),
-    /// It cannot be done here.
+    /// A recording is not possible here.
     #[error("{0}")]
     NotHere(String),
 }

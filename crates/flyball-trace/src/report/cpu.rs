@@ -44,7 +44,7 @@ pub struct IdleReport {
     pub state: u32,
     /// How often it was entered.
     pub entries: u64,
-    /// Seconds in it, up to the end of the trace; where records were lost in between, none.
+    /// Seconds in it, up to the end of the trace; if records were lost in between, none.
     pub seconds: f64,
     /// Share of the time in which the trace shows whether the CPU was idle, percent: from its first
     /// idle event on, less what records were lost in.
@@ -85,7 +85,7 @@ pub struct CpuReport {
     /// Share of time in C0, percent: the sum of all MPERF over the sum of all TSC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub c0: Option<f64>,
-    /// Requests that differ from the one before (the kernel's `changed`, where it says so).
+    /// Requests that differ from the one before (the kernel's `changed`, if it says so).
     pub decisions: u64,
     /// Decisions a second, from the CPU's first record to its last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct CpuReport {
     /// Share of requests that were made in the scheduler's context, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_switch: Option<f64>,
-    /// From request to frequency.
+    /// Delay from request to frequency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
     /// Time at each performance level.
@@ -111,7 +111,7 @@ pub struct CpuReport {
 }
 
 /// Requests of active mode. Kernels from 7.0 on report each request of the passive modes twice,
-/// with both events: these count only where there is nothing of the other.
+/// with both events: these count only if there is nothing of the other.
 #[derive(Debug, Clone, Default)]
 struct ActiveMeter {
     samples: u64,
@@ -167,7 +167,7 @@ pub(super) struct CpuSums {
     levels: Levels,
     lag: LagMeter,
     active: ActiveMeter,
-    /// By idle state: entries, and time in it.
+    /// Entries and time by idle state.
     idle: BTreeMap<u32, (u64, u64)>,
     idle_now: Option<(u32, u64)>,
     /// Time of the last idle event, and how long it is known whether the CPU was idle.

@@ -44,7 +44,7 @@ pub(super) struct TaskMeters {
     /// The place in `meters` of each task number.
     places: HashMap<i32, u32>,
     meters: Vec<(i32, TaskMeter)>,
-    /// By the low bits of a task's number: the place of the last such task.
+    /// The place of the last task with these low bits of its number.
     recent: [u32; RECENT],
     rest: TaskMeter,
 }

@@ -134,7 +134,7 @@ impl<R: Read> Chunks<R> {
     }
 }
 
-/// Which piece of the text a chunk holds.
+/// The piece of the text that a chunk holds.
 struct Place {
     number: u64,
     offset: u64,
@@ -166,7 +166,7 @@ struct Queue {
     failed: Option<TraceError>,
 }
 
-/// Who gets the records, and what came of them so far.
+/// The receiver of the records, and the summary so far.
 struct Receiver<'a> {
     summary: TextSummary,
     sink: &'a mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Is interrupted by a signal before each piece.
+    /// A reader that a signal interrupts before each piece.
     struct Interrupted<'a>(&'a [u8], bool);
 
     impl Read for Interrupted<'_> {

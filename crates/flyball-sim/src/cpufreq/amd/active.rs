@@ -30,7 +30,7 @@ impl Driver for AmdPstateEpp {
         let caps = init(platform, policy)?;
         // amd_pstate_epp_cpu_init() sets no latency: nothing asks for frequencies.
         policy.latency_ns = 0;
-        // policy->policy of amd_pstate_epp_cpu_init(): a fallback where the kernel's default
+        // policy->policy of amd_pstate_epp_cpu_init(): a fallback if the kernel's default
         // governor is neither word.
         policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
         if platform.since(Kernel::V6_18) {
@@ -57,7 +57,7 @@ impl Driver for AmdPstateEpp {
         let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
         if performance && !kept {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
-            // Performance asks for nominal at least, since 7.0 for firmware's minimum where there
+            // Performance asks for nominal at least, since 7.0 for firmware's minimum if there
             // is one.
             let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
             min = floor.min(max);

@@ -43,7 +43,7 @@ impl AmdPstate {
                 PerfRequest { min, max, desired, epp }
             };
             if platform.trace.is_enabled(Kind::AmdPerf)
-                // No event without a sample: amd_pstate_sample() is false where MPERF or TSC has
+                // No event without a sample: amd_pstate_sample() is false if MPERF or TSC has
                 // not moved.
                 && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
             {

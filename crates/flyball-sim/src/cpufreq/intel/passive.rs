@@ -93,8 +93,8 @@ impl Driver for IntelCpufreq {
         let cpu = policy.leader();
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
-        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off,
-        // rounded up. Up to 6.1 only where firmware has switched it off (global.turbo_disabled).
+        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo if turbo is off,
+        // rounded up. Up to 6.1 only if firmware has switched it off (global.turbo_disabled).
         let off = if platform.before(Kernel::V6_12) {
             firmware_disables_turbo(platform)
         } else {

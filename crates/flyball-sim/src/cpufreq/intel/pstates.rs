@@ -23,7 +23,7 @@ pub(crate) struct Pstates {
     pub(super) lowest_khz: u32,
 }
 
-/// The highest ratio without turbo where power levels can be chosen: the one below which turbo
+/// The highest ratio without turbo if power levels can be chosen: the one below which turbo
 /// begins, if it is just below the level's own (core_get_max_pstate() and core_get_tdp_ratio()).
 /// Not asked for under HWP.
 fn activation_ratio(platform: &Platform, cpu: u32, info: u64) -> Option<u32> {
@@ -58,7 +58,7 @@ impl Pstates {
         } else {
             max = activation_ratio(platform, cpu, info).unwrap_or(max);
             // core_get_turbo_pstate(): the ratio of one busy core, or the highest without turbo
-            // where that is more.
+            // if that is more.
             turbo = ((platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff) as u32).max(max);
         }
         // intel_pstate_msrs_not_valid(): the driver gives up rather than divide by these.

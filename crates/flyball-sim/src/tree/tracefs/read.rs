@@ -152,7 +152,7 @@ fn lines(world: &World, instance: &Instance, only: Option<usize>, out: &mut Vec<
     {
         records.extend(ring.records().map(|record| (record.stamp, cpu, record)));
     }
-    // Stable, and by CPU where stamps are equal: the same trace gives the same text.
+    // Stable, and by CPU if stamps are equal: the same trace gives the same text.
     records.sort_by_key(|(stamp, cpu, _)| (*stamp, *cpu));
     for (_, cpu, record) in records {
         line::line(&world.platform.trace, instance, cpu, record, &mut text);

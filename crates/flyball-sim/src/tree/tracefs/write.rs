@@ -26,7 +26,7 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
         What::Top("trace") | What::Cpu(_, "trace") => return truncate(world, file),
         What::Top("trace_marker") => {
             // tracing_mark_write() cuts a long text and ends it with a newline: at TRACE_BUF_SIZE,
-            // later at TRACE_MARKER_MAX_SIZE, less where an event of the ring buffer
+            // later at TRACE_MARKER_MAX_SIZE, less if an event of the ring buffer
             // (BUF_MAX_DATA_SIZE) has no room for it.
             let most = if kernel < Kernel::V6_12 { 1024 } else { PAGE - 16 - 8 - 18 };
             let mut text: Vec<u8> = text.iter().copied().take(most).collect();
