@@ -376,7 +376,8 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
 
 /// Runs the checks. Only reads.
 ///
-/// # Errors The list of processors cannot be read.
+/// # Errors
+/// The list of processors cannot be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
     // Without /sys nothing can be gathered: a page of unknowns would hide the one cause.
     if let Some(hidden) = now::nothing_visible(host) {

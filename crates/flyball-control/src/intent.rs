@@ -53,7 +53,8 @@ impl Setting {
     /// Creates the setting of `name` (`governor`, `idle-state:C6`) to `value` on the CPUs of
     /// selector `on`.
     ///
-    /// # Errors The knob is unknown, is a fact, or does not take the value.
+    /// # Errors
+    /// The knob is unknown, is a fact, or does not take the value.
     pub fn new(
         name: &str,
         value: &str,
@@ -68,7 +69,8 @@ impl Setting {
 
     /// Adds a value to use if the machine accepts none of those before it.
     ///
-    /// # Errors The knob does not take the value.
+    /// # Errors
+    /// The knob does not take the value.
     pub fn or(mut self, value: &str) -> Result<Setting, IntentError> {
         self.otherwise.push(Wanted::parse(self.name.knob.knob(), value)?);
         Ok(self)
@@ -95,7 +97,8 @@ impl Intent {
     /// Parses `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments. Those without CPUs apply to selector
     /// `on`.
     ///
-    /// # Errors The first argument that is not a setting.
+    /// # Errors
+    /// The first argument that is not a setting.
     pub fn from_arguments<S: AsRef<str>>(arguments: &[S], on: Option<&str>) -> Result<Intent, IntentError> {
         let mut settings = Vec::new();
         for argument in arguments {

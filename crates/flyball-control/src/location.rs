@@ -84,7 +84,8 @@ impl Location {
     /// Writes a content in the form that [`Location::read`] returns. The bits of a register outside
     /// the mask are read first and kept.
     ///
-    /// # Errors The kernel's error; `EINVAL` for a register content that is not a number.
+    /// # Errors
+    /// The kernel's error; `EINVAL` for a register content that is not a number.
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::File(path) => host.write(path, content),
@@ -108,7 +109,8 @@ impl Location {
 
     /// Writes the content from before a change. A user's knob may have another command for that.
     ///
-    /// # Errors As [`Location::write`].
+    /// # Errors
+    /// Same as [`Location::write`].
     pub fn restore(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::Command(knob) => knob.restore(host, content),

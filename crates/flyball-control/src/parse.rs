@@ -7,7 +7,8 @@ use crate::{Form, Value, knob};
 
 /// Parses `text`, without its line end, as a value of `form`.
 ///
-/// # Errors A description of the expected form.
+/// # Errors
+/// A description of the expected form.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
     // An attribute is one line; if there are more, the first one counts. Attributes are ASCII, and
     // there are thousands of them, so white space of other scripts is ignored.

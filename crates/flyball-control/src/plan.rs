@@ -189,9 +189,10 @@ struct Planner<'s> {
 /// Plans the writes that `intent` needs on a machine as `snapshot` shows it (see
 /// [`Snapshot::for_intent`]).
 ///
-/// # Errors Settings that the machine does not accept, with what it accepts; settings of things
-/// that it lacks; files that should be readable and are not; a snapshot that was taken for another
-/// intent ([`ReadError::NotTaken`]).
+/// # Errors
+/// Settings that the machine does not accept, with what it accepts; settings of things that it
+/// lacks; files that should be readable and are not; a snapshot that was taken for another intent
+/// ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     plan_and_choice(snapshot, intent).map(|(plan, _)| plan)
 }
@@ -199,7 +200,8 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
 /// Returns a plan and the intent that it carries out: without the optional settings that the
 /// machine cannot have, and with the first value of each list that it accepts.
 ///
-/// # Errors Those of [`plan()`].
+/// # Errors
+/// Those of [`plan()`].
 pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
     choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::All))
 }

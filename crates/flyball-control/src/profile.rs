@@ -101,8 +101,9 @@ impl JsonSchema for Profile {
 impl Profile {
     /// Parses a profile; `file` is its name in messages.
     ///
-    /// # Errors Text that is not UTF-8 or not TOML, an unknown section or knob, or a value that the
-    /// knob does not accept.
+    /// # Errors
+    /// Text that is not UTF-8 or not TOML, an unknown section or knob, or a value that the knob
+    /// does not accept.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Profile, ProfileError> {
         let bad = |line: usize, what: String| ProfileError { file: file.to_owned(), line, what };
         let text = std::str::from_utf8(bytes).map_err(|error| {

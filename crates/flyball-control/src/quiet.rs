@@ -195,7 +195,8 @@ pub const KNOBS: &[Id] = &[
 /// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`].
 /// Control groups and kernel parameters, which are not knobs, are looked up on `host`.
 ///
-/// # Errors The snapshot was taken without one of the knobs.
+/// # Errors
+/// The snapshot was taken without one of the knobs.
 pub fn decide(
     host: &dyn Host,
     snapshot: &Snapshot,

@@ -30,7 +30,8 @@ pub struct SavedSetting {
 
 /// Returns the settings of a snapshot of the knobs that [`saved`] names, those for all CPUs first.
 ///
-/// # Errors A file that should be readable is not.
+/// # Errors
+/// A file that should be readable is not.
 pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
     let mut settings = Vec::new();
     for knob in saved().into_iter().map(Id::knob) {
@@ -53,7 +54,8 @@ pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
 
 /// Returns the profile's text, from a snapshot of the knobs that [`saved`] names.
 ///
-/// # Errors A file that should be readable is not.
+/// # Errors
+/// A file that should be readable is not.
 pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     let model = snapshot.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
     let description = quoted(&format!("settings of {} as saved by flyball", model.trim()));

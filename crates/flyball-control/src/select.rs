@@ -20,8 +20,8 @@ const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0
 
 /// Returns the CPUs of `topology` that `selector` names.
 ///
-/// # Errors The part that cannot be read or names nothing on this machine, and the valid
-/// alternatives.
+/// # Errors
+/// The part that cannot be read or names nothing on this machine, and the valid alternatives.
 pub fn select(selector: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let mut cpus = CpuList::new();
     for part in selector.split(',') {

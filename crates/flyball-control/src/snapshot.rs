@@ -156,7 +156,8 @@ impl Snapshot {
     /// Returns every place where `knob` could exist here, in order. Empty if the machine has no
     /// such thing at all; [`Snapshot::why_nowhere`] gives the reason.
     ///
-    /// # Errors The knob was not taken.
+    /// # Errors
+    /// The knob was not taken.
     pub fn places(&self, knob: Id) -> Result<&[Place], ReadError> {
         if !self.has(knob) {
             return Err(ReadError::NotTaken(knob));
@@ -166,7 +167,8 @@ impl Snapshot {
 
     /// Returns the places of `knob` that govern at least one of `cpus`.
     ///
-    /// # Errors The knob was not taken.
+    /// # Errors
+    /// The knob was not taken.
     pub fn places_on(&self, knob: Id, cpus: &CpuList) -> Result<Vec<Place>, ReadError> {
         Ok(self.places(knob)?.iter().filter(|place| place.is_on(cpus)).cloned().collect())
     }
@@ -208,7 +210,8 @@ impl Snapshot {
     /// Returns the places of `knob` with their readings, in order; `None` for a place that was not
     /// requested.
     ///
-    /// # Errors The knob was not taken.
+    /// # Errors
+    /// The knob was not taken.
     pub fn entries(&self, knob: Id) -> Result<impl Iterator<Item = (&Place, Option<&Entry>)>, ReadError> {
         let entries = match &self.columns[knob as usize] {
             Some(Column::Each(entries)) => entries.as_slice(),
@@ -229,7 +232,8 @@ impl Snapshot {
 
     /// Returns the entry of `knob` at `at`; `None` if the machine has no such place.
     ///
-    /// # Errors The knob was not taken there.
+    /// # Errors
+    /// The knob was not taken there.
     fn entry(&self, knob: Id, at: &At) -> Result<Option<&Entry>, ReadError> {
         let Some(Column::Each(entries)) = &self.columns[knob as usize] else {
             return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
@@ -250,8 +254,9 @@ impl Snapshot {
 
     /// Returns the reading of `knob` at `place`.
     ///
-    /// # Errors Something is there but could not be read, or held what the kernel cannot have
-    /// printed; or the knob was not taken there.
+    /// # Errors
+    /// Something is there but could not be read, or held what the kernel cannot have printed; or
+    /// the knob was not taken there.
     pub fn read(&self, knob: Id, place: &Place) -> Result<Reading, ReadError> {
         match (self.entry(knob, &place.at)?, &self.columns[knob as usize]) {
             (Some(entry), _) => entry.reading.clone(),
@@ -262,7 +267,8 @@ impl Snapshot {
 
     /// Returns the value of `knob` at `place`, if there is one.
     ///
-    /// # Errors As [`Snapshot::read`].
+    /// # Errors
+    /// Same as [`Snapshot::read`].
     pub fn value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         Ok(match self.read(knob, place)? {
             Reading::Value { value, .. } => Some(value),
@@ -273,7 +279,8 @@ impl Snapshot {
     /// Like [`Snapshot::value`], but returns `None` also for a value that could not be read: for
     /// questions whose answer matters only if there is one.
     ///
-    /// # Errors The knob was not taken there.
+    /// # Errors
+    /// The knob was not taken there.
     pub fn value_if_readable(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         match self.value(knob, place) {
             Err(error @ ReadError::NotTaken(_)) => Err(error),
@@ -283,14 +290,16 @@ impl Snapshot {
 
     /// Returns the value of a machine-wide knob, if there is one and it could be read.
     ///
-    /// # Errors The knob was not taken.
+    /// # Errors
+    /// The knob was not taken.
     pub fn machine_value(&self, knob: Id) -> Result<Option<Value>, ReadError> {
         self.value_if_readable(knob, &Place::new(At::Machine, CpuList::new()))
     }
 
     /// Returns the target of a write of `knob` at `place`; `None` if nothing accepts one.
     ///
-    /// # Errors The knob was not taken there, or not to plan with.
+    /// # Errors
+    /// The knob was not taken there, or not to plan with.
     pub fn slot(&self, knob: Id, place: &Place) -> Result<Option<&Slot>, ReadError> {
         if !self.to_plan {
             return Err(ReadError::NotTaken(knob));
@@ -301,7 +310,8 @@ impl Snapshot {
     /// Returns the write that would set `knob` to `value` at `place`: the location and its new
     /// content.
     ///
-    /// # Errors The row is a fact, nothing here accepts the write, or the value is of another type.
+    /// # Errors
+    /// The row is a fact, nothing here accepts the write, or the value is of another type.
     pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
         if row.control().is_none() {
@@ -344,7 +354,8 @@ impl Snapshot {
     /// Returns the location that `knob` has at `place`, or will have once a driver creates it: the
     /// first that can be written.
     ///
-    /// # Errors The knob was not taken there.
+    /// # Errors
+    /// The knob was not taken there.
     pub(crate) fn future_location(&self, knob: Id, place: &Place) -> Result<Option<Location>, ReadError> {
         if let Some(slot) = self.slot(knob, place)? {
             return Ok(Some(slot.location.clone()));

@@ -99,7 +99,8 @@ impl SurveyOptions {
 
 /// Returns the rows of `knobs`, in the order of `knobs`, then of the places.
 ///
-/// # Errors A knob was not taken; see [`SurveyOptions::request`].
+/// # Errors
+/// A knob was not taken; see [`SurveyOptions::request`].
 pub fn survey(
     snapshot: &Snapshot,
     knobs: &[KnobName],

@@ -169,8 +169,8 @@ impl Topology {
 
     /// Reads the topology.
     ///
-    /// # Errors A file exists but cannot be read or makes no sense, or not even one CPU can be
-    /// found.
+    /// # Errors
+    /// A file exists but cannot be read or makes no sense, or not even one CPU can be found.
     pub fn inspect(host: &dyn Host) -> Result<Topology, ReadError> {
         let info = CpuInfo::read(host)?;
         let CpuTopology { possible, present, online, online_is_listed, positions } =

@@ -36,8 +36,9 @@ impl Verdict {
 
 /// Compares a machine as `snapshot` shows it (see [`Snapshot::for_intent`]) with the intent.
 ///
-/// # Errors As [`crate::plan::plan`], except for settings that only the present state refuses:
-/// those have drifted.
+/// # Errors
+/// Same as [`crate::plan::plan`], except for settings that only the present state refuses: those
+/// have drifted.
 pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
     let plan = differences(snapshot, intent)?;
     // `epp=default` has no value to compare: the kernel reads it back as the firmware's choice. And

@@ -101,7 +101,8 @@ fn switch(text: &str) -> Option<bool> {
 impl Wanted {
     /// Parses `text` as a value of `knob`.
     ///
-    /// # Errors The accepted values, if the text is none of them or the row is a fact.
+    /// # Errors
+    /// The accepted values, if the text is none of them or the row is a fact.
     pub fn parse(knob: &Knob, text: &str) -> Result<Wanted, WantedError> {
         let text = text.trim();
         let refuse = |accepted: &str| WantedError {

@@ -80,8 +80,8 @@ impl Writer<'_, '_> {
 /// Runs the tests that write. Returns nothing if amd-pstate is not the driver. The hold restores
 /// the original values when it ends.
 ///
-/// # Errors The journal cannot be written, or the user interrupted. By then everything has been
-/// restored.
+/// # Errors
+/// The journal cannot be written, or the user interrupted. By then everything has been restored.
 pub fn examine<'h>(
     host: &'h dyn Host,
     transaction: &mut Transaction<'h>,

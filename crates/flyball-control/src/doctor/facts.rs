@@ -140,7 +140,8 @@ impl std::fmt::Debug for Facts<'_> {
 impl<'h> Facts<'h> {
     /// Reads the machine.
     ///
-    /// # Errors The list of processors cannot be read.
+    /// # Errors
+    /// The list of processors cannot be read.
     pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take_policy_files(host, POLICY_FILES);
@@ -268,7 +269,8 @@ impl<'h> Facts<'h> {
     /// Returns the first online CPU of each package, with the package's number, for registers that
     /// exist once per package.
     ///
-    /// # Errors The online CPUs, or the package of one of them, are not known.
+    /// # Errors
+    /// The online CPUs, or the package of one of them, are not known.
     pub fn first_of_packages(&self) -> Result<Vec<(u32, u32)>, Unseen> {
         self.online_is_listed.clone()?;
         let packages = self.topology().packages();
@@ -289,7 +291,8 @@ impl<'h> Facts<'h> {
 
     /// Reads a register of each package, by package.
     ///
-    /// # Errors The reason why one of them cannot be read.
+    /// # Errors
+    /// The reason why one of them cannot be read.
     pub fn msr_of_packages(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
         let read = |(package, cpu)| Ok((package, self.msr(cpu, register)?));
         self.first_of_packages()?.into_iter().map(read).collect()

@@ -13,8 +13,9 @@ const MAX_ROUNDS: usize = 50;
 
 /// Returns the plan for the part of `intent` that the machine can have, and that part.
 ///
-/// # Errors Those of `plan`, about settings that have no other value and are not optional. If
-/// nothing is left, the obstacles.
+/// # Errors
+/// Those of `plan`, about settings that have no other value and are not optional. If nothing is
+/// left, the obstacles.
 pub(super) fn choose(
     intent: &Intent,
     plan: impl Fn(&Intent) -> Result<Plan, PlanError>,

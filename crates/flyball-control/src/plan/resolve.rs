@@ -30,7 +30,8 @@ impl Snapshot {
     /// Resolves `wanted` for `knob` at `place`: words such as `max` get their number, idle states
     /// their position. Does not check whether the kernel would accept it; [`Snapshot::check`] does.
     ///
-    /// # Errors The word has no value there, or its value cannot be read.
+    /// # Errors
+    /// The word has no value there, or its value cannot be read.
     pub fn resolve(&self, knob: Id, place: &Place, wanted: &Wanted) -> Result<Value, ResolveError> {
         let refuse = |accepted: String| ResolveError::Refused {
             knob,
@@ -141,7 +142,8 @@ impl Snapshot {
     /// Checks whether `place` accepts `value` for `knob` as the machine is now: governors and
     /// preferences that are available, frequencies and powers inside the hardware's limits.
     ///
-    /// # Errors The values accepted there, or the value that could not be read to decide.
+    /// # Errors
+    /// The values accepted there, or the value that could not be read to decide.
     pub fn check(&self, knob: Id, place: &Place, value: &Value) -> Result<(), ResolveError> {
         let refuse = |accepted: String| {
             Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })

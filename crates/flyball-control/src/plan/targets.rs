@@ -32,7 +32,8 @@ pub struct Target {
 /// [`Snapshot::for_intent`]). If several settings name one place, the last one wins. Optional
 /// settings that the machine cannot have are left out.
 ///
-/// # Errors As [`super::plan`], except for settings that only the present state refuses.
+/// # Errors
+/// Same as [`super::plan`], except for settings that only the present state refuses.
 pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
     let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
     let (_, chosen): (Plan, Intent) = choice::choose(intent, plan)?;

@@ -40,7 +40,8 @@ pub enum QuietError {
 impl QuietOptions {
     /// Returns the CPUs of the benchmark.
     ///
-    /// # Errors [`QuietError::Offline`].
+    /// # Errors
+    /// [`QuietError::Offline`].
     pub fn cpus(&self, snapshot: &Snapshot) -> Result<CpuList, QuietError> {
         let online = &snapshot.topology().online;
         match &self.cpus {

@@ -165,7 +165,8 @@ impl Snapshot {
 
     /// Returns the levels of a power domain, by number; `None` for a number that is not a level.
     ///
-    /// # Errors The snapshot was taken without the levels.
+    /// # Errors
+    /// The snapshot was taken without the levels.
     pub(crate) fn levels_at(&self, place: &At) -> Result<&[Option<Level>], ReadError> {
         let levels = self.speed_select.as_ref().and_then(|view| view.levels.as_ref());
         let levels = levels.ok_or(ReadError::NotTaken(Id::SstLevel))?;

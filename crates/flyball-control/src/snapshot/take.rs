@@ -43,14 +43,16 @@ pub struct Request<'a> {
 impl Snapshot {
     /// Reads only the topology of the machine behind `host`.
     ///
-    /// # Errors See [`Topology::inspect`].
+    /// # Errors
+    /// See [`Topology::inspect`].
     pub fn begin(host: &dyn Host) -> Result<Snapshot, ReadError> {
         Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
     }
 
     /// Takes what planning `intent` needs: its knobs, and the knobs that judge them.
     ///
-    /// # Errors As [`Snapshot::begin`]. Files that cannot be read are not errors here: the error is
+    /// # Errors
+    /// Same as [`Snapshot::begin`]. Files that cannot be read are not errors here: the error is
     /// their reading.
     pub fn for_intent(host: &dyn Host, intent: &Intent) -> Result<Snapshot, ReadError> {
         let mut knobs = BTreeSet::new();
@@ -67,7 +69,8 @@ impl Snapshot {
 
     /// Takes every place of `knobs`.
     ///
-    /// # Errors As [`Snapshot::for_intent`].
+    /// # Errors
+    /// Same as [`Snapshot::for_intent`].
     pub fn of_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take(host, &Request { knobs, to_plan: true, ..Request::default() });

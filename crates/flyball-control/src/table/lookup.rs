@@ -22,7 +22,8 @@ use crate::{
 impl Knob {
     /// Returns the knob called `name`.
     ///
-    /// # Errors The nearest name that exists.
+    /// # Errors
+    /// The nearest name that exists.
     pub fn named(name: &str) -> Result<&'static Knob, UnknownKnob> {
         TABLE.iter().find(|knob| knob.name == name).ok_or_else(|| UnknownKnob::new(name))
     }

@@ -51,7 +51,8 @@ pub struct Guardian {
 impl Guardian {
     /// Starts `command`, which must end in [`watch`], and waits until it is watching.
     ///
-    /// # Errors It cannot be started, or ended before it was ready.
+    /// # Errors
+    /// It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
         // Its standard output is one lock. It inherits the other: a lock belongs to the open file,
@@ -110,7 +111,8 @@ impl Guardian {
 /// it ends the processes that a workload left running and restores what the open transaction
 /// changed. Returns `None` after the message.
 ///
-/// # Errors The line or the journal cannot be used.
+/// # Errors
+/// The line or the journal cannot be used.
 pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, JournalError> {
     let path = || state.journal();
     let mut line = UnixStream::from(line);

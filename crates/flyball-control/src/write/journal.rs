@@ -193,7 +193,8 @@ pub struct Journal {
 impl Journal {
     /// Reads the journal without changing it; `None` if there is none.
     ///
-    /// # Errors It cannot be read, has no header, or has a later format.
+    /// # Errors
+    /// It cannot be read, has no header, or has a later format.
     pub fn load(state: &StateDir) -> Result<Option<Contents>, JournalError> {
         let path = state.journal();
         // The length first: another flyball may be appending, and the journal only grows.
@@ -221,7 +222,8 @@ impl Journal {
     /// Opens the journal for a machine in its present boot, creating it if there is none. A journal
     /// of an earlier boot is set aside as `journal.earlier-boot` and returned as the second value.
     ///
-    /// # Errors As [`Journal::load`]; also if it belongs to another machine.
+    /// # Errors
+    /// Same as [`Journal::load`]; also if it belongs to another machine.
     pub fn open(
         state: &StateDir,
         machine: &str,
@@ -332,8 +334,8 @@ impl Journal {
     /// Begins a transaction and returns its number. Closes an earlier one that was killed before it
     /// announced its first write, since that changed nothing.
     ///
-    /// # Errors [`JournalError::Interrupted`] while an earlier one is open; or the file system
-    /// refused.
+    /// # Errors
+    /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
     pub fn begin(&mut self, purpose: Purpose, command: &str) -> Result<u32, JournalError> {
         self.begin_for(purpose, command, &[])
     }
@@ -452,7 +454,8 @@ impl Journal {
 
     /// Records the earlier contents and the planned writes. All of it is flushed when this returns.
     ///
-    /// # Errors The file system refused; then nothing may be written.
+    /// # Errors
+    /// The file system refused; then nothing may be written.
     pub fn announce(
         &mut self,
         was: Vec<(Location, Content, Handling)>,

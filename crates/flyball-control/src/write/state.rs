@@ -80,8 +80,9 @@ impl StateDir {
     /// write anything anywhere. So a directory that is not ours alone is refused, and so is one
     /// below such a directory.
     ///
-    /// # Errors The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for
-    /// a directory that another user owns or may write to, here or on the way.
+    /// # Errors
+    /// The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for a
+    /// directory that another user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
         let path = std::path::absolute(&self.path)?;
         // Before anything is made: a directory below one that another user may write to is not made
@@ -94,8 +95,9 @@ impl StateDir {
 
     /// Takes the lock, or returns its holder.
     ///
-    /// # Errors [`LockError::Held`] with the holder; [`LockError::Io`] if the directory or the file
-    /// cannot be created.
+    /// # Errors
+    /// [`LockError::Held`] with the holder; [`LockError::Io`] if the directory or the file cannot
+    /// be created.
     pub fn lock(&self, command: &str) -> Result<Lock, LockError> {
         let begin = Instant::now();
         let mut has_said = false;
@@ -214,7 +216,8 @@ pub struct Lock {
 impl Lock {
     /// Returns a second handle of this lock: the machine is ours until both are dropped.
     ///
-    /// # Errors Too many files are open.
+    /// # Errors
+    /// Too many files are open.
     pub fn again(&self) -> io::Result<Lock> {
         let machine = self.machine.as_ref().map(|lock| lock.again()).transpose()?.map(Box::new);
         Ok(Lock { file: self.file.try_clone()?, path: self.path.clone(), machine })

@@ -93,8 +93,9 @@ impl<'h> Transaction<'h> {
     /// `guardian`, that command is started first: a process that restores as soon as this one dies
     /// (see [`super::guardian`]).
     ///
-    /// # Errors Another process holds the machine, an earlier transaction is open, or the state
-    /// directory cannot be used.
+    /// # Errors
+    /// Another process holds the machine, an earlier transaction is open, or the state directory
+    /// cannot be used.
     pub fn begin(
         host: &'h dyn Host,
         state: &StateDir,
@@ -131,7 +132,8 @@ impl<'h> Transaction<'h> {
     /// Takes the machine for these holds, for a caller that has the lock. Keeps the settings of an
     /// earlier transaction that was killed, since the holds want them.
     ///
-    /// # Errors As [`Transaction::begin`].
+    /// # Errors
+    /// Same as [`Transaction::begin`].
     pub fn begin_holds(
         host: &'h dyn Host,
         state: &StateDir,
@@ -150,8 +152,8 @@ impl<'h> Transaction<'h> {
     /// except `kept`. A setting that depends on a kept one (a preference under a governor that is
     /// still held) is left to the kernel.
     ///
-    /// # Errors The journal cannot be written. The next call restores again what was restored by
-    /// then.
+    /// # Errors
+    /// The journal cannot be written. The next call restores again what was restored by then.
     pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, JournalError> {
         let entries: Vec<Entry> = self.journal.contents().of_holds();
         let goals = Contents::goals(entries.iter().filter(|entry| entry.id != self.id)).0;
@@ -194,7 +196,8 @@ impl<'h> Transaction<'h> {
     /// of holds does. Nothing may have to be written now, but a release still restores the state
     /// before the hold.
     ///
-    /// # Errors The journal cannot be written.
+    /// # Errors
+    /// The journal cannot be written.
     pub fn remember_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
         let entries = self.journal.contents().of_holds();
         let is_known =
@@ -216,7 +219,8 @@ impl<'h> Transaction<'h> {
 
     /// Leaves these locations to another writer from now on: no hold restores them.
     ///
-    /// # Errors The journal cannot be written.
+    /// # Errors
+    /// The journal cannot be written.
     pub fn yield_to_others(&mut self, locations: Vec<Location>) -> Result<(), JournalError> {
         self.journal.release(locations)
     }
@@ -224,7 +228,8 @@ impl<'h> Transaction<'h> {
     /// Keeps the settings of holds. `flyball hold release` and `flyball restore` restore the
     /// earlier values.
     ///
-    /// # Errors The journal cannot be written; then this transaction has been restored.
+    /// # Errors
+    /// The journal cannot be written; then this transaction has been restored.
     pub fn keep_held(mut self) -> Result<(), JournalError> {
         self.journal.commit_hold(self.id)?;
         self.open = false;
@@ -245,7 +250,8 @@ impl<'h> Transaction<'h> {
     /// that fails, or `interrupted` returns true between two groups of writes, everything since the
     /// transaction began is restored.
     ///
-    /// # Errors See [`ApplyError`].
+    /// # Errors
+    /// See [`ApplyError`].
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
@@ -492,7 +498,8 @@ impl<'h> Transaction<'h> {
     /// They are journaled and restored like every change, but a refusal does not undo anything.
     /// Returns the refused ones with their errors.
     ///
-    /// # Errors The journal cannot be written; then nothing was, and everything has been restored.
+    /// # Errors
+    /// The journal cannot be written; then nothing was, and everything has been restored.
     pub fn try_writes(
         &mut self,
         writes: &[(Location, String)],
@@ -527,7 +534,8 @@ impl<'h> Transaction<'h> {
     /// back, and restored with the rest when the transaction ends. A refusal is an answer too, not
     /// an error.
     ///
-    /// # Errors The journal cannot be written; then nothing was, and everything has been restored.
+    /// # Errors
+    /// The journal cannot be written; then nothing was, and everything has been restored.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
         let Some(subject) = Subject::of(location) else {
             return Ok(Probed::Refused(unknown_location(location)));

@@ -53,7 +53,8 @@ pub struct Restored {
 
 /// Restores the contents that the journal remembers.
 ///
-/// # Errors Another process holds the machine, or the journal cannot be used.
+/// # Errors
+/// Another process holds the machine, or the journal cannot be used.
 pub fn restore(
     host: &dyn Host,
     state: &StateDir,
@@ -67,7 +68,8 @@ pub fn restore(
 /// Drops these transactions without restoring anything, for settings whose device or driver is gone
 /// for good, so that they could never be undone as a whole.
 ///
-/// # Errors As [`restore`].
+/// # Errors
+/// Same as [`restore`].
 pub fn forget(
     host: &dyn Host,
     state: &StateDir,
