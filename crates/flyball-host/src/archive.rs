@@ -1,11 +1,11 @@
-//! A machine in one file: what `flyball record` writes and `-M ARCHIVE` opens.
+//! A machine in one file, as `flyball record` writes it and `-M ARCHIVE` opens it.
 //!
 //! The file is a tar archive packed with zstd. It holds `sys/` and `proc/` as the machine's kernel
 //! presented them, `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers),
-//! `errors.txt` (files that answered with an error, `errno|path` a line, so that the archive gives
-//! the same answer) and `flyball.json` (the format's number). Archives come from strangers: nothing
-//! in one is ever unpacked to a disk, paths that climb are refused, links lead nowhere but inside,
-//! and sizes are bounded before memory is taken.
+//! `errors.txt` (files that answered with an error, one `errno|path` per line, so that the archive
+//! gives the same answer) and `flyball.json` (the format's number). Archives come from strangers:
+//! nothing in one is ever unpacked to a disk, paths that climb are refused, links cannot lead
+//! outside, and sizes are bounded before memory is taken.
 
 mod read;
 mod writer;
@@ -22,16 +22,16 @@ use flyball_text::Natural;
 pub(crate) use self::writer::Writer;
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
-/// The number of the format that this code writes, and the highest that it reads.
+/// Number of the format that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
-/// Bytes that a machine may take in memory: contents, names, and [`ENTRY`] for each of either.
+/// Limit on the bytes of a machine in memory: contents, names, and [`ENTRY`] for each of either.
 const MAX_KEPT: usize = 384 << 20;
-/// What a name or a file costs next to its bytes: its place in the maps, and the allocations.
+/// Overhead in bytes of a name or a file: its place in the maps, and the allocations.
 const ENTRY: usize = 160;
-/// Parts of a path and of all links on the way to what it means.
+/// Limit on the parts of a path and of all links that it follows.
 const MAX_STEPS: usize = 256;
 
-/// What `flyball.json` says.
+/// Content of `flyball.json`.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Head {
     format: u64,
@@ -55,16 +55,16 @@ pub struct Archive {
     name: String,
     /// By path without the leading slash.
     nodes: BTreeMap<String, Node>,
-    /// The names in every folder, the root's under the empty name.
+    /// The names in every folder; the root's are under the empty name.
     folders: BTreeMap<String, BTreeSet<String>>,
     msrs: Option<MsrFile>,
     log: Option<String>,
-    /// Bytes that are kept, as [`MAX_KEPT`] counts them.
+    /// Bytes in memory, counted as for [`MAX_KEPT`].
     kept: usize,
     started: Instant,
 }
 
-/// Why a file is not an archive of a machine.
+/// The reason why a file is not an archive of a machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file cannot be read.
@@ -85,12 +85,12 @@ fn tar_words(error: &TarError) -> String {
     }
 }
 
-/// Why something cannot be added to a machine.
+/// The reason why something cannot be added to a machine.
 #[derive(Debug)]
 pub(crate) struct Refused(String);
 
 impl Archive {
-    /// Everything that this machine holds, as text: a path with its value on a line.
+    /// Returns the whole machine as text: a path with its value on each line.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for (path, node) in &self.nodes {
@@ -177,8 +177,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Follows links: the path, without a leading slash, of what `path` means. Links of the machine
-    /// lead nowhere but inside: they are followed in the maps.
+    /// Follows links and returns the path of their target, without a leading slash. Links are
+    /// followed in the maps, so they cannot lead outside.
     fn resolve(&self, op: Op, path: &str, follow_last: bool) -> Result<String, HostError> {
         let fail = |errno| HostError::new(op, path, errno);
         let (mut links, mut steps) = (0, 0);
@@ -193,7 +193,7 @@ impl Archive {
             }
             match part {
                 "" | "." => continue,
-                // As at the root of a file system, there is nothing above.
+                // As at the root of a file system, there is no directory above.
                 ".." => {
                     here.truncate(here.rfind('/').unwrap_or(0));
                     continue;
@@ -224,7 +224,7 @@ impl Archive {
     }
 
     fn node(&self, op: Op, path: &str) -> Result<&Node, HostError> {
-        // As Live does: an archive must not accept a path that the machine would refuse.
+        // Like Live: an archive must not accept a path that the machine would refuse.
         if path.split('/').any(|part| part == "..") {
             return Err(HostError::new(op, path, Errno::INVAL));
         }

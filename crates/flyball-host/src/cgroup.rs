@@ -1,4 +1,4 @@
-//! Cgroup v2 partitions: groups whose CPUs no task outside of them runs on.
+//! Cgroup v2 partitions: groups on whose CPUs no outside task runs.
 //!
 //! A partition takes its CPUs out of the scheduling domains of the other groups; the CPUs stay
 //! online, so that they keep their frequency policy, their interrupts and their place in sysfs
@@ -9,7 +9,7 @@ use crate::{Errno, Host, HostError, Op};
 /// The root of the tree of control groups.
 pub const ROOT: &str = "/sys/fs/cgroup";
 
-/// What `cpuset.cpus.partition` takes.
+/// The kinds that `cpuset.cpus.partition` accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An ordinary group.
@@ -31,17 +31,17 @@ impl Kind {
     }
 }
 
-/// A control group that is, or may become, a partition.
+/// A control group that is a partition, or may become one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group(String);
 
 impl Group {
-    /// The group in a folder, given by its full path.
+    /// Returns the group in a folder, given by its full path.
     pub fn at(path: impl Into<String>) -> Group {
         Group(path.into())
     }
 
-    /// A group of the root.
+    /// Returns a group directly below the root.
     pub fn named(name: &str) -> Group {
         Group(format!("{ROOT}/{name}"))
     }
@@ -59,7 +59,7 @@ impl Group {
         if self.exists(host) { Ok(()) } else { host.make_dir(&self.0) }
     }
 
-    /// Its CPUs, as the kernel prints them.
+    /// Reads the group's CPUs, as the kernel prints them.
     ///
     /// # Errors
     /// The errno of reading; `ENOENT` if groups are not given cpusets.
@@ -71,8 +71,8 @@ impl Group {
         host.write(&self.file("cpuset.cpus"), cpus.as_bytes())
     }
 
-    /// Its kind, as the kernel prints it: `isolated invalid (Reason)` for a partition that the
-    /// kernel cannot make.
+    /// Reads the group's kind, as the kernel prints it: `isolated invalid (Reason)` for a partition
+    /// that the kernel cannot make.
     ///
     /// # Errors
     /// The errno of reading; `ENOENT` if groups are not given cpusets.
@@ -85,17 +85,17 @@ impl Group {
         self.set_kind_text(host, kind.word())
     }
 
-    /// [`Group::set_kind`] with the text of a journal.
+    /// Like [`Group::set_kind`], but with the text from a journal.
     pub fn set_kind_text(&self, host: &dyn Host, kind: &str) -> Result<(), HostError> {
         host.write(&self.file("cpuset.cpus.partition"), kind.as_bytes())
     }
 
-    /// Whether the group is given cpusets, and so may become a partition.
+    /// Returns whether the group is given cpusets, and so may become a partition.
     pub fn has_cpuset(&self, host: &dyn Host) -> bool {
         host.exists(&self.file("cpuset.cpus.partition"))
     }
 
-    /// Whether the kernel has made a partition of it.
+    /// Returns whether the kernel has made a partition of it.
     ///
     /// # Errors
     /// The errno of reading, unless the file does not exist.
@@ -107,7 +107,7 @@ impl Group {
             && !kind.contains("invalid"))
     }
 
-    /// Moves its tasks to the root group. One that ended meanwhile is passed over.
+    /// Moves its tasks to the root group, skipping tasks that have ended meanwhile.
     pub fn release_tasks(&self, host: &dyn Host) {
         for pid in host.read(&self.file("cgroup.procs")).unwrap_or_default().lines() {
             // One by one: cgroup.procs takes one process per write(2).
@@ -124,7 +124,7 @@ impl Group {
     }
 }
 
-/// Whether the root gives cpusets to its groups.
+/// Returns whether the root gives cpusets to its groups.
 ///
 /// # Errors
 /// `ENODEV` without cgroup v2 or its cpuset controller.
@@ -138,7 +138,7 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
         Ok::<bool, HostError>(text.split_whitespace().any(|word| word == "cpuset"))
     };
     match has("cgroup.controllers") {
-        // The kernel has the controller; whether groups below get its files is written here
+        // The kernel has the controller; this file decides whether groups below get its files
         // (cgroup-v2.rst, "Enabling and Disabling").
         Ok(true) => has("cgroup.subtree_control"),
         Ok(false) => Err(missing()),
@@ -147,7 +147,7 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
     }
 }
 
-/// Lets the root give cpusets to its groups, or not.
+/// Makes the root give cpusets to its groups, or stop doing so.
 ///
 /// # Errors
 /// The errno of writing: `EBUSY` if a group hands them on to its own groups.
@@ -156,7 +156,7 @@ pub fn set_gives_cpusets(host: &dyn Host, gives: bool) -> Result<(), HostError> 
     host.write(&format!("{ROOT}/cgroup.subtree_control"), word)
 }
 
-/// Whether a group of the root has CPUs or memory nodes of its own.
+/// Returns whether a group directly below the root has CPUs or memory nodes of its own.
 pub fn cpusets_in_use(host: &dyn Host) -> bool {
     let names = host.list(ROOT).unwrap_or_default();
     let set = |name: &str, file: &str| {

@@ -19,7 +19,7 @@ use flyball_process::{SUDO_VARIABLES, User, terminal};
 
 use crate::CpuList;
 
-/// What a process and the descendants that it waited for used, by the kernel's accounting
+/// Resources used by a process and the descendants that it waited for, by the kernel's accounting
 /// (getrusage(2)).
 #[derive(
     Debug, Clone, Copy, PartialEq, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
@@ -33,7 +33,7 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Times that a task lost its CPU.
     pub involuntary_switches: u64,
-    /// The largest resident set, in KiB.
+    /// Largest resident set, in KiB.
     pub peak_kib: u64,
     /// Page faults that needed input.
     pub major_faults: u64,
@@ -53,12 +53,12 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// Exit code or signal.
     pub status: ExitStatus,
-    /// `None` for the model of a workload, which no kernel accounts.
+    /// `None` for the model of a workload, which the kernel does not account for.
     pub usage: Option<Usage>,
     /// From just before it was started to its end, on the machine's clock.
     pub wall: Duration,
@@ -68,14 +68,14 @@ pub struct Ended {
 
 /// A program that runs on a machine, started by [`Host::spawn`](crate::Host::spawn).
 pub trait Process: Send + std::fmt::Debug {
-    /// Waits for the end, at most `limit` of the machine's time. `None` when that time is over or a
-    /// signal arrived.
+    /// Waits for the end, at most for `limit` of the machine's time. Returns `None` if that time is
+    /// over or a signal arrived.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
 
-    /// Ends it, with everything that it started; by force after `patience`.
+    /// Ends it, with everything that it started, by force after `patience`.
     ///
     /// # Errors
-    /// As [`Process::wait`].
+    /// Same as [`Process::wait`].
     fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
 }
 
@@ -103,7 +103,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Starts `program` with `arguments`, input from /dev/null, in a process group of its own.
+    /// Launches `program` with `arguments`, input from /dev/null, in a process group of its own.
     pub fn new(program: &str, arguments: &[String]) -> Launch {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
@@ -120,8 +120,8 @@ impl Launch {
         }
     }
 
-    /// Stays in this process's group, with its terminal and standard input: a command that a person
-    /// uses.
+    /// Keeps it in this process's group, with its terminal and standard input, for a command that a
+    /// person uses.
     #[must_use]
     pub fn in_foreground(mut self) -> Launch {
         self.own_group = false;
@@ -129,19 +129,19 @@ impl Launch {
         self
     }
 
-    /// Allows it and its descendants these CPUs only.
+    /// Restricts it and its descendants to these CPUs.
     #[must_use]
     pub fn on(mut self, cpus: &CpuList) -> Launch {
         self.cpus = Some(cpus.clone());
         self
     }
 
-    /// Runs it at this niceness, -20 (first) to 19 (last), against tasks of other sessions too.
-    /// Where that is not allowed it runs as it is.
+    /// Runs it at this niceness, -20 (first) to 19 (last), against tasks of other sessions too. If
+    /// that is not allowed, the niceness stays unchanged.
     ///
-    /// Niceness counts only among the tasks of one session where the kernel groups tasks by session
-    /// (kernel/sched/autogroup.c), so a process with a group of its own gets a session of its own,
-    /// and the session the same niceness.
+    /// If the kernel groups tasks by session (kernel/sched/autogroup.c), niceness counts only among
+    /// the tasks of one session. So a process with a group of its own gets a session of its own,
+    /// and the session gets the same niceness.
     #[must_use]
     pub fn at_niceness(mut self, niceness: i32) -> Launch {
         self.niceness = Some(niceness);
@@ -155,16 +155,15 @@ impl Launch {
         self
     }
 
-    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may use from then
-    /// on.
+    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may then use.
     #[must_use]
     pub fn in_control_group(mut self, path: &str) -> Launch {
         self.group = std::ffi::CString::new(format!("{path}/cgroup.procs")).ok();
         self
     }
 
-    /// Runs it as `user`, with the groups and the home of that user; everything else here is still
-    /// done as root.
+    /// Runs it as `user`, with that user's groups and home. Everything else here still happens as
+    /// root.
     #[must_use]
     pub fn as_user(mut self, user: Option<&User>) -> Launch {
         let Some(user) = user.filter(|user| !user.is_self()) else { return self };
@@ -184,7 +183,7 @@ impl Launch {
         self
     }
 
-    /// Discards what it prints.
+    /// Discards its output.
     #[must_use]
     pub fn silent(mut self) -> Launch {
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -199,26 +198,26 @@ impl Launch {
         self
     }
 
-    /// The program and its arguments, for a machine in software: it runs a model that these words
-    /// name.
+    /// Returns the program and its arguments, for a machine in software, which runs a model that
+    /// these words name.
     pub fn words(&self) -> Vec<String> {
         let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
         words.map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// The CPUs that it may use, if not all.
+    /// Returns the CPUs that it may use, if not all.
     pub fn cpus(&self) -> Option<&CpuList> {
         self.cpus.as_ref()
     }
 
-    /// Prints the result of the model `name` as a program would print its own. Without a file it
+    /// Prints the result of the model `name`, as a program would print its own. Without a file it
     /// goes to standard error: flyball's own standard output is for data.
     pub fn print(&mut self, name: &str, text: &str) {
         use io::Write as _;
         match &mut self.stdout {
             Some(file) => {
-                // As for a program that cannot write its output: what is missing is noticed when
-                // the output is read.
+                // As with a program that cannot write its output, whoever reads the output notices
+                // what is missing.
                 let _ = file.write_all(text.as_bytes());
             }
             None if self.silent => {}
@@ -232,7 +231,7 @@ impl Launch {
     /// Starts it on the running kernel.
     ///
     /// # Errors
-    /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all
+    /// The errno of execve(2), fork(2) or `sched_setaffinity(2)`; EINVAL for CPUs that are all
     /// offline.
     pub fn start(mut self) -> io::Result<Running> {
         if let Some(stdout) = self.stdout.take() {
@@ -245,7 +244,7 @@ impl Launch {
             self.command.process_group(0);
         }
         if self.own_group {
-            // By this the guardian finds what the workload has started, should this process be
+            // The guardian finds the workload's processes by this variable if this process is
             // killed.
             self.command.env(flyball_process::OWNER_VARIABLE, flyball_process::unique_name());
         }
@@ -262,13 +261,13 @@ impl Launch {
         // user's groups were made before the fork.
         unsafe {
             self.command.pre_exec(move || {
-                // flyball ignores it; a program expects the default, which an ignored signal does
-                // not become at execve.
+                // flyball ignores it. A program expects the default, which execve does not restore
+                // for an ignored signal.
                 libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 if own_session {
                     // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c),
-                    // and its niceness is what counts against other sessions. That a kernel has no
-                    // such file, or allows no better niceness, is not worth a failure.
+                    // and its niceness counts against other sessions. If a kernel has no such file,
+                    // or allows no better niceness, that is not an error.
                     libc::setsid();
                     let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if let Some(text) = &session_niceness
@@ -278,8 +277,8 @@ impl Launch {
                     }
                 }
                 if let Some(group) = &group {
-                    // 0 is the writing process. Before the affinity: outside the group its CPUs are
-                    // not to be had.
+                    // 0 is the writing process. Before the affinity: CPUs of an isolated cpuset can
+                    // only be used from inside it.
                     let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if file < 0 || libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
                         return Err(io::Error::last_os_error());
@@ -308,7 +307,7 @@ impl Launch {
                     // The kernel clears this at execve of a set-user-ID program, which is as it
                     // should be.
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // A parent that died before the prctl sends no signal any more (prctl(2),
+                    // A parent that died before the prctl no longer sends a signal (prctl(2),
                     // PR_SET_PDEATHSIG).
                     if libc::getppid() != parent {
                         return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -351,7 +350,7 @@ fn become_user(user: &User) -> io::Result<()> {
     }
 }
 
-/// The mask that sched_setaffinity(2) takes, as long as the highest CPU needs.
+/// Returns the mask for sched_setaffinity(2), as long as the highest CPU needs.
 fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
     // The kernel takes whole words of 64 bits (sched_setaffinity(2)).
     let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
@@ -367,8 +366,8 @@ impl Running {
         self.pid as u32
     }
 
-    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is
-    /// fine.
+    /// Sends a signal to the group, or to the process if it has none of its own. A process that is
+    /// already gone is not an error.
     fn signal(&self, signal: rustix::process::Signal) {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
         let _ = if self.own_group {
@@ -413,7 +412,7 @@ impl Process for Running {
         }
     }
 
-    /// SIGTERM to its whole group, after `patience` SIGKILL.
+    /// Sends SIGTERM to its whole group, and SIGKILL after `patience`.
     fn stop(mut self: Box<Self>, patience: Duration) -> io::Result<Ended> {
         self.signal(rustix::process::Signal::TERM);
         let deadline = Instant::now() + patience;
@@ -426,7 +425,7 @@ impl Process for Running {
             // of no time would spin.
             let step = Duration::from_millis(100);
             if let Some(ended) = self.wait(if left.is_zero() { step } else { left.min(step) })? {
-                // Those of the group that outlived their leader.
+                // Members of the group that outlived their leader.
                 self.signal(rustix::process::Signal::KILL);
                 return Ok(ended);
             }

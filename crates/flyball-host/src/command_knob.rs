@@ -1,5 +1,5 @@
 //! A setting that the user's commands read and write: the size of a pool, a tunable of a program. A
-//! search changes and restores it like a knob of the kernel.
+//! search changes and restores it like a kernel knob.
 
 use std::{
     fs::File,
@@ -12,27 +12,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Errno, Host, HostError, Launch, Op};
 
-/// Stands for the value in a command.
+/// Placeholder for the value in a command.
 const VALUE: &str = "{value}";
 
-/// What a knob without a command for reading reads as.
+/// Reading of a knob that has no command for reading.
 const UNREAD: &[u8] = b"unread";
 
-/// How long a command may take. One that hangs would keep the machine in a state that is neither
+/// Time limit for a command. A command that hangs would keep the machine in a state that is neither
 /// the old nor the new one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long it may take to end after SIGTERM.
+/// Time limit for ending after SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
-/// Bytes of output that are read: a value is a word.
+/// Limit on the bytes of output that are read: a value is a word.
 const MAX_OUTPUT: u64 = 4096;
 
-/// Bytes of a command. The journal has it in each line about the knob.
+/// Limit on the bytes of a command. The journal repeats it in each line about the knob.
 const MAX_COMMAND: usize = 4096;
 
-/// A setting with its commands, each a line for /bin/sh. The journal holds them, so that it can be
-/// restored when the file that they came from has changed or gone.
+/// A setting with its commands, each a line for /bin/sh. The journal holds them, so that the
+/// setting can be restored even if the file that they came from has changed or gone.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
 )]
@@ -44,13 +44,13 @@ pub struct CommandKnob {
     pub read: Option<String>,
     /// Sets `{value}`.
     pub write: String,
-    /// Sets what was there before, if that takes another command than `write`.
+    /// Sets the earlier value, if that takes a command other than `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
 }
 
 impl CommandKnob {
-    /// Why it cannot be used; `None` if it can be.
+    /// Returns why it cannot be used; `None` if it can be.
     pub fn fault(&self) -> Option<&'static str> {
         let commands = [self.read.as_ref(), Some(&self.write), self.restore.as_ref()];
         let is_name = |name: &str| {
@@ -82,18 +82,18 @@ impl CommandKnob {
         }
     }
 
-    /// Whether a value can stand in a command. A shell takes these characters as they are, also
-    /// between quotes, so nothing that a knob reads can become a command.
+    /// Returns whether a value can be part of a command. A shell takes these characters literally,
+    /// even between quotes, so nothing that a knob reads can become a command.
     pub fn is_value(text: &str) -> bool {
         !text.is_empty()
             && text.len() <= 256
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:+@%=,".contains(&b))
     }
 
-    /// What it is now, without white space around it.
+    /// Reads the present value, without white space around it.
     ///
     /// # Errors
-    /// The command failed, or printed something else than one word.
+    /// The command failed, or did not print exactly one word.
     pub fn read(&self, host: &dyn Host) -> Result<Vec<u8>, HostError> {
         let Some(command) = &self.read else { return Ok(UNREAD.to_vec()) };
         let printed = self.run(host, Op::Read, command)?;
@@ -110,7 +110,7 @@ impl CommandKnob {
         Err(self.error(Op::Read, &why, Errno::INVAL))
     }
 
-    /// Sets it.
+    /// Sets the value.
     ///
     /// # Errors
     /// The command failed, or the value is not one word.
@@ -118,10 +118,10 @@ impl CommandKnob {
         self.set(host, &self.write, value)
     }
 
-    /// Sets what [`CommandKnob::read`] said earlier.
+    /// Sets a value that [`CommandKnob::read`] returned earlier.
     ///
     /// # Errors
-    /// As [`CommandKnob::write`].
+    /// Same as [`CommandKnob::write`].
     pub fn restore(&self, host: &dyn Host, value: &[u8]) -> Result<(), HostError> {
         self.set(host, self.restore.as_ref().unwrap_or(&self.write), value)
     }
@@ -134,12 +134,12 @@ impl CommandKnob {
         self.run(host, Op::Write, &command.replace(VALUE, value)).map(drop)
     }
 
-    /// Runs a command and returns what it printed.
+    /// Runs a command and returns its output.
     fn run(&self, host: &dyn Host, op: Op, command: &str) -> Result<String, HostError> {
         let failed = |error: std::io::Error| {
             self.error(op, &error.to_string(), Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
         };
-        // In memory, not pipes: a command that prints much would wait for a reader that waits for
+        // In memory, not pipes: a command with much output would wait for a reader that waits for
         // its end.
         let capture = || {
             memfd_create("flyball-knob", MemfdFlags::CLOEXEC).map(File::from).map_err(|e| failed(e.into()))
@@ -150,8 +150,8 @@ impl CommandKnob {
         let mut running = host.spawn(launch).map_err(failed)?;
         let deadline = std::time::Instant::now() + PATIENCE;
         let ended = loop {
-            // A signal to flyball ends a wait early; the command has its own process group and goes
-            // on.
+            // A signal to flyball ends a wait early, but the command has its own process group and
+            // goes on.
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if let Some(ended) = running.wait(left).map_err(failed)? {
                 break ended;
@@ -175,11 +175,11 @@ impl CommandKnob {
     }
 }
 
-/// The beginning of what a command printed.
+/// Returns the beginning of a command's output.
 fn head(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // The offset is shared with the command's descriptor. What cannot be read is missing from a
-    // message, or not a value.
+    // The offset is shared with the command's descriptor. Output that cannot be read is missing
+    // from a message, or is not a value.
     if file.seek(SeekFrom::Start(0)).is_ok() {
         let _ = file.take(MAX_OUTPUT).read_to_end(&mut bytes);
     }

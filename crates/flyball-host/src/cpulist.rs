@@ -2,23 +2,23 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-/// The highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the
-/// bound keeps a mistyped `0-4000000000` from filling the memory.
+/// Highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the
+/// limit keeps a mistyped `0-4000000000` from filling the memory.
 const HIGHEST: u32 = 65_535;
 
-/// A set of CPU numbers, in ascending order. A bit a CPU, without zero words at the end: a set of
-/// one large machine's CPUs is a handful of words, and there are thousands of such sets.
+/// A set of CPU numbers, in ascending order. Stored as one bit per CPU, without zero words at the
+/// end: a large machine's set is a handful of words, and there are thousands of such sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct CpuList(Vec<u64>);
 
-/// Why a text is not a CPU list.
+/// The reason why a text is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("bad CPU list at '{part}': {why}; write CPUs as 0-3,7 or 0-7:2")]
 pub struct CpuListError {
     /// The part that cannot be read.
     pub part: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: &'static str,
 }
 
@@ -27,12 +27,12 @@ impl CpuList {
         CpuList(Vec::new())
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns whether `cpu` is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
-    /// Adds a CPU. A number above 65535, which no kernel has, is left out.
+    /// Adds a CPU. Ignores a number above 65535, which no kernel has.
     pub fn insert(&mut self, cpu: u32) {
         if cpu > HIGHEST {
             return;
@@ -44,7 +44,7 @@ impl CpuList {
         self.0[index] |= 1 << (cpu % 64);
     }
 
-    /// The CPUs in ascending order.
+    /// Returns the CPUs in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {
             let first = index as u32 * 64;
@@ -60,25 +60,25 @@ impl CpuList {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         // No list ends in an empty word: `trimmed` removes them, and nothing else clears bits.
         self.0.is_empty()
     }
 
-    /// Whether some CPU is in both.
+    /// Returns whether the sets have a CPU in common.
     pub fn intersects(&self, other: &CpuList) -> bool {
         self.0.iter().zip(&other.0).any(|(one, two)| one & two != 0)
     }
 
-    /// CPUs in both.
+    /// Returns the CPUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &CpuList) -> CpuList {
-        // Beyond the shorter one nothing is in both.
+        // Beyond the shorter set, they have no CPU in common.
         CpuList::trimmed(self.0.iter().zip(&other.0).map(|(one, two)| one & two).collect())
     }
 
-    /// CPUs in either.
+    /// Returns the CPUs in either set.
     #[must_use]
     pub fn union(&self, other: &CpuList) -> CpuList {
         let mut all = self.clone();
@@ -96,14 +96,14 @@ impl CpuList {
         }
     }
 
-    /// CPUs in this one and not in `other`.
+    /// Returns the CPUs in this set but not in `other`.
     #[must_use]
     pub fn difference(&self, other: &CpuList) -> CpuList {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));
         CpuList::trimmed(self.0.iter().zip(others).map(|(one, two)| one & !two).collect())
     }
 
-    /// Whether every CPU of this set is in `other`.
+    /// Returns whether every CPU of this set is in `other`.
     pub fn is_subset(&self, other: &CpuList) -> bool {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));
         self.0.iter().zip(others).all(|(one, two)| one & !two == 0)
@@ -116,7 +116,7 @@ impl CpuList {
         CpuList(words)
     }
 
-    /// Reads the blank-separated form of cpufreq's `affected_cpus` and `related_cpus`.
+    /// Parses the blank-separated form of cpufreq's `affected_cpus` and `related_cpus`.
     ///
     /// # Errors
     /// The part that is not a number.
@@ -125,7 +125,7 @@ impl CpuList {
     }
 }
 
-/// The numbers of the bits that are set in a word, from either end.
+/// Iterator over the numbers of the bits set in a word, from either end.
 struct Bits(u64);
 
 impl Iterator for Bits {
@@ -148,7 +148,7 @@ impl DoubleEndedIterator for Bits {
 }
 
 impl Ord for CpuList {
-    /// By the first CPU in which they differ, as lists read.
+    /// Compares by the first CPU in which they differ, in the order of reading.
     fn cmp(&self, other: &CpuList) -> Ordering {
         self.iter().cmp(other.iter())
     }
@@ -178,7 +178,7 @@ impl Extend<u32> for CpuList {
 
 fn number(text: &str) -> Result<u32, CpuListError> {
     let bad = |why| CpuListError { part: text.to_owned(), why };
-    // Not left to `parse`, which accepts a plus sign.
+    // Checked before `parse`, which accepts a plus sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad("not a CPU number"));
     }
@@ -191,7 +191,7 @@ fn number(text: &str) -> Result<u32, CpuListError> {
 impl FromStr for CpuList {
     type Err = CpuListError;
 
-    /// Reads a list; the empty text is the empty set, as the kernel prints it.
+    /// Parses a list. The empty text is the empty set, as the kernel prints it.
     fn from_str(text: &str) -> Result<CpuList, CpuListError> {
         let text = text.trim();
         let mut cpus = CpuList::new();
@@ -238,8 +238,8 @@ impl fmt::Display for CpuList {
             }
             match last - first {
                 0 => write!(f, "{separator}{first}")?,
-                // Two neighbours as a pair, where the kernel prints a range: both read back the
-                // same.
+                // Prints two neighbours as a pair, while the kernel prints a range. Both read back
+                // the same.
                 1 => write!(f, "{separator}{first},{last}")?,
                 _ => write!(f, "{separator}{first}-{last}")?,
             }

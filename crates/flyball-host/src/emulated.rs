@@ -1,13 +1,14 @@
-//! Whether a machine's processors are flyball's own emulation: its firmware says so in the DMI
-//! tables, so that whatever runs in the guest, or reads what was recorded there, can see it.
+//! Detects machines whose processors flyball itself emulates. Their firmware names flyball in the
+//! DMI tables, so that a program in the guest, or a reader of a recording, can see it.
 
 use crate::{Host, Kind};
 
-/// The maker that the firmware of flyball's guests names (`lab/crates/flyball-guest/src/qemu.rs`).
+/// Manufacturer that the firmware of flyball's guests names
+/// (`lab/crates/flyball-guest/src/qemu.rs`).
 const MAKER: &str = "flyball";
 
-/// What the machine says it is, such as `guest of ryzen-5750g, closed loop`, if its processors are
-/// emulated by flyball.
+/// Returns the machine's own description, such as `guest of ryzen-5750g, closed loop`, if flyball
+/// emulates its processors.
 pub fn emulated(host: &dyn Host) -> Option<String> {
     const DMI: &str = "/sys/class/dmi/id";
     let said = |name: &str| host.read(&format!("{DMI}/{name}")).ok().filter(|text| !text.is_empty());
@@ -18,8 +19,8 @@ pub fn emulated(host: &dyn Host) -> Option<String> {
     Some(if words.is_empty() { "guest".to_owned() } else { words.join(", ") })
 }
 
-/// Whether the machine exists only in software: simulated now, or a recording of one that was. The
-/// release of a simulated kernel says so, and every recording has it.
+/// Returns whether the machine exists only in software: simulated now, or a recording of a
+/// simulated one. The release of a simulated kernel shows it, and every recording has the release.
 pub fn simulated(host: &dyn Host) -> bool {
     let release = || host.read("/proc/sys/kernel/osrelease").or_else(|_| host.read("/proc/version"));
     host.kind() == Kind::Simulated || release().is_ok_and(|text| text.contains("-flyball-sim"))

@@ -1,4 +1,4 @@
-//! What went wrong at the door: the operation, the path, and the kernel's errno.
+//! Errors of a host: the operation, the path, and the kernel's errno.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// A Linux error number, kept as the kernel gave it.
+/// A Linux error number, as the kernel returned it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(pub i32);
 
@@ -42,13 +42,13 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = concat!("`E", stringify!($name), "`.")] pub const $name: Errno = Errno(errnos!(@ $name));)*
 
-            /// The number that has this symbolic name (`EBUSY`).
+            /// Returns the number with this symbolic name (`EBUSY`).
             pub fn named(name: &str) -> Option<Errno> {
                 [$(Errno::$name),*].into_iter().find(|errno| errno.name() == Some(name))
             }
 
-            /// The symbolic name (`EBUSY`), or `None` for a number that attribute files do not
-            /// answer.
+            /// Returns the symbolic name (`EBUSY`), or `None` for a number that attribute files do
+            /// not return.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Errno::$name => Some(concat!("E", stringify!($name))),)*
@@ -103,15 +103,15 @@ errnos!(
 );
 
 impl Errno {
-    /// The system's one-line description, without a number.
+    /// Returns the system's one-line description, without a number.
     pub fn describe(self) -> String {
-        // The standard library appends the number; here the symbolic name follows.
+        // The standard library appends the number, but the symbolic name follows here.
         let text = std::io::Error::from_raw_os_error(self.0).to_string();
         text.split(" (os error").next().unwrap_or_default().to_owned()
     }
 }
 
-/// An error of the standard library in the words of the others: `Permission denied (EACCES)`.
+/// Describes an error of the standard library in the same form: `Permission denied (EACCES)`.
 pub fn words_of(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => {
@@ -139,7 +139,7 @@ impl fmt::Display for Errno {
 
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
-        // Errors that the library makes itself (an early end, text that is not UTF-8) have no
+        // Errors that the library creates itself (an early end, text that is not UTF-8) have no
         // number.
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -155,9 +155,9 @@ impl From<rustix::io::Errno> for Errno {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostError {
     pub op: Op,
-    /// On what: a path as the machine's kernel spells it, or `MSR 0x774 of CPU 3`.
+    /// The path as the machine's kernel spells it, or `MSR 0x774 of CPU 3`.
     pub path: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -166,7 +166,8 @@ impl HostError {
         HostError { op, path: path.into(), errno: errno.into() }
     }
 
-    /// Whether the kernel said that there is no such thing, as opposed to one that cannot be read.
+    /// Returns whether the kernel reported that there is no such thing, rather than one that cannot
+    /// be read.
     pub fn is_absent(&self) -> bool {
         // ENXIO: a device node without a driver, or without its CPU.
         matches!(self.errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NXIO)

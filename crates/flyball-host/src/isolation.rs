@@ -1,22 +1,22 @@
-//! Which CPUs the kernel leaves alone: `nohz_full=` and `isolcpus=` of its command line, read as
-//! the kernel reads them.
+//! The CPUs that the kernel leaves alone: `nohz_full=` and `isolcpus=` of its command line, parsed
+//! as the kernel parses them.
 
 use crate::CpuList;
 
-/// Longer than any list that a kernel takes: CONFIG_NR_CPUS is at most 8192 on x86.
+/// Limit above any list that a kernel accepts: CONFIG_NR_CPUS is at most 8192 on x86.
 const HIGHEST: u32 = 65_535;
 
 /// The highest CPU that the machine can have, for `N` and `all` in lists of the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct LastCpu {
     pub cpu: u32,
-    /// Whether there can be no other: it is the last one of cpu/possible. Recordings may lack that
-    /// file.
+    /// True if it comes from cpu/possible, so that there can be no higher one. Recordings may lack
+    /// that file.
     pub is_exact: bool,
 }
 
 impl LastCpu {
-    /// From the files cpu/possible and, of recordings that lack it, cpu/present.
+    /// Reads it from the contents of cpu/possible or, for recordings that lack it, cpu/present.
     pub fn of(possible: Option<&str>, present: Option<&str>) -> Option<LastCpu> {
         let last = |list: &str| list.parse::<CpuList>().ok()?.iter().next_back();
         let exact = possible.and_then(last).map(|cpu| LastCpu { cpu, is_exact: true });
@@ -24,11 +24,11 @@ impl LastCpu {
     }
 }
 
-/// Reads a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last
-/// CPU, and `0-31:2/4` for two of every four. `None` for what the kernel refuses, which is always
-/// the whole list.
+/// Parses a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last
+/// CPU, and `0-31:2/4` for two of every four. `None` if the kernel refuses it, which is always the
+/// whole list.
 fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
-    // Not left to `parse`, which accepts a plus sign.
+    // Checked before `parse`, which accepts a plus sign.
     let digits = |text: &str| {
         if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse::<u32>().ok() } else { None }
     };
@@ -62,8 +62,8 @@ fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     Some(cpus)
 }
 
-/// What a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, the ones that
-/// are asked about).
+/// Work that a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, as far as
+/// it is used here).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Tick,
@@ -71,21 +71,21 @@ enum Purpose {
     ManagedInterrupts,
 }
 
-/// Which CPUs the kernel leaves alone, and how that is known.
+/// The CPUs that the kernel leaves alone, with the evidence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolation {
     /// CPUs without a tick while one task runs: `nohz_full=`, or `isolcpus=nohz,`. Their RCU
-    /// callbacks run elsewhere, with `rcu_nocbs=` and without it (rcu_init_nohz() in
+    /// callbacks run elsewhere, with or without `rcu_nocbs=` (rcu_init_nohz() in
     /// kernel/rcu/tree_nocb.h, since 3.10).
     pub tickless: CpuList,
-    /// CPUs that the scheduler balances nothing onto: `isolcpus=`, without flags or with `domain`.
+    /// CPUs onto which the scheduler balances nothing: `isolcpus=`, without flags or with `domain`.
     pub isolated: CpuList,
-    /// The words of the command line that say so.
+    /// The words of the command line that isolate them.
     pub words: Vec<String>,
 }
 
 impl Isolation {
-    /// What `/proc/cmdline` says.
+    /// Parses `/proc/cmdline`.
     pub fn of_command_line(text: &str, last: LastCpu) -> Isolation {
         let mut isolation = Isolation::default();
         let mut taken: Vec<(Purpose, CpuList)> = Vec::new();
@@ -110,8 +110,8 @@ impl Isolation {
             if cpus.len() as u64 > u64::from(last.cpu) {
                 cpus = cpus.difference(&CpuList::from_iter([0]));
             }
-            // housekeeping_setup() refuses a second list for the same purpose that differs from the
-            // first.
+            // housekeeping_setup() refuses a second list for the same purpose if it differs from
+            // the first.
             let differs = |kept: &Purpose| taken.iter().any(|(other, list)| other == kept && *list != cpus);
             if cpus.is_empty() || kept.iter().any(differs) {
                 continue;
@@ -130,8 +130,8 @@ impl Isolation {
         isolation
     }
 
-    /// Replaces what the command line asks for by what the kernel made of it:
-    /// /sys/devices/system/cpu/nohz_full. A kernel without CONFIG_NO_HZ_FULL takes the option and
+    /// Replaces the command line's tickless CPUs with the kernel's actual ones:
+    /// /sys/devices/system/cpu/nohz_full. A kernel without CONFIG_NO_HZ_FULL accepts the option but
     /// has no tickless CPU.
     #[must_use]
     pub fn with_tickless(mut self, list: &str) -> Isolation {
@@ -141,7 +141,7 @@ impl Isolation {
         self
     }
 
-    /// Leaves only the tickless CPUs that were recorded or are asked about.
+    /// Keeps only the tickless CPUs that `wanted` selects.
     #[must_use]
     pub fn only(mut self, wanted: impl Fn(u32) -> bool) -> Isolation {
         self.tickless = self.tickless.iter().filter(|cpu| wanted(*cpu)).collect();
@@ -149,7 +149,7 @@ impl Isolation {
     }
 }
 
-/// The CPUs of cpu/nohz_full or cpu/isolated.
+/// Returns the CPUs of cpu/nohz_full or cpu/isolated.
 pub fn reported(list: &str) -> Option<CpuList> {
     match list.trim() {
         // print_cpus_nohz_full() in drivers/base/cpu.c prints a mask that was never allocated, in
@@ -159,7 +159,8 @@ pub fn reported(list: &str) -> Option<CpuList> {
     }
 }
 
-/// The words of a command line; a quoted part may hold blanks (next_arg() in lib/cmdline.c).
+/// Returns the words of a command line; a quoted part may hold blanks (next_arg() in
+/// lib/cmdline.c).
 pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c: char| {
@@ -169,9 +170,9 @@ pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| !word.is_empty())
 }
 
-/// `isolcpus=[flag-list,]cpu-list`, as housekeeping_isolcpus_setup() takes it. Every word that
-/// starts with a letter is a flag, so that `all` and a leading `N` isolate nothing: `None`, as for
-/// a flag with other characters.
+/// Parses `isolcpus=[flag-list,]cpu-list` as housekeeping_isolcpus_setup() does. Every word that
+/// starts with a letter is a flag, so `all` and a leading `N` isolate nothing. `None` for these,
+/// and for a flag with other characters.
 fn isolcpus(value: &str) -> Option<(Vec<Purpose>, &str)> {
     let mut kept = Vec::new();
     let mut rest = value;
@@ -218,7 +219,7 @@ mod tests {
         for wrong in ["x", "3-", "1:2", "0-9:3/2", "0-9:0/0", "-1", "7-3", "+3", "n"] {
             assert_eq!(list(wrong), None, "{wrong}");
         }
-        // ERANGE is for the whole list; where only the present CPUs are known there may be more.
+        // ERANGE is for the whole list. If only the present CPUs are known, there may be more.
         assert_eq!(list("3,12-40"), None);
         let present = LastCpu { is_exact: false, ..LAST };
         assert_eq!(kernel_list("3,12-17", present).unwrap().to_string(), "3,12-17");
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!((found.tickless.to_string(), found.isolated.to_string()), ("3,7".into(), "3,7".into()));
         assert_eq!(found.words, ["nohz_full=3,7", "isolcpus=managed_irq,domain,3,7", "rcu_nocbs=3,7"]);
         assert!(of("isolcpus=2-4 nohz=off").tickless.is_empty());
-        // The first counts; a quoted value is one word.
+        // The first one counts. A quoted value is one word.
         assert_eq!(of("nohz_full=1 nohz_full=2 dyndbg=\"file x nohz_full=9\"").tickless.to_string(), "1");
         assert_eq!(of("nohz_full=broken"), Isolation::default());
         assert_eq!(of("nohz_full=1-3").with_tickless("(null)\n").tickless.to_string(), "");
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(both("isolcpus=nohz,domain,2-N"), pair("2-15", "2-15"));
         assert_eq!(both("isolcpus=managed_irq,2"), pair("", ""));
         assert_eq!(both("isolcpus=later,2"), pair("", "2"));
-        // A letter begins a flag, also that of `all` and `N`.
+        // A letter begins a flag, even in `all` and `N`.
         for nothing in ["isolcpus=all", "isolcpus=N", "isolcpus=domain,N", "isolcpus=x-y,2", "isolcpus=2,99"]
         {
             assert_eq!(both(nothing), pair("", ""), "{nothing}");

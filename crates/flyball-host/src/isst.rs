@@ -25,7 +25,7 @@ pub const NODE: &str = "/dev/isst_interface";
 /// The numbers of the calls, as ioctl(2) gets them on 64-bit machines (magic 0xFE, size of a
 /// pointer).
 pub mod number {
-    /// What the drivers are.
+    /// Properties of the drivers.
     pub const GET_PLATFORM_INFO: u32 = 0x8008_fe00;
     /// The power unit's number of a CPU.
     pub const GET_PHY_ID: u32 = 0xc008_fe01;
@@ -34,9 +34,9 @@ pub mod number {
     pub const MBOX_COMMAND: u32 = 0xc008_fe03;
     /// One of the few MSRs that the driver allows.
     pub const MSR_COMMAND: u32 = 0xc008_fe04;
-    /// Which power domains of a package have registers.
+    /// The power domains of a package that have registers.
     pub const COUNT_TPMI_INSTANCES: u32 = 0x8008_fe05;
-    /// SST-CP on or off.
+    /// Switches SST-CP on or off.
     pub const CORE_POWER_STATE: u32 = 0xc008_fe06;
     /// One class of service.
     pub const CLOS_PARAM: u32 = 0xc008_fe07;
@@ -46,7 +46,7 @@ pub mod number {
     pub const PERF_LEVELS: u32 = 0xc008_fe09;
     /// Changes the performance level.
     pub const PERF_SET_LEVEL: u32 = 0x4008_fe0a;
-    /// SST-BF and SST-TF on or off.
+    /// Switches SST-BF and SST-TF on or off.
     pub const PERF_SET_FEATURE: u32 = 0x4008_fe0b;
     /// The numbers of a level.
     pub const GET_PERF_LEVEL_INFO: u32 = 0x8008_fe0c;
@@ -62,21 +62,21 @@ pub mod number {
     pub const GET_PERF_LEVEL_FABRIC_INFO: u32 = 0x8008_fe11;
 }
 
-/// The highest interface version that is understood: 1 is mailbox and MMIO, 2 and 3 are TPMI.
+/// Highest interface version that is supported: 1 is mailbox and MMIO, 2 and 3 are TPMI.
 pub const HIGHEST_API: u16 = 3;
 
-/// What the drivers of a machine are (isst_if_platform_info).
+/// Properties of a machine's drivers (isst_if_platform_info).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Platform {
     /// 1: mailbox and MMIO; 2 and 3: TPMI.
     pub api_version: u16,
     /// The common driver's own version.
     pub driver_version: u16,
-    /// How many commands one legacy call may carry.
+    /// Number of commands that one legacy call may carry.
     pub max_commands: u16,
-    /// Whether a mailbox driver is there.
+    /// True if a mailbox driver is loaded.
     pub mailbox: bool,
-    /// Whether the MMIO driver is there.
+    /// True if the MMIO driver is loaded.
     pub mmio: bool,
 }
 
@@ -84,7 +84,7 @@ impl Platform {
     /// Bytes of isst_if_platform_info.
     pub const SIZE: usize = 8;
 
-    /// Asks the common driver.
+    /// Queries the common driver.
     ///
     /// # Errors
     /// `ENOENT` without the node; the errno of open(2) or ioctl(2).
@@ -94,7 +94,7 @@ impl Platform {
         Ok(Platform::decode(&argument))
     }
 
-    /// Reads the structure.
+    /// Decodes the structure.
     pub fn decode(bytes: &[u8; Platform::SIZE]) -> Platform {
         Platform {
             api_version: wire::u16_at(bytes, 0),
@@ -105,19 +105,19 @@ impl Platform {
         }
     }
 
-    /// Whether requests go to power domains' registers instead of mailboxes.
+    /// Returns whether requests go to power domains' registers instead of mailboxes.
     pub fn is_tpmi(&self) -> bool {
         self.api_version > 1
     }
 }
 
-/// An argument that no driver must see.
+/// Returns the error for an argument that no driver must see.
 pub(crate) fn bad_argument(what: impl std::fmt::Display) -> HostError {
     HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
 }
 
-/// The module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that has
-/// none (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
+/// Returns the module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that
+/// has none (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
 pub fn module_for(model: u32) -> Option<&'static str> {
     match model {
         // Skylake-X and Cascade Lake: the mailbox is two MSRs (MSR_OS_MAILBOX_INTERFACE and _DATA).
@@ -131,7 +131,7 @@ pub fn module_for(model: u32) -> Option<&'static str> {
     }
 }
 
-/// What Speed Select depends on of a processor.
+/// The properties of a processor on which Speed Select depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Processor<'a> {
     pub vendor: Vendor,
@@ -140,7 +140,7 @@ pub struct Processor<'a> {
     pub name: Option<&'a str>,
 }
 
-/// Why Speed Select does not answer, and what to do about it, for a person.
+/// Explains to a person why Speed Select does not answer, and what to do about it.
 pub fn explain(host: &dyn Host, error: &HostError) -> String {
     let info = CpuInfo::read(host).unwrap_or_default();
     let processor = Processor {
@@ -152,7 +152,8 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
     explain_on(&host.kind(), processor, error)
 }
 
-/// The same for a processor that is known: /proc/cpuinfo is a megabyte on a machine of 512 CPUs.
+/// Like [`explain`], for a processor that is already known: /proc/cpuinfo is a megabyte on a
+/// machine of 512 CPUs.
 pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> String {
     // The same errno from a call on the open node has another cause.
     let node_missing = error.path == NODE && error.is_absent();

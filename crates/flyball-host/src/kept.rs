@@ -1,5 +1,5 @@
-//! Files that stay open between readings: a sampler reads thousands of attributes each second, and
-//! opening one costs ten times what reading it does.
+//! Files that stay open between readings. A sampler reads thousands of attributes each second, and
+//! opening one costs ten times as much as reading it.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -12,11 +12,11 @@ use crate::{Errno, HostError, Op};
 
 /// A file that stays open.
 pub trait KeptFile: Send {
-    /// Reads at `offset` (0 for an attribute, the register's number for `/dev/cpu/N/msr`); how many
-    /// bytes.
+    /// Reads at `offset` (0 for an attribute, the register's number for `/dev/cpu/N/msr`). Returns
+    /// the number of bytes.
     ///
     /// # Errors
-    /// The errno of pread(2): `ENODEV`, `ENXIO` or `EIO` where the CPU behind it went offline.
+    /// The errno of pread(2): `ENODEV`, `ENXIO` or `EIO` if its CPU went offline.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, HostError>;
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct LiveFile {
     path: String,
 }
 
-/// Descriptors that are left to the rest of the program.
+/// Number of descriptors that are left to the rest of the program.
 const SPARE: u64 = 64;
 
 impl LiveFile {
-    /// Keeps a file open; `None` where this process cannot have more open files.
+    /// Keeps a file open; `None` if this process cannot have more open files.
     pub(crate) fn new(
         path: &str,
         open: impl Fn() -> Result<OwnedFd, HostError>,
@@ -50,11 +50,12 @@ impl LiveFile {
     }
 }
 
-/// The limit as it was read last. A sampler opens thousands of files, and asking for it each time
+/// The limit as last read. A sampler opens thousands of files, and reading the limit each time
 /// costs half as much as opening.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether enough descriptors remain after this one: the kernel gives the lowest that is free.
+/// Returns whether enough descriptors remain after this one: the kernel assigns the lowest that is
+/// free.
 fn fits(file: &OwnedFd) -> bool {
     let needed = (file.as_raw_fd() as u64).saturating_add(SPARE);
     if needed < LIMIT.load(Ordering::Relaxed) {
@@ -68,7 +69,7 @@ fn fits(file: &OwnedFd) -> bool {
 fn raise_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Refused: then fewer files are kept open.
+        // If the kernel refuses, fewer files are kept open.
         let _ = rustix::process::setrlimit(
             Resource::Nofile,
             rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },

@@ -5,8 +5,8 @@
 //! model-specific registers by number, Speed Select calls by ioctl number, tracefs, and programs. A
 //! host is the running kernel ([`Live`]), a directory or an archive that holds a recorded machine
 //! ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above do not
-//! distinguish them; what only a machine in software can do is in [`Software`]. No path under
-//! `/sys`, `/proc` or `/dev` is opened anywhere else.
+//! distinguish them; [`Software`] has what only a machine in software can do. No path under `/sys`,
+//! `/proc` or `/dev` is opened anywhere else.
 //!
 //! A host is a value: one process can have several, with different roots.
 
@@ -63,7 +63,7 @@ pub enum Kind {
     Live,
     /// Files that were copied from a machine earlier; cannot be written.
     Recorded,
-    /// A machine in software; every report of it says so.
+    /// A machine in software; every report about it says so.
     Simulated,
 }
 
@@ -75,25 +75,26 @@ pub enum Kind {
 pub trait Host: Send + Sync {
     fn kind(&self) -> Kind;
 
-    /// How to name the machine in a message: `live`, `guest of NAME, ...`, a directory, `sim:NAME`.
+    /// Returns the machine's name for messages: `live`, `guest of NAME, ...`, a directory,
+    /// `sim:NAME`.
     fn name(&self) -> String;
 
     /// Reads a whole attribute into `buffer`, which is cleared first.
     ///
     /// # Errors
-    /// The errno that the kernel answered to open(2) or read(2), with the path.
+    /// The kernel's errno for open(2) or read(2), with the path.
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError>;
 
     /// Writes `bytes` to an attribute in one write(2), as sysfs requires.
     ///
     /// # Errors
-    /// The errno that the kernel answered; [`Errno::ROFS`] from a recorded machine.
+    /// The kernel's errno; [`Errno::ROFS`] from a recorded machine.
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError>;
 
     /// Makes a directory, mode 0755: a control group, or a tracing instance.
     ///
     /// # Errors
-    /// The errno of mkdir(2); [`Errno::ROFS`] where the machine cannot be changed.
+    /// The errno of mkdir(2); [`Errno::ROFS`] if the machine cannot be changed.
     fn make_dir(&self, path: &str) -> Result<(), HostError> {
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
@@ -101,21 +102,22 @@ pub trait Host: Send + Sync {
     /// Removes a directory: a control group that holds no task.
     ///
     /// # Errors
-    /// The errno of rmdir(2); [`Errno::ROFS`] where the machine cannot be changed.
+    /// The errno of rmdir(2); [`Errno::ROFS`] if the machine cannot be changed.
     fn remove_dir(&self, path: &str) -> Result<(), HostError> {
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
 
-    /// The names in a directory, sorted so that `cpu2` comes before `cpu10`.
+    /// Lists the names in a directory, sorted so that `cpu2` comes before `cpu10`.
     fn list(&self, path: &str) -> Result<Vec<String>, HostError>;
 
-    /// Whether something is at `path` (following links).
+    /// Returns whether `path` exists (following links).
     fn exists(&self, path: &str) -> bool;
 
-    /// Whether the attribute at `path` has a write permission bit. `false` where there is nothing.
+    /// Returns whether the attribute at `path` has a write permission bit; `false` if it does not
+    /// exist.
     fn writable(&self, path: &str) -> bool;
 
-    /// The target text of a symbolic link.
+    /// Returns the target text of a symbolic link.
     fn link(&self, path: &str) -> Result<String, HostError>;
 
     /// Reads model-specific register `register` of CPU `cpu`.
@@ -128,24 +130,25 @@ pub trait Host: Send + Sync {
     /// Writes model-specific register `register` of CPU `cpu`.
     ///
     /// # Errors
-    /// As [`Host::msr`]; `EPERM` under lockdown.
+    /// Same as [`Host::msr`]; `EPERM` under lockdown.
     fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError>;
 
-    /// One ioctl on `/dev/isst_interface`; `argument` is the call's structure, changed in place.
+    /// Makes one ioctl on `/dev/isst_interface`; `argument` is the call's structure, changed in
+    /// place.
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
-    /// The file in which programs about Speed Select keep the topology of CPUs, which sysfs forgets
-    /// of those that are offline; `None` for a machine that is not kept between commands.
+    /// Returns the file in which Speed Select programs cache the topology of CPUs, since sysfs
+    /// forgets it for offline ones; `None` for a machine that is not kept between commands.
     fn topology_cache(&self) -> Option<std::path::PathBuf> {
         None
     }
 
-    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` next to
-    /// `sys/`.
+    /// Returns the kernel's log, oldest line first. A recorded machine has it in `kernel.log` next
+    /// to `sys/`.
     ///
     /// # Errors
-    /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where
-    /// none was recorded.
+    /// `EPERM` if ordinary users may not read the log (kernel.dmesg_restrict); `ENOENT` if none was
+    /// recorded.
     fn kernel_log(&self) -> Result<String, HostError> {
         Err(HostError::new(Op::Read, "the kernel log", Errno::NOENT))
     }
@@ -155,24 +158,24 @@ pub trait Host: Send + Sync {
     /// these.
     ///
     /// # Errors
-    /// The errno of perf_event_open(2); `ENOSYS` where there are no counters.
+    /// The errno of perf_event_open(2); `ENOSYS` if there are no counters.
     fn event_counter(&self, kind: u32, config: u64, cpu: u32) -> Result<Box<dyn EventCounter>, HostError> {
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Opens counters of one CPU that are read together, with one interrupt of that CPU: the PMU's
-    /// type number and event of each. Only a live machine has these.
+    /// Opens counters of one CPU that are read together, with one interrupt of that CPU. Each is
+    /// given as the PMU's type number and the event. Only a live machine has these.
     ///
     /// # Errors
-    /// As [`Host::event_counter`].
+    /// Same as [`Host::event_counter`].
     fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn EventGroup>, HostError> {
         let name = format!("{} events of CPU {cpu}", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Keeps a file open that will be read many times; `None` where that is not possible or spares
-    /// nothing, and it is to be read with [`Host::read_into`] or [`Host::msr`].
+    /// Keeps a file open that will be read many times. Returns `None` if that is impossible or
+    /// saves nothing; then read it with [`Host::read_into`] or [`Host::msr`].
     ///
     /// # Errors
     /// The errno of open(2).
@@ -181,20 +184,21 @@ pub trait Host: Send + Sync {
         Ok(None)
     }
 
-    /// What the hold service of this machine shares with users who may not read it themselves.
+    /// Returns the readings that this machine's hold service shares with users who may not take
+    /// them themselves.
     ///
     /// # Errors
-    /// The errno of connect(2); `EACCES` for a user who is not answered, `ENOSYS` for a machine
+    /// The errno of connect(2); `EACCES` for a user whom it does not answer, `ENOSYS` for a machine
     /// that has no service.
     fn shared_readings(&self) -> Result<flyball_process::readings::Readings, HostError> {
         Err(HostError::new(Op::Read, "shared readings", Errno::NOSYS))
     }
 
-    /// The machine's tracefs.
+    /// Returns the machine's tracefs.
     ///
     /// # Errors
     /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing, `ENOSYS`
-    /// where nothing can be traced: of a recorded machine.
+    /// for a recorded machine, where nothing can be traced.
     fn tracefs(&self) -> Result<tracefs::Tracefs, HostError> {
         Err(HostError::new(Op::Read, "tracefs", Errno::NOSYS))
     }
@@ -203,8 +207,8 @@ pub trait Host: Send + Sync {
     /// words name.
     ///
     /// # Errors
-    /// `NotFound` for a program that is not there; `Unsupported` where nothing can run: on a
-    /// recorded machine; `InvalidInput` for words that name no model, with what is expected.
+    /// `NotFound` for a program that does not exist; `Unsupported` on a recorded machine, where
+    /// nothing can run; `InvalidInput` for words that name no model, with what is expected.
     fn spawn(&self, launch: Launch) -> std::io::Result<Box<dyn Process>> {
         let _ = launch;
         Err(std::io::Error::new(
@@ -213,18 +217,19 @@ pub trait Host: Send + Sync {
         ))
     }
 
-    /// What can be done with a machine in software and with no other.
+    /// Returns the functions that only a machine in software has; `None` for other machines.
     fn software(&self) -> Option<&dyn Software> {
         None
     }
 
-    /// The kernel's name, the machine's name, release and architecture, as uname(2) has them.
+    /// Returns the kernel's name, the machine's name, release and architecture, as in uname(2).
     fn uname(&self) -> String {
         let said = |name: &str| self.read(&format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         format!("Linux {} {} x86_64", said("hostname"), said("osrelease"))
     }
 
-    /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.
+    /// Returns the machine's own monotonic clock. A simulated machine's clock runs at the speed of
+    /// the simulation.
     fn now(&self) -> Duration;
 
     /// Lets the machine's time pass.
@@ -233,7 +238,7 @@ pub trait Host: Send + Sync {
     /// Reads an attribute as text without its trailing white space.
     ///
     /// # Errors
-    /// As [`Host::read_into`]; [`Errno::ILSEQ`] where the content is not UTF-8.
+    /// Same as [`Host::read_into`]; [`Errno::ILSEQ`] if the content is not UTF-8.
     fn read(&self, path: &str) -> Result<String, HostError> {
         let mut buffer = Vec::with_capacity(128);
         self.read_into(path, &mut buffer)?;
@@ -242,10 +247,10 @@ pub trait Host: Send + Sync {
         Ok(text)
     }
 
-    /// Reads an attribute; `None` where there is none (`ENOENT`, `ENODEV`, `ENOTDIR`).
+    /// Reads an attribute; `None` if it does not exist (`ENOENT`, `ENODEV`, `ENOTDIR`).
     ///
     /// # Errors
-    /// Any other failure: the attribute should be there and cannot be read.
+    /// Any other failure: the attribute should exist but cannot be read.
     fn read_optional(&self, path: &str) -> Result<Option<String>, HostError> {
         match self.read(path) {
             Ok(text) => Ok(Some(text)),
@@ -255,27 +260,28 @@ pub trait Host: Send + Sync {
     }
 }
 
-/// A machine in software: it boots on request, and runs models of workloads ([`Host::spawn`]) in
+/// A machine in software. It boots on request, and runs models of workloads ([`Host::spawn`]) in
 /// its own time, which passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {
-    /// The model that words name, as [`Host::spawn`] takes them.
+    /// Returns the model that words name, as [`Host::spawn`] takes them.
     ///
     /// # Errors
     /// `InvalidInput` for words that name none.
     fn model(&self, words: &[String]) -> std::io::Result<Model>;
 
-    /// Boots it again, with these words added to the kernel command line that it was opened with.
-    /// Its clock goes on.
+    /// Reboots it with these words added to the kernel command line that it was opened with. Its
+    /// clock goes on.
     ///
     /// # Errors
-    /// What the machine cannot be booted with.
+    /// The words that the machine cannot be booted with.
     fn reboot(&self, words: &[String]) -> std::io::Result<()>;
 
-    /// What differs by chance between runs of a workload, and between boots, follows from this
-    /// number from now on. Two machines with the same numbers do the same.
+    /// Seeds the random differences between runs of a workload, and between boots. Two machines
+    /// with the same numbers behave the same.
     fn vary(&self, run: u64);
 
-    /// Whether its state is kept in a file between commands, so that it must not boot in between.
+    /// Returns whether its state is kept in a file between commands, so that it must not boot in
+    /// between.
     fn is_kept(&self) -> bool;
 }
 
@@ -283,7 +289,7 @@ pub trait Software {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     pub name: String,
-    /// The unit of what it does per second, if that is its result; otherwise the result is the time
+    /// The unit of its work per second, if that is its result; otherwise the result is the time
     /// that it takes.
     pub rate_unit: Option<String>,
 }

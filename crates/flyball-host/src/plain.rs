@@ -22,7 +22,7 @@ impl Plain {
     /// The machine at `root`, which must hold `sys`.
     ///
     /// # Errors
-    /// As [`Recorded::open`].
+    /// Same as [`Recorded::open`].
     pub fn open(root: impl Into<PathBuf>) -> Result<Plain, HostError> {
         Ok(Plain { recorded: Recorded::open(root)? })
     }

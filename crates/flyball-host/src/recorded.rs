@@ -2,7 +2,7 @@
 //! `msr.txt`.
 //!
 //! The directory may come from anybody. [`Folder`] reads it through flyball-files: a link that
-//! leads out, a device or a FIFO is an error of that file, and no file is read beyond a bound.
+//! leads out, a device or a FIFO is an error for that file, and no file is read beyond a limit.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,8 @@ use flyball_text::Natural;
 
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
-/// Bytes of one file of a recorded machine. The largest is /proc/cpuinfo: 1 MB for 512 CPUs.
+/// Limit on the bytes of one file of a recorded machine. The largest is /proc/cpuinfo: 1 MB for 512
+/// CPUs.
 pub(crate) const MAX_FILE: u64 = 16 << 20;
 
 /// Attribute files below a directory of unknown origin.
@@ -26,7 +27,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The directory at `root`, which must hold `sys`.
+    /// Opens the directory at `root`, which must hold `sys`.
     pub(crate) fn open(root: impl Into<PathBuf>) -> Result<Folder, HostError> {
         let root = root.into();
         let sys = root.join("sys");
@@ -71,7 +72,7 @@ impl Folder {
         self.dir.link(below(path)).map_err(|error| HostError::new(Op::Link, path, Errno::from(&error)))
     }
 
-    /// A file that flyball has put next to `sys`.
+    /// Reads a file that flyball has put next to `sys`.
     fn extra(&self, op: Op, name: &str) -> Result<Vec<u8>, HostError> {
         let fail = |error: std::io::Error| {
             HostError::new(op, self.root.join(name).display().to_string(), Errno::from(&error))
@@ -80,12 +81,12 @@ impl Folder {
     }
 }
 
-/// A path of the machine, relative to the folder.
+/// Returns a path of the machine, relative to the folder.
 pub(crate) fn below(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-/// The methods of [`Host`] that read files, from the field that holds the tree of files.
+/// The file-reading methods of [`Host`], implemented on the field that holds the tree of files.
 macro_rules! read_from_tree {
     ($($tree:ident).+) => {
         fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
@@ -111,7 +112,7 @@ macro_rules! read_from_tree {
 }
 pub(crate) use read_from_tree;
 
-/// A recorded machine below a directory. Reading answers as the files say; every write is refused.
+/// A recorded machine below a directory. Reads return the recorded files; every write is refused.
 #[derive(Debug)]
 pub struct Recorded {
     pub(crate) tree: Folder,
@@ -120,11 +121,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The machine recorded at `root`, which must hold `sys` (and may hold `proc` and `msr.txt`).
+    /// Opens the machine recorded at `root`, which must hold `sys` (and may hold `proc` and
+    /// `msr.txt`).
     ///
     /// # Errors
-    /// `ENOENT` or `ENOTDIR` where `root/sys` is not a directory, `EXDEV` where it is a link that
-    /// leads out.
+    /// `ENOENT` or `ENOTDIR` if `root/sys` is not a directory, `EXDEV` if it is a link that leads
+    /// out.
     pub fn open(root: impl Into<PathBuf>) -> Result<Recorded, HostError> {
         Ok(Recorded { tree: Folder::open(root)?, msrs: OnceLock::new(), started: Instant::now() })
     }
@@ -155,14 +157,13 @@ impl Host for Recorded {
     read_from_tree!(tree);
 
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<(), HostError> {
-        // As the kernel answers on a file system that is mounted read-only.
+        // Like the kernel on a file system that is mounted read-only.
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         self.msrs()?.get(cpu, register).ok_or_else(|| {
-            // As the kernel answers for a register that the CPU does not have: here, one that was
-            // not recorded.
+            // Like the kernel for a register that the CPU does not have: this one was not recorded.
             HostError::new(Op::ReadMsr, format!("MSR {register:#x} of CPU {cpu}"), Errno::NODEV)
         })
     }
@@ -172,7 +173,7 @@ impl Host for Recorded {
     }
 
     fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
-        // As on a machine without the driver: a call cannot be recorded.
+        // Like a machine without the driver: a call cannot be recorded.
         Err(HostError::new(Op::Isst, crate::isst::NODE, Errno::NOENT))
     }
 
@@ -185,7 +186,7 @@ impl Host for Recorded {
         self.started.elapsed()
     }
 
-    // Nothing changes while it is waited for.
+    // Waiting does not change a recording.
     fn sleep(&self, _time: Duration) {}
 }
 
@@ -215,7 +216,8 @@ mod tests {
         assert_eq!(host.read("/sys/../etc/passwd").unwrap_err().errno, Errno::INVAL);
     }
 
-    /// What a directory of a stranger can hold: ways out, what never ends, and what never answers.
+    /// A stranger's directory can hold links that lead out, files that never end, and files that
+    /// never answer.
     #[test]
     fn a_hostile_directory_is_read_no_further_than_itself() {
         let folder = tempfile::tempdir().unwrap();

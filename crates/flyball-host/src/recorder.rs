@@ -1,5 +1,5 @@
-//! Records a machine into an archive: what flyball reads, and nothing that says whose machine it
-//! is.
+//! Records a machine into an archive: everything that flyball reads, and nothing that identifies
+//! the owner.
 
 mod redact;
 
@@ -11,7 +11,7 @@ use std::{
 use self::redact::{Redactor, without_addresses};
 use crate::{CpuList, Errno, Host, HostError, archive::Writer, msr};
 
-/// What was recorded.
+/// Counts of the recorded items.
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Summary {
     /// Files with their content.
@@ -72,8 +72,8 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("/sys/class/thermal", &["type", "temp", "policy", "mode", "trip_point_", "cur_state", "max_state"]),
 ];
 
-/// Names that are never recorded: serial numbers of the processor, crash addresses, files that do
-/// something when read, and what says whose machine it is.
+/// Names that are never recorded: serial numbers of the processor, crash addresses, files that act
+/// when read, and everything that identifies the owner.
 const NEVER: &[&str] = &[
     "ppin",
     "crash_notes",
@@ -97,8 +97,8 @@ const NEVER: &[&str] = &[
     "physical_node",
 ];
 
-/// Registers that flyball and its checks read. Reading is safe: one that a processor lacks answers
-/// EIO.
+/// Registers that flyball and its checks read. Reading is safe: a register that a processor lacks
+/// answers EIO.
 const REGISTERS: &[u32] = &[
     msr::MSR_PM_LOGICAL_ID,
     msr::MSR_FSB_FREQ,
@@ -179,7 +179,7 @@ const DAEMONS: &[&str] = &[
     "powertop",
 ];
 
-/// What a line of the kernel's log must mention to be recorded.
+/// Words that select a line of the kernel's log: it is recorded if it contains one of them.
 const LOG_WORDS: &[&str] = &[
     "pstate",
     "cpufreq",
@@ -212,7 +212,7 @@ const LOG_WORDS: &[&str] = &[
     "command line",
 ];
 
-/// Whether a machine's recording has the file at `path`, where the machine has it.
+/// Returns whether a recording has the file at `path`, if the machine has it.
 pub fn covers(path: &str) -> bool {
     let in_tree = |tree: &&str| path.strip_prefix(*tree).is_some_and(|rest| rest.starts_with('/'));
     let in_class = |(class, beginnings): &(&str, &[&str])| {
@@ -226,12 +226,12 @@ pub fn covers(path: &str) -> bool {
     !never && (TREES.iter().any(in_tree) || FILES.contains(&path) || CLASSES.iter().any(in_class))
 }
 
-/// Whether a machine's recording has the register.
+/// Returns whether a recording has the register.
 pub fn covers_register(register: u32) -> bool {
     REGISTERS.contains(&register)
 }
 
-/// Whether a machine's recording says that a process of this name runs.
+/// Returns whether a recording shows that a process of this name runs.
 pub fn covers_process(name: &str) -> bool {
     DAEMONS.iter().any(|daemon| name.starts_with(daemon))
 }
@@ -249,7 +249,7 @@ struct Recorder<'a, W: Write> {
 /// addresses stay behind.
 ///
 /// # Errors
-/// Where `out` cannot be written. What the machine refuses to show is counted, not an error.
+/// `out` cannot be written. Files that the machine refuses to show are counted, not an error.
 pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     let kernel = host.read("/proc/sys/kernel/osrelease").ok().or_else(|| {
         host.read("/proc/version").ok().and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))
@@ -271,7 +271,7 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     for (class, beginnings) in CLASSES {
         recorder.class(class, beginnings)?;
     }
-    // Speed Select's registers, where debugfs is mounted and open to us.
+    // Speed Select's registers, if debugfs is mounted and accessible.
     for name in host.list("/sys/kernel/debug").unwrap_or_default() {
         if name.starts_with("tpmi-") {
             recorder.tree(&format!("/sys/kernel/debug/{name}"), 0)?;
@@ -289,8 +289,8 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
 }
 
 impl<W: Write> Recorder<'_, W> {
-    /// Records a folder and what is below it. Links to places inside the recorded tree stay links;
-    /// others are left.
+    /// Records a folder and everything below it. Links to places inside the recorded tree stay
+    /// links; others are skipped.
     fn tree(&mut self, folder: &str, depth: usize) -> io::Result<()> {
         let Ok(names) = self.host.list(folder) else { return Ok(()) };
         self.writer.folder(folder.trim_start_matches('/'))?;
@@ -308,8 +308,8 @@ impl<W: Write> Recorder<'_, W> {
                 }
                 continue;
             }
-            // None of these folders is deeper; a file system that is mounted into itself would not
-            // end.
+            // None of these folders is deeper. A file system that is mounted into itself would be
+            // endless.
             if !self.file(&path)? && depth < 12 {
                 self.tree(&path, depth + 1)?;
             }
@@ -317,7 +317,7 @@ impl<W: Write> Recorder<'_, W> {
         Ok(())
     }
 
-    /// Records one file; `false` where it is a folder.
+    /// Records one file; `false` if it is a folder.
     fn file(&mut self, path: &str) -> io::Result<bool> {
         let mut bytes = Vec::new();
         match self.host.read_into(path, &mut bytes) {
@@ -335,7 +335,7 @@ impl<W: Write> Recorder<'_, W> {
                 self.summary.files += 1;
             }
             Ok(()) => {}
-            // read(2) says that it is a folder: no question for each entry.
+            // read(2) reports that it is a folder, which saves a call for each entry.
             Err(error) if error.errno == Errno::ISDIR => return Ok(false),
             Err(error) => self.failed(path, &error),
         }
@@ -346,8 +346,7 @@ impl<W: Write> Recorder<'_, W> {
         if matches!(error.errno, Errno::PERM | Errno::ACCES) {
             self.summary.denied += 1;
         }
-        // A file that can only be written refuses to be read in some way or other; that it is there
-        // counts.
+        // A write-only file refuses to be read in some way or other; only its existence matters.
         if !error.is_absent() {
             self.errors.push_str(&format!("{}|{path}\n", error.errno.0));
             self.summary.errors += 1;
@@ -367,7 +366,7 @@ impl<W: Write> Recorder<'_, W> {
         Ok(())
     }
 
-    /// The names of programs that change CPU settings and run now.
+    /// Records the names of programs that change CPU settings and run now.
     fn daemons(&mut self) -> io::Result<()> {
         for process in self.host.list("/proc").unwrap_or_default() {
             if !process.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -435,7 +434,8 @@ impl<W: Write> Recorder<'_, W> {
     }
 }
 
-/// Whether a relative link from `folder` leads below the folder of the CPUs or of the NUMA nodes.
+/// Returns whether a relative link from `folder` leads below the folder of the CPUs or of the NUMA
+/// nodes.
 fn inside(folder: &str, target: &str) -> bool {
     if target.starts_with('/') {
         return false;
@@ -455,7 +455,7 @@ fn inside(folder: &str, target: &str) -> bool {
         || parts.starts_with(&["sys", "devices", "system", "node"])
 }
 
-/// Files in which a host's name or a serial number may stand.
+/// Returns whether a file may contain a host's name or a serial number.
 fn wants_cleaning(path: &str) -> bool {
     path.starts_with("/proc/") || path.starts_with("/sys/class/") || path.starts_with("/sys/module/")
 }

@@ -1,4 +1,4 @@
-//! The kernel's word that firmware changed what CPUs can do: generic netlink, family `thermal`,
+//! Notifications that firmware changed the capabilities of CPUs: generic netlink, family `thermal`,
 //! group `event`, event THERMAL_GENL_EVENT_CPU_CAPABILITY_CHANGE
 //! (drivers/thermal/thermal_netlink.c, sent by intel_hfi.c).
 
@@ -25,7 +25,7 @@ mod number {
     pub(super) const ATTR_CPU_CAPABILITY_ID: u16 = 21;
 }
 
-/// What a CPU can do, as firmware rates it.
+/// The capability of a CPU, as firmware rates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
     pub cpu: u32,
@@ -56,8 +56,8 @@ impl CapabilityEvents {
     /// Subscribes on the running kernel.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has no such family (CONFIG_THERMAL_NETLINK); the errno of the
-    /// socket calls.
+    /// `ENOENT` if the kernel has no such family (CONFIG_THERMAL_NETLINK); the errno of the socket
+    /// calls.
     pub fn subscribe() -> Result<CapabilityEvents, HostError> {
         // SAFETY: socket(2) takes three numbers and touches no memory.
         let raw = unsafe {
@@ -88,7 +88,7 @@ impl CapabilityEvents {
         }
         let mut buffer = vec![0; 8192];
         let answer = receive(&socket, &mut buffer)?;
-        // Both numbers are given when the kernel registers the family: they differ from boot to
+        // The kernel assigns both numbers when it registers the family, so they differ from boot to
         // boot.
         let (family, group) = family(answer)?;
         // SAFETY: the option's value is a live u32 and its size is given.
@@ -104,10 +104,10 @@ impl CapabilityEvents {
         if joined < 0 { Err(last()) } else { Ok(CapabilityEvents { socket, family }) }
     }
 
-    /// Waits for changes, no longer than `time`. No change is an empty answer.
+    /// Waits for changes, no longer than `time`. Returns an empty list if there are none.
     ///
     /// # Errors
-    /// The errno of poll(2) or recv(2); `EINTR` where a signal came.
+    /// The errno of poll(2) or recv(2); `EINTR` if a signal arrived.
     pub fn wait(&self, time: Duration) -> Result<Vec<Capability>, HostError> {
         let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
@@ -139,7 +139,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Attributes one after the other: kind and content. Ends at the first that does not fit.
+/// Iterates over attributes: kind and content. Ends at the first that does not fit.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -152,7 +152,7 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The family's number and that of its group `event`.
+/// Returns the family's number and that of its group `event`.
 fn family(message: &[u8]) -> Result<(u16, u32), HostError> {
     // An error message: type 2, then the negative errno.
     if u16_at(message, 4) == Some(2) {
@@ -180,7 +180,7 @@ fn family(message: &[u8]) -> Result<(u16, u32), HostError> {
     id.zip(group).ok_or_else(|| fail(Errno::NOENT))
 }
 
-/// The capabilities in a buffer of messages; none for other events.
+/// Returns the capabilities in a buffer of messages; none for other events.
 fn capabilities(buffer: &[u8], family: u16) -> Vec<Capability> {
     let mut found = Vec::new();
     let mut rest = buffer;

@@ -1,8 +1,8 @@
-//! Which CPUs a machine has, which of them are online, and the package, die and core of each.
+//! The CPUs of a machine, which of them are online, and the package, die and core of each.
 //!
 //! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per
-//! online CPU. Only what these do not say is read per CPU. Every file may be missing: what is
-//! unknown is `None`.
+//! online CPU. Only the remaining facts are read per CPU. Every file may be missing; the fact is
+//! then `None`.
 
 mod stored;
 
@@ -14,7 +14,7 @@ pub use stored::TopologyFile;
 
 /// The kernel's folder of CPUs.
 pub const CPUS: &str = "/sys/devices/system/cpu";
-/// The folder of cpufreq's policies, and of what they share.
+/// The folder of cpufreq's policies and their shared files.
 pub const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
 /// A file of the topology that cannot be read, or whose content is not what the kernel prints.
@@ -25,7 +25,7 @@ pub enum TopologyError {
     #[error("{path} holds '{found}'; expected {expected}")]
     Content {
         path: String,
-        /// Shortened.
+        /// The content, shortened.
         found: String,
         expected: &'static str,
     },
@@ -42,7 +42,7 @@ impl TopologyError {
 pub struct Position {
     /// `physical_package_id`.
     pub package: Option<u32>,
-    /// `die_id`; 0 in a known package where the kernel does not number dies.
+    /// `die_id`; 0 in a known package if the kernel does not number dies.
     pub die: Option<u32>,
     /// `core_id`, a number that may repeat in another die.
     pub core: Option<u32>,
@@ -55,14 +55,14 @@ pub struct CpuTopology {
     pub possible: CpuList,
     pub present: CpuList,
     pub online: CpuList,
-    /// Whether the kernel lists the online CPUs; otherwise all present ones are taken to be.
+    /// True if the kernel lists the online CPUs; otherwise all present ones are taken to be online.
     pub online_is_listed: bool,
     /// Every present CPU. The kernel knows the positions of online CPUs only.
     pub positions: BTreeMap<u32, Position>,
 }
 
 impl CpuTopology {
-    /// Reads it.
+    /// Reads the topology.
     ///
     /// # Errors
     /// A file exists and cannot be read or makes no sense, or there is not even one CPU.
@@ -94,7 +94,7 @@ impl CpuTopology {
         Ok(topology)
     }
 
-    /// Package, die and core of each online CPU, if /proc/cpuinfo does not say.
+    /// Reads the package, die and core of each online CPU, unless /proc/cpuinfo has them.
     fn read_positions(&mut self, host: &dyn Host) -> Result<(), TopologyError> {
         let mut dies_known = true;
         for cpu in self.online.iter() {
@@ -157,7 +157,8 @@ pub fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, TopologyE
     }
 }
 
-/// The cpufreq driver, as the first policy says whose CPUs are not all offline; `None` without one.
+/// Returns the cpufreq driver, from the first policy whose CPUs are not all offline; `None` without
+/// one.
 pub fn scaling_driver(host: &dyn Host) -> Option<String> {
     let folder = format!("{CPUS}/cpufreq");
     let policies = numbered(host, &folder, "policy").unwrap_or_default();
@@ -165,8 +166,8 @@ pub fn scaling_driver(host: &dyn Host) -> Option<String> {
     policies.into_iter().find_map(driver)
 }
 
-/// The numbers of the entries of `folder` whose names are `stem` and a number; none if there is no
-/// such folder.
+/// Returns the numbers of the entries of `folder` whose names are `stem` and a number; none if
+/// there is no such folder.
 ///
 /// # Errors
 /// The folder exists and cannot be listed.

@@ -1,12 +1,12 @@
 //! tracefs: a separate trace instance, and the pages of its ring buffers.
 //!
 //! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is
-//! a directory below `instances/` whose name carries the process that made it and when that process
-//! started, so that what a killed process left behind can be distinguished from what a running one
-//! uses, and removed ([`Tracefs::remove_leftovers`]).
+//! a directory below `instances/`. Its name carries the process that made it and that process's
+//! start time, so that instances of a killed process can be distinguished from those in use, and
+//! removed ([`Tracefs::remove_leftovers`]).
 //!
-//! What instances are made of is the same on every machine; how its files are reached is not, which
-//! is [`TraceFiles`].
+//! Instances are the same on every machine, but their files are reached in different ways, which
+//! [`TraceFiles`] hides.
 
 mod instance;
 mod mount;
@@ -24,7 +24,7 @@ use crate::{Errno, Host, HostError};
 
 /// The files of a machine's tracefs, by their paths below its root.
 pub trait TraceFiles: Send + Sync + std::fmt::Debug {
-    /// Where it is, for messages.
+    /// Returns the path of the root, for messages.
     fn root(&self) -> String;
 
     /// Reads a whole file.
@@ -33,7 +33,7 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
     /// Writes in one write(2): tracefs takes each write as a whole.
     fn write(&self, path: &str, value: &str) -> Result<(), HostError>;
 
-    /// The names of the directories in a directory.
+    /// Lists the names of the directories in a directory.
     fn directories(&self, path: &str) -> Result<Vec<String>, HostError>;
 
     fn make_dir(&self, path: &str) -> Result<(), HostError>;
@@ -49,9 +49,9 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
     /// The errno of open(2); `ENOSYS` for a machine in software, where no such file can be held.
     fn open_to_write(&self, path: &str) -> Result<std::fs::File, HostError>;
 
-    /// Whether records come while this process does other things. On a machine in software time
-    /// passes only in [`Host::sleep`] and while a program is waited for, so buffers have to be read
-    /// in between.
+    /// Returns whether records arrive while this process does other things. On a machine in
+    /// software time passes only in [`Host::sleep`] and while a program is waited for, so buffers
+    /// must be read in between.
     fn is_concurrent(&self) -> bool;
 }
 
@@ -59,7 +59,7 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone)]
 pub struct Tracefs(Arc<dyn TraceFiles>);
 
-/// How the names of instances that flyball makes begin.
+/// Prefix of the names of instances that flyball makes.
 const PREFIX: &str = "flyball-";
 
 impl Tracefs {
@@ -71,7 +71,7 @@ impl Tracefs {
         &*self.0
     }
 
-    /// Where it is, for messages.
+    /// Returns the path of the root, for messages.
     pub fn root(&self) -> String {
         self.0.root()
     }
@@ -81,14 +81,14 @@ impl Tracefs {
         self.0.read(path)
     }
 
-    /// The directories in `path`, sorted.
+    /// Lists the directories in `path`, sorted.
     pub fn directories(&self, path: &str) -> Result<Vec<String>, HostError> {
         let mut names = self.0.directories(path)?;
         names.sort();
         Ok(names)
     }
 
-    /// Whether the kernel has this event.
+    /// Returns whether the kernel has this event.
     pub fn has_event(&self, group: &str, event: &str) -> bool {
         self.0.read(&format!("events/{group}/{event}/format")).is_ok()
     }
@@ -96,7 +96,8 @@ impl Tracefs {
     /// Removes the instances of flyball processes that have ended, and returns their names.
     ///
     /// # Errors
-    /// Where the instances cannot be listed. One that cannot be removed is left for the next time.
+    /// The instances cannot be listed. An instance that cannot be removed is left for the next
+    /// time.
     pub fn remove_leftovers(&self) -> Result<Vec<String>, HostError> {
         let mut removed = Vec::new();
         for name in self.directories("instances")? {
@@ -116,7 +117,7 @@ impl Tracefs {
         Ok(removed)
     }
 
-    /// How many CPUs the ring buffer has: one more than the highest per_cpu/cpuN.
+    /// Returns the number of CPUs in the ring buffer: one more than the highest per_cpu/cpuN.
     pub fn cpu_count(&self) -> u32 {
         let cpus = self.directories("per_cpu").unwrap_or_default();
         let highest = cpus.iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok()).max();
@@ -124,23 +125,23 @@ impl Tracefs {
     }
 }
 
-/// What [`is_locked_down`] means for the user.
+/// Message for [`is_locked_down`].
 pub const LOCKED_DOWN: &str =
     "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`";
 
-/// Whether the kernel withholds its data from root too (security/lockdown/lockdown.c): then no
-/// process can trace.
+/// Returns whether the kernel withholds its data even from root (security/lockdown/lockdown.c), so
+/// that no process can trace.
 pub fn is_locked_down(host: &dyn Host) -> bool {
     match host.read("/sys/kernel/security/lockdown") {
         Ok(text) => text.contains("[confidentiality]"),
-        // Without securityfs, what was requested at boot.
+        // Without securityfs, the mode requested at boot.
         Err(_) => host
             .read("/proc/cmdline")
             .is_ok_and(|line| line.split_whitespace().any(|word| word == "lockdown=confidentiality")),
     }
 }
 
-/// Memory of the machine, KiB.
+/// Returns the machine's memory in KiB.
 pub fn memory_kib(host: &dyn Host) -> Result<u64, HostError> {
     const MEMINFO: &str = "/proc/meminfo";
     let text = host.read(MEMINFO)?;
@@ -149,7 +150,7 @@ pub fn memory_kib(host: &dyn Host) -> Result<u64, HostError> {
     total.ok_or_else(|| HostError::new(crate::Op::Read, MEMINFO, Errno::INVAL))
 }
 
-/// Process and its start time out of an instance's name.
+/// Parses the process and its start time from an instance's name.
 fn owner(name: &str) -> Option<(u32, u64)> {
     let (pid, started) = name.strip_prefix(PREFIX)?.split_once('-')?;
     // A process may have several, which are numbered.

@@ -3,13 +3,13 @@
 
 use std::{fmt, str::FromStr};
 
-/// Why a text is not a quantity of the wanted unit.
+/// The reason why a text is not a quantity of the wanted unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read '{text}': {accepted}")]
 pub struct ParseUnitError {
     /// The text as given.
     pub text: String,
-    /// What would have been accepted.
+    /// The accepted form.
     pub accepted: &'static str,
 }
 
@@ -46,17 +46,17 @@ integer_units! {
 
 impl Epb {
     /// The words of arch/x86/kernel/cpu/intel_epb.c. `normal` is 7 on some client processors, which
-    /// the kernel knows; 6 is what it is everywhere else.
+    /// the kernel knows, and 6 everywhere else.
     const WORDS: [(&'static str, u8); 5] =
         [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
 
-    /// The bias that a word or a number from 0 to 15 stands for.
+    /// Returns the bias that a word or a number from 0 to 15 stands for.
     pub fn named(text: &str) -> Option<Epb> {
         let word = Epb::WORDS.iter().find(|(word, _)| *word == text).map(|(_, number)| *number);
         word.or_else(|| text.parse().ok()).filter(|number| *number <= 15).map(Epb)
     }
 
-    /// The word for it; `None` between the named values.
+    /// Returns the word for it; `None` between the named values.
     pub fn word(self) -> Option<&'static str> {
         let number = if self.0 == 7 { 6 } else { self.0 };
         Epb::WORDS.iter().find(|(_, known)| *known == number).map(|(word, _)| *word)
@@ -92,7 +92,7 @@ fn split_unit(text: &str) -> Option<(&str, String)> {
     Some((digits, unit.trim().to_ascii_lowercase()))
 }
 
-/// `digits` times `scale`, exactly; `None` where a fraction is left over or the value does not fit.
+/// Returns `digits` times `scale`, exactly; `None` if a fraction remains or the value does not fit.
 fn scaled(digits: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
@@ -113,7 +113,7 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
 impl FromStr for KiloHertz {
     type Err = ParseUnitError;
 
-    /// Reads a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc
+    /// Parses a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc
     /// for Hz and PerfSpect for GHz.
     fn from_str(text: &str) -> Result<KiloHertz, ParseUnitError> {
         const ACCEPTED: &str = "give the frequency with its unit: 2.6GHz, 2600MHz or 2600000kHz";
@@ -132,7 +132,7 @@ impl FromStr for KiloHertz {
 impl FromStr for MicroWatts {
     type Err = ParseUnitError;
 
-    /// Reads a power with its unit: `65W`, `1500mW`.
+    /// Parses a power with its unit: `65W`, `1500mW`.
     fn from_str(text: &str) -> Result<MicroWatts, ParseUnitError> {
         const ACCEPTED: &str = "give the power with its unit: 65W, 12.5W or 500mW";
         let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
@@ -150,7 +150,7 @@ impl FromStr for MicroWatts {
 impl FromStr for Micros {
     type Err = ParseUnitError;
 
-    /// Reads a time with its unit: `20us`, `1ms`, `0.5s`.
+    /// Parses a time with its unit: `20us`, `1ms`, `0.5s`.
     fn from_str(text: &str) -> Result<Micros, ParseUnitError> {
         const ACCEPTED: &str = "give the time with its unit: 20us, 1ms or 0.5s";
         let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
@@ -166,15 +166,15 @@ impl FromStr for Micros {
 }
 
 impl fmt::Display for KiloHertz {
-    /// GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`; below 1 GHz
-    /// in MHz.
+    /// Formats GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`;
+    /// below 1 GHz in MHz.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = if self.0 >= 1_000_000 { (1_000_000, "GHz") } else { (1_000, "MHz") };
         f.pad(&format!("{} {unit}", decimal(self.0, value)))
     }
 }
 
-/// `value / scale` exactly, without trailing zeros.
+/// Formats `value / scale` exactly, without trailing zeros.
 fn decimal(value: u64, scale: u64) -> String {
     // In integers: a float would not print every value exactly.
     let width = scale.ilog10() as usize;

@@ -1,6 +1,6 @@
-//! What the kernel reports by itself, so that a service need not poll: who writes which attribute
+//! Kernel notifications, so that a service need not poll: writes to attributes and their writers
 //! (fanotify), devices that come and go (uevents), processes that start and end (fanotify, pidfd),
-//! the machine asleep and awake and its clock set (timerfd), files of a directory and control
+//! sleep, wake-up and clock changes of the machine (timerfd), files of a directory and control
 //! groups (inotify), pressure (PSI). One poll(2) waits for all of them.
 
 mod clock;
@@ -32,7 +32,7 @@ pub use self::{
     writes::reported,
 };
 
-/// Something that the kernel reports.
+/// A notification of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A process wrote a file of the machine.
@@ -49,17 +49,17 @@ pub enum Event {
     ClockSet,
     /// A file of the watched directory was replaced or closed after writing.
     File { name: String },
-    /// A control group got its first process, lost its last one, or was made.
+    /// A control group got its first process, lost its last one, or was created.
     Group,
     /// Pressure crossed the threshold of this name.
     Pressure { name: String },
-    /// The kernel had more to report than fits its queue: everything must be looked at.
+    /// The kernel's queue overflowed, so everything must be checked.
     Lost,
-    /// The wake-up descriptor: a signal.
+    /// The wake-up descriptor became readable: a signal.
     Woken,
 }
 
-/// What is watched.
+/// A set of watches, which one call waits for.
 #[derive(Debug, Default)]
 pub struct Watch {
     writes: Option<Writes>,
@@ -74,13 +74,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing is watched yet.
+    /// Creates a set without watches.
     pub fn new() -> Watch {
         Watch { asleep: asleep(), ..Watch::default() }
     }
 
     /// Watches writes to all attributes of the file system that `root` is on. Paths are reported
-    /// relative to `root`, without what lies outside of it and what `concerns` does not accept.
+    /// relative to `root`. Paths outside of it, and those that `concerns` does not accept, are
+    /// ignored.
     ///
     /// # Errors
     /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` without fanotify.
@@ -137,8 +138,9 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches whether these control groups have processes, and none besides; they need not exist.
-    /// Answers whether something is watched that was not: then it may have changed already.
+    /// Watches whether these control groups have processes, and stops watching all others. The
+    /// groups need not exist. Returns whether a group is watched that was not before, since it may
+    /// already have changed.
     ///
     /// # Errors
     /// There is no inotify, or too many watches.
@@ -153,12 +155,12 @@ impl Watch {
         }
     }
 
-    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` what it takes
-    /// (`some 150000 1000000`, in microseconds; Documentation/accounting/psi.rst).
+    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` the text to write
+    /// there (`some 150000 1000000`, in microseconds; Documentation/accounting/psi.rst).
     ///
     /// # Errors
     /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for a
-    /// window it does not take.
+    /// window that it does not accept.
     pub fn pressure(&mut self, name: &str, file: &Path, trigger: &str) -> io::Result<()> {
         let mut open = File::options().read(true).write(true).open(file)?;
         // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c
@@ -168,20 +170,21 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches none but these pressures.
+    /// Keeps only the watches on these pressures.
     pub fn keep_pressures(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.pressure.retain(|name, _| is_kept(name));
     }
 
-    /// A descriptor that does not block and becomes readable when the wait must end.
+    /// Ends a wait when this descriptor, which must not block, becomes readable.
     pub fn wake_by(&mut self, descriptor: OwnedFd) {
         self.wake.push(descriptor);
     }
 
-    /// Waits until something is reported, for at most `time`; then the answer is empty.
+    /// Waits until there is a notification, for at most `time`. Returns an empty list if there is
+    /// none.
     ///
     /// # Errors
-    /// What poll(2) or a read answered, other than `EINTR`.
+    /// The errno of poll(2) or a read, other than `EINTR`.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Vec<Event>> {
         let ready = self.ready(time)?;
         let mut events = Vec::new();
@@ -278,7 +281,8 @@ impl Watch {
     }
 }
 
-/// Where an attribute is without links, as the kernel reports it: /sys/class leads to /sys/devices.
+/// Returns an attribute's path without links, as the kernel reports it: /sys/class leads to
+/// /sys/devices.
 pub fn real_path(host: &dyn crate::Host, path: &str) -> String {
     let mut path = path.to_owned();
     // A class directory has one link per device, and few attributes lie behind two.
@@ -301,7 +305,7 @@ pub fn real_path(host: &dyn crate::Host, path: &str) -> String {
     path
 }
 
-/// Where a report comes from.
+/// The source of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Wake,
@@ -321,7 +325,7 @@ mod tests {
     use super::*;
 
     fn until(watch: &mut Watch, is_it: impl Fn(&Event) -> bool) -> Option<Event> {
-        // Other processes write to the same file system: their events do not count.
+        // Other processes write to the same file system; their events are ignored.
         for _ in 0..50 {
             let events = watch.wait(Some(Duration::from_millis(200))).unwrap();
             if let Some(found) = events.into_iter().find(|event| is_it(event)) {

@@ -14,7 +14,7 @@ fn add(tar: &mut tar::Builder<Vec<u8>>, path: &str, bytes: &[u8]) {
     let mut header = tar::Header::new_gnu();
     header.set_size(bytes.len() as u64);
     header.set_mode(0o644);
-    // Written by hand: the library refuses to make the paths that are tested here.
+    // Written by hand: the library refuses to create the paths under test.
     header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
     header.set_cksum();
     tar.append(&header, bytes).unwrap();
@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Result<Archive, ArchiveError> {
     Archive::read("x.tar.zst", bytes)
 }
 
-/// What is wrong with an archive's tar.
+/// Returns the error in an archive's tar.
 fn tar_error(bytes: &[u8]) -> TarError {
     match read(bytes) {
         Err(ArchiveError::Tar(_, error)) => error,
@@ -33,7 +33,7 @@ fn tar_error(bytes: &[u8]) -> TarError {
     }
 }
 
-/// What is wrong with an archive's content.
+/// Returns the error in an archive's content.
 fn content_error(bytes: &[u8]) -> String {
     match read(bytes) {
         Err(ArchiveError::Content(_, why)) => why,
@@ -157,8 +157,7 @@ fn links_in_a_circle_end() {
     assert_eq!(machine.read("/sys/out").unwrap(), "1");
 }
 
-/// The bombs that a review made: a few hundred bytes that took all memory, or seconds for each
-/// read.
+/// Bombs found in a review: a few hundred bytes that took all memory, or seconds for each read.
 #[test]
 fn small_archives_do_not_grow() {
     let long = |path: &str, target: &str| {
@@ -190,7 +189,7 @@ fn small_archives_do_not_grow() {
     assert!(error.contains("larger than any machine"), "{error}");
 }
 
-/// One file's bound.
+/// Limit on one file.
 const MAX_TEST: usize = 16 << 20;
 
 #[test]

@@ -1,9 +1,9 @@
 //! The calls of API 1: CPU numbers of the power unit, mailbox commands, MMIO registers, MSRs.
 //!
 //! These calls carry up to 64 commands. The driver runs them in order, stops at the first that
-//! fails and answers how many it did; the error itself is lost unless it was the first command's.
-//! One command a call is therefore sent here, so that every failure keeps its errno; only the CPU
-//! numbers, which are many and harmless, go in rows.
+//! fails and returns how many it ran. The error itself is lost unless it was the first command's.
+//! So this module sends one command per call, to keep the errno of every failure. Only the CPU
+//! numbers, which are many and harmless, are sent in batches.
 
 use super::{bad_argument, number, wire};
 use crate::{
@@ -14,25 +14,25 @@ use crate::{
     },
 };
 
-/// How many commands fit in one call (isst_if_common.c).
+/// Number of commands that fit in one call (isst_if_common.c).
 pub const MAX_COMMANDS: usize = 64;
 
-/// Bytes of isst_if_cpu_maps with `count` elements.
+/// Returns the bytes of isst_if_cpu_maps with `count` elements.
 pub const fn cpu_maps_size(count: usize) -> usize {
     4 + 8 * count
 }
 
-/// Bytes of isst_if_io_regs with `count` elements.
+/// Returns the bytes of isst_if_io_regs with `count` elements.
 pub const fn io_regs_size(count: usize) -> usize {
     4 + 16 * count
 }
 
-/// Bytes of isst_if_mbox_cmds with `count` elements.
+/// Returns the bytes of isst_if_mbox_cmds with `count` elements.
 pub const fn mbox_cmds_size(count: usize) -> usize {
     4 + 24 * count
 }
 
-/// Bytes of isst_if_msr_cmds with `count` elements.
+/// Returns the bytes of isst_if_msr_cmds with `count` elements.
 pub const fn msr_cmds_size(count: usize) -> usize {
     8 + 24 * count
 }
@@ -42,11 +42,11 @@ pub const fn msr_cmds_size(count: usize) -> usize {
 pub struct PunitCpu(pub u32);
 
 impl PunitCpu {
-    /// What the driver keeps for a CPU whose MSR could not be read.
+    /// Value that the driver stores for a CPU whose MSR could not be read.
     pub const UNKNOWN: PunitCpu = PunitCpu(u32::MAX);
 
-    /// Power domain and core within it. On TPMI parts bits 15:11 and 10:3 (MSR 0x54: module);
-    /// before, MSR 0x53's bits 13:9 and 8:1.
+    /// Splits it into power domain and core within it. On TPMI parts these are bits 15:11 and 10:3
+    /// (MSR 0x54: module); before, MSR 0x53's bits 13:9 and 8:1.
     pub fn split(self, tpmi: bool) -> (u8, u16) {
         if tpmi {
             ((self.0 >> 11 & 0x1f) as u8, (self.0 >> 3 & 0xff) as u16)
@@ -56,11 +56,11 @@ impl PunitCpu {
     }
 }
 
-/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not
-/// know, and [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
+/// Reads the power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does
+/// not know, and [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
 ///
 /// # Errors
-/// The errno of the call where the driver answers none at all.
+/// The errno of the call if the driver answers for no CPU at all.
 pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>, HostError> {
     let mut answers = Vec::with_capacity(cpus.len());
     let mut rest = cpus;
@@ -73,12 +73,12 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             wire::put(&mut argument, 4 + 8 * index, &cpu.to_le_bytes());
         }
         let done = match host.isst(number::GET_PHY_ID, &mut argument) {
-            // The number of CPUs answered: after them one was refused, or a signal arrived
+            // The number of CPUs answered. The next one was refused, or a signal arrived
             // (isst_if_exec_multi_cmd).
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
-            // The first of the row was refused: then the call itself fails, instead of counting.
+            // If the first of the batch is refused, the call itself fails instead of counting.
             Err(error) if error.errno == Errno::INVAL => 0,
-            // Before the first one: nothing was asked yet. Bounded, should a host answer nothing
+            // Before the first one: no CPU was queried yet. Bounded, in case a host answers nothing
             // else.
             Err(error) if error.errno == Errno::INTR && interruptions < 16 => {
                 interruptions += 1;
@@ -90,7 +90,7 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
             answers.push(Some(raw));
         }
-        // One that is refused as the first of a row is left out, and the rest asked again.
+        // A CPU that is refused as the first of a batch is skipped, and the rest queried again.
         if done == 0 {
             answers.push(None);
         }
@@ -102,19 +102,19 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
 /// A mailbox command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mailbox {
-    /// The CPU whose package is asked.
+    /// The CPU whose package is queried.
     pub cpu: u32,
     /// Command, e.g. 0x7F for CONFIG_TDP.
     pub command: u16,
-    /// Its part.
+    /// Sub-command.
     pub sub_command: u16,
-    /// Goes into the interface register with the command.
+    /// Parameter that goes into the interface register with the command.
     pub parameter: u32,
     /// The data word.
     pub data: u32,
 }
 
-/// Commands and parts that the driver lets through; anything else is answered with `EINVAL`.
+/// Returns whether the driver accepts a command and sub-command. It answers others with `EINVAL`.
 fn mailbox_allows(command: u16, sub_command: u16) -> bool {
     // `isst_valid_cmds` of isst_if_common.c.
     match command {
@@ -126,14 +126,14 @@ fn mailbox_allows(command: u16, sub_command: u16) -> bool {
 }
 
 impl Mailbox {
-    /// Sends the command; the answer is the response's data word.
+    /// Sends the command and returns the response's data word.
     ///
     /// # Errors
-    /// `ENOTTY` without a mailbox driver, `ENXIO` where the firmware refuses, `EBUSY` where it does
-    /// not answer, `EINVAL` for a CPU without a mailbox or a command outside the driver's list
-    /// (which is not sent).
+    /// `ENOTTY` without a mailbox driver, `ENXIO` if the firmware refuses, `EBUSY` if it does not
+    /// answer, `EINVAL` for a CPU without a mailbox or a command outside the driver's list (which
+    /// is not sent).
     pub fn send(&self, host: &dyn Host) -> Result<u32, HostError> {
-        // The PCI driver masks the parameter to 14 bits without an error: a longer one would be
+        // The PCI driver masks the parameter to 14 bits without an error, so a longer one would be
         // another command.
         if !mailbox_allows(self.command, self.sub_command) || self.parameter > 0x3fff {
             return Err(bad_argument(format_args!(
@@ -198,12 +198,12 @@ pub fn read_mmio(host: &dyn Host, cpu: u32, register: u32) -> Result<u32, HostEr
 /// Writes a 32-bit MMIO register of the CPU's package.
 ///
 /// # Errors
-/// As [`read_mmio`], and `EPERM` without CAP_SYS_ADMIN.
+/// Same as [`read_mmio`], and `EPERM` without CAP_SYS_ADMIN.
 pub fn write_mmio(host: &dyn Host, cpu: u32, register: u32, value: u32) -> Result<(), HostError> {
     mmio(host, cpu, register, Some(value)).map(|_| ())
 }
 
-/// The registers that the driver lets through (isst_if_common.c, `punit_msr_white_list`).
+/// Registers that the driver allows (isst_if_common.c, `punit_msr_white_list`).
 const ALLOWED: [u32; 5] = [
     MSR_TURBO_RATIO_LIMIT,
     MSR_TURBO_RATIO_LIMIT1,
@@ -224,7 +224,7 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
     wire::put(&mut argument, 16, &u64::from(register).to_le_bytes());
     wire::put(&mut argument, 24, &write.unwrap_or(0).to_le_bytes());
     host.isst(number::MSR_COMMAND, &mut argument).map_err(|error| {
-        // The node itself could not be opened: no register is to blame.
+        // The node itself could not be opened, so no register is to blame.
         if error.path == super::NODE {
             return error;
         }
@@ -248,7 +248,7 @@ pub fn read_msr(host: &dyn Host, cpu: u32, register: u32) -> Result<u64, HostErr
 /// Writes one of the MSRs that the driver allows; the driver writes it again after a resume.
 ///
 /// # Errors
-/// As [`read_msr`], and `EPERM` without CAP_SYS_ADMIN.
+/// Same as [`read_msr`], and `EPERM` without CAP_SYS_ADMIN.
 pub fn write_msr(host: &dyn Host, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
     msr(host, cpu, register, Some(value)).map(|_| ())
 }

@@ -10,28 +10,28 @@ use std::fmt::Write as _;
 /// The registers of one power domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Its number in the dump.
+    /// Number in the dump.
     pub index: u32,
-    /// Where the registers are in the device's memory.
+    /// Offset of the registers in the device's memory.
     pub offset: u64,
     /// The 32-bit words, in order.
     pub words: Vec<u32>,
 }
 
-/// A line that is none of a dump: its number, from 1.
+/// A line that does not belong in a dump, with its number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {0} is none of a register dump")]
 pub struct BadLine(pub usize);
 
-/// The longest dump of one instance that is taken for one: a TPMI feature has 64 KiB at most
-/// (16-bit size in words of its directory entry).
+/// Limit on the words of one instance: a TPMI feature has 64 KiB at most (16-bit size in words of
+/// its directory entry).
 const MAX_WORDS: usize = 1 << 16;
 
-/// Reads a dump. What follows a line that was cut off in the middle of a word is lost without an
-/// error; a line that cannot be a dump's is one.
+/// Parses a dump. Words after a line that was cut off in the middle of a word are lost without an
+/// error; a line that cannot be a dump's is an error.
 ///
 /// # Errors
-/// The first line that is none of a dump.
+/// The first line that does not belong in a dump.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
     let mut instances: Vec<Instance> = Vec::new();
     let lines = bytes.split(|&byte| byte == b'\n').count();
@@ -69,7 +69,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
     Ok(instances)
 }
 
-/// Writes a dump as debugfs does.
+/// Formats a dump as debugfs does.
 pub fn print(instances: &[Instance]) -> String {
     let mut text = String::new();
     for instance in instances {
@@ -86,12 +86,12 @@ pub fn print(instances: &[Instance]) -> String {
 }
 
 impl Instance {
-    /// The registers as 64-bit words; an odd one at the end is dropped.
+    /// Returns the registers as 64-bit words; an odd word at the end is dropped.
     pub fn registers(&self) -> Vec<u64> {
         self.words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
     }
 
-    /// Puts 64-bit registers back into the 32-bit words.
+    /// Writes 64-bit registers back into the 32-bit words.
     pub fn set_registers(&mut self, registers: &[u64]) {
         for (pair, register) in self.words.chunks_exact_mut(2).zip(registers) {
             pair[0] = *register as u32;

@@ -1,17 +1,17 @@
 //! The TPMI register block of Speed Select: one power domain's, as isst_tpmi_core.c lays it out.
 //!
-//! [`Block::decode`] moves every field that is understood into a value of its own and keeps the
-//! rest aside, so that [`Block::encode`] gives the same registers back, reserved bits included.
-//! Both walk the same description ([`Block::visit`]), so that they cannot disagree.
+//! [`Block::decode`] moves every known field into a value of its own and keeps the remaining bits,
+//! so that [`Block::encode`] returns the same registers, reserved bits included. Both walk the same
+//! description ([`Block::visit`]), so they cannot disagree.
 //!
-//! Frequencies are ratios of 100 MHz, powers eighths of a watt, as the registers have them.
+//! Frequencies are ratios of 100 MHz and powers eighths of a watt, as in the registers.
 
-/// Levels that the block has room for.
+/// Number of levels that the block has room for.
 pub const LEVELS: usize = 5;
 
-/// Takes fields out of registers, or puts them in.
+/// Reads fields from registers, or writes them.
 trait FieldVisitor {
-    /// Field of `width` bits from bit `shift` of register `index`.
+    /// Visits the field of `width` bits from bit `shift` of register `index`.
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64);
 }
 
@@ -19,13 +19,13 @@ fn mask(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// Moves fields out: what is left in the registers is what was not understood.
+/// Moves fields out of the registers. The bits that remain belong to no known field.
 struct TakeFields<'a>(&'a mut [u64]);
 
 impl FieldVisitor for TakeFields<'_> {
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
         *value = 0;
-        // A dump may be shorter than the offsets in it say: what is not there reads as 0.
+        // A dump may be shorter than the offsets in it say. Missing registers read as 0.
         if let Some(register) = self.0.get_mut(index) {
             *value = *register >> shift & mask(width);
             *register &= !(mask(width) << shift);
@@ -49,7 +49,7 @@ pub struct Clos {
     /// 0 (most) to 15.
     pub priority: u64,
     pub min: u64,
-    /// Highest ratio; 255 stands for no limit.
+    /// Highest ratio; 255 means no limit.
     pub max: u64,
 }
 
@@ -58,9 +58,9 @@ pub struct Clos {
 pub struct CorePower {
     /// Revision of this part.
     pub revision: u64,
-    /// What was asked for: bit 0 on, bit 1 ordered priority.
+    /// Requested state: bit 0 on, bit 1 ordered priority.
     pub control: u64,
-    /// What is in force.
+    /// State in force.
     pub status: u64,
     /// The four classes.
     pub clos: [Clos; 4],
@@ -71,11 +71,11 @@ pub struct CorePower {
 /// SST-BF of a level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BaseFreq {
-    /// Whether the level has it.
+    /// 1 if the level has SST-BF.
     pub supported: u64,
     /// High-priority cores' base ratio.
     pub high: u64,
-    /// The others'.
+    /// Base ratio of the other cores.
     pub low: u64,
     /// Highest temperature in degrees Celsius.
     pub tjunction: u64,
@@ -90,7 +90,7 @@ pub struct BaseFreq {
 pub struct TurboFreq {
     /// Revision of this part.
     pub revision: u64,
-    /// Whether the level has it.
+    /// 1 if the level has SST-TF.
     pub supported: u64,
     /// Low-priority cores' highest ratio, by instruction class.
     pub clip: [u64; 6],
@@ -144,19 +144,19 @@ pub struct PerfProfile {
     pub enabled: u64,
     /// Bit i: software may change to level i.
     pub allowed: u64,
-    /// Whether the level can be changed while running.
+    /// 1 if the level can be changed while running.
     pub dynamic: u64,
     /// Offsets in a level's block of its own registers, SST-BF's and SST-TF's, in registers.
     pub feature_offsets: [u64; 3],
     /// Offsets of the levels' blocks from this part, in registers.
     pub level_offsets: [u64; LEVELS],
-    /// Asked for: level, lock, features (bit 0 SST-BF, bit 1 SST-TF).
+    /// Requested level, lock and features (bit 0 SST-BF, bit 1 SST-TF).
     pub control: [u64; 3],
-    /// In force: level, lock, features.
+    /// Level, lock and features in force.
     pub status: [u64; 3],
-    /// Why the last change was refused; 0 for none.
+    /// Reason why the last change was refused; 0 for none.
     pub error: u64,
-    /// The levels, for every bit of `enabled` up to the fifth.
+    /// The levels, one for every bit of `enabled` up to the fifth.
     pub levels: Vec<Option<Level>>,
 }
 
@@ -167,18 +167,18 @@ pub struct Block {
     pub version: [u64; 2],
     /// Bit 0: SST-CP; bit 1: SST-PP.
     pub capability: u64,
-    /// Where SST-CP's registers are, and SST-PP's.
+    /// Offsets of SST-CP's registers, and SST-PP's.
     pub offsets: [u64; 2],
-    /// SST-CP, where the capability says so.
+    /// SST-CP, if the capability includes it.
     pub core_power: Option<CorePower>,
-    /// SST-PP, where the capability says so.
+    /// SST-PP, if the capability includes it.
     pub perf_profile: Option<PerfProfile>,
     /// Bits that no field above covers.
     #[serde(skip)]
     pub(super) rest: Vec<u64>,
 }
 
-/// The header of a domain that has no registers reads as all ones.
+/// Header of a domain that has no registers, which reads as all ones.
 const INVALID: u64 = 0xff;
 
 fn ratios(visitor: &mut dyn FieldVisitor, index: usize, values: &mut [u64; 8]) {
@@ -238,8 +238,8 @@ impl TurboFreq {
         }
     }
 
-    /// High-priority cores of each bucket, as the kernel counts them: modules where the revision
-    /// has them.
+    /// Returns the high-priority cores of each bucket, as the kernel counts them: modules if the
+    /// revision has them.
     pub fn high_priority_cores(&self) -> [u64; 8] {
         let mut counts = self.bucket_cores;
         if self.revision >= 2 && self.modules.iter().any(|&count| count != 0) {
@@ -251,8 +251,8 @@ impl TurboFreq {
 
 impl Level {
     fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize, features: [u64; 3], revision: u64) {
-        // The header says once for all levels where in a level SST-PP, SST-BF and SST-TF begin
-        // (struct feature_offset).
+        // The header gives, once for all levels, the offsets of SST-PP, SST-BF and SST-TF within a
+        // level (struct feature_offset).
         let own = at + features[0] as usize;
         for (index, base) in self.base.iter_mut().enumerate() {
             visitor.field(own, 8 * index as u32, 8, base);
@@ -350,8 +350,8 @@ impl Block {
         }
     }
 
-    /// Reads a domain's registers; `None` for a domain that has none, or whose interface is of a
-    /// major version that is not known.
+    /// Decodes a domain's registers; `None` for a domain that has none, or whose interface has an
+    /// unknown major version.
     pub fn decode(registers: &[u64]) -> Option<Block> {
         let header = *registers.first()?;
         // sst_main() accepts major version 0 only; another one may have another layout.
@@ -365,7 +365,7 @@ impl Block {
         Some(block)
     }
 
-    /// The registers again.
+    /// Encodes the registers again.
     pub fn encode(&self) -> Vec<u64> {
         let mut registers = self.rest.clone();
         self.clone().visit(&mut PutFields(&mut registers));

@@ -1,24 +1,24 @@
-//! The calls of API 2 and 3: a package and a power domain are asked, not a CPU.
+//! The calls of API 2 and 3, which address a package and a power domain, not a CPU.
 //!
-//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Few
-//! arguments are checked (6.12.117 compares a level with the highest one, and a class's frequencies
+//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Drivers
+//! check few arguments (6.12.117 compares a level with the highest one, and a class's frequencies
 //! and priority with their fields; the first 6.12 did not), and bits spill into the neighbouring
-//! fields; so every value is checked here. Two arguments make kernels fault, and cannot be
+//! fields. So every value is checked here. Two arguments make kernels fault, and cannot be
 //! expressed with these types:
 //!
-//! * a level above the highest in the core-mask calls (the first 6.12): a [`Level`] is only had
-//!   from [`PerfLevels::level`];
-//! * an association call for a domain without registers (7.2): a [`Domain`] is only had from
-//!   [`domains`], which asks for the mask of usable ones.
+//! * a level above the highest in the core-mask calls (the first 6.12): only [`PerfLevels::level`]
+//!   returns a [`Level`];
+//! * an association call for a domain without registers (7.2): only [`domains`], which reads the
+//!   mask of usable ones, returns a [`Domain`].
 
 use super::{bad_argument, number, wire};
 use crate::{Errno, Host, HostError, Op};
 
-/// Turbo frequencies are given per bucket of active cores; so many buckets.
+/// Number of buckets of active cores, each of which has its own turbo frequencies.
 pub const BUCKETS: usize = 8;
-/// So many sets of turbo frequencies, each for a class of instructions.
+/// Number of sets of turbo frequencies, one for each class of instructions.
 pub const TRL_LEVELS: usize = 6;
-/// Classes of service.
+/// Number of classes of service.
 pub const CLOSES: u8 = 4;
 
 /// A power domain that has registers.
@@ -31,22 +31,22 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// The package, as sysfs numbers it (physical_package_id).
+    /// Returns the package, as sysfs numbers it (physical_package_id).
     pub fn package(self) -> u8 {
         self.package
     }
 
-    /// The domain within its package.
+    /// Returns the domain's number within its package.
     pub fn id(self) -> u8 {
         self.id
     }
 }
 
-/// The usable power domains of a package, in ascending order; none for a package that does not
-/// exist.
+/// Returns the usable power domains of a package, in ascending order; empty for a package that does
+/// not exist.
 ///
 /// # Errors
-/// The errno of the call; `ENOTTY`, the answer for a package without registers, is not one.
+/// The errno of the call, except `ENOTTY`, the answer for a package without registers.
 pub fn domains(host: &dyn Host, package: u8) -> Result<Vec<Domain>, HostError> {
     let mut argument = [0; 4];
     argument[0] = package;
@@ -68,7 +68,7 @@ fn call(
     argument: &mut [u8],
 ) -> Result<(), HostError> {
     host.isst(number, argument).map(|_| ()).map_err(|error| {
-        // The node itself cannot be opened: the message is about that, not about one domain.
+        // The node itself cannot be opened: the message is about the node, not about one domain.
         if error.path == super::NODE {
             return error;
         }
@@ -80,11 +80,11 @@ fn call(
 /// SST-CP of a domain (isst_core_power, 6 bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CorePower {
-    /// Whether classes of service count.
+    /// True if classes of service are in effect.
     pub enabled: bool,
-    /// Whether the part has SST-CP.
+    /// True if the processor has SST-CP.
     pub supported: bool,
-    /// Ordered (true) or proportional (false) priority.
+    /// True for ordered priority, false for proportional.
     pub ordered: bool,
 }
 
@@ -105,7 +105,7 @@ impl CorePower {
     /// Switches SST-CP and its kind of priority.
     ///
     /// # Errors
-    /// `ENOTTY` where the driver refuses: HWP off, locked, not root.
+    /// `ENOTTY` if the driver refuses: HWP off, locked, not root.
     pub fn write(host: &dyn Host, domain: Domain, enabled: bool, ordered: bool) -> Result<(), HostError> {
         let mut argument = [1, domain.package, domain.id, u8::from(enabled), 0, u8::from(ordered)];
         call(host, number::CORE_POWER_STATE, domain, "core-power state", &mut argument)
@@ -117,7 +117,7 @@ impl CorePower {
 pub struct Clos {
     /// Lowest frequency in MHz.
     pub min_mhz: u16,
-    /// Highest frequency in MHz; 25500 stands for no limit.
+    /// Highest frequency in MHz; 25500 means no limit.
     pub max_mhz: u16,
     /// Proportional priority, 0 (most) to 15.
     pub priority: u8,
@@ -125,8 +125,8 @@ pub struct Clos {
 
 /// Refuses a class that does not exist.
 fn check_clos(clos: u8) -> Result<(), HostError> {
-    // The driver answers ENOTTY to everything (isst_if_common.c), so what is wrong with an argument
-    // is said here.
+    // The driver answers ENOTTY to everything (isst_if_common.c), so the error in an argument is
+    // described here.
     if clos < CLOSES { Ok(()) } else { Err(bad_argument(format_args!("class of service {clos}"))) }
 }
 
@@ -147,7 +147,7 @@ impl Clos {
         })
     }
 
-    /// Writes class `clos`. The registers hold whole hundreds of MHz; the driver cuts the rest off.
+    /// Writes class `clos`. The registers hold whole hundreds of MHz; the driver drops the rest.
     ///
     /// # Errors
     /// `EINVAL` for a class above 3, a frequency above 25.5 GHz or a priority above 15 (not sent);
@@ -175,10 +175,10 @@ fn assoc(host: &dyn Host, domain: Domain, core: u16, write: Option<u8>) -> Resul
         return Err(bad_argument(format_args!("core {core} of power domain {}", domain.id)));
     }
     let mut argument = [0; ASSOC_SIZE];
-    // One element: with several the driver stops at the first that fails and does not say at which.
+    // One element: with several, the driver stops at the first that fails without saying which.
     wire::put(&mut argument, 0, &1u16.to_le_bytes());
     wire::put(&mut argument, 2, &u16::from(write.is_some()).to_le_bytes());
-    // Cores are named by the power unit's numbers; the driver knows no other way.
+    // The driver identifies cores only by the power unit's numbers.
     wire::put(&mut argument, 4, &1u16.to_le_bytes());
     argument[6] = domain.package;
     argument[7] = domain.id;
@@ -188,7 +188,7 @@ fn assoc(host: &dyn Host, domain: Domain, core: u16, write: Option<u8>) -> Resul
     Ok((wire::u16_at(&argument, 10) & 0xff) as u8)
 }
 
-/// The class of a core, named by the power unit's number of it.
+/// Returns the class of a core, given by the power unit's number.
 ///
 /// # Errors
 /// `EINVAL` for a core above 63 (not sent); the errno of the call.
@@ -239,7 +239,7 @@ pub struct PerfLevels {
     pub enabled: bool,
     /// API 3: bit i, level i has SST-TF. API 2: one flag for all.
     pub turbo_freq_support: u8,
-    /// The same for SST-BF.
+    /// API 3: bit i, level i has SST-BF. API 2: one flag for all.
     pub base_freq_support: u8,
 }
 
@@ -247,7 +247,7 @@ impl PerfLevels {
     /// Bytes of isst_perf_level_info.
     pub const SIZE: usize = 11;
 
-    /// Reads them.
+    /// Reads the performance levels.
     pub fn read(host: &dyn Host, domain: Domain) -> Result<PerfLevels, HostError> {
         let mut argument = [0; PerfLevels::SIZE];
         argument[0] = domain.package;
@@ -268,7 +268,7 @@ impl PerfLevels {
         })
     }
 
-    /// The level of this number, if the domain has it. Drivers have registers for five.
+    /// Returns the level with this number, if the domain has it. Drivers have registers for five.
     pub fn level(&self, number: u8) -> Option<Level> {
         // Compared here, because not every kernel does; and the mask can have gaps.
         let exists = number < 5 && number <= self.highest && self.mask >> number & 1 != 0;
@@ -276,21 +276,21 @@ impl PerfLevels {
     }
 }
 
-/// Asks for another level. The driver waits for it (up to 20 ms) and switches SST-BF and SST-TF
+/// Requests another level. The driver waits for it (up to 20 ms) and switches SST-BF and SST-TF
 /// off.
 ///
 /// # Errors
-/// `ENOTTY` where it refuses: already the level, locked, HWP off, not root, or firmware did not
+/// `ENOTTY` if it refuses: already the level, locked, HWP off, not root, or firmware did not
 /// follow.
 pub fn set_level(host: &dyn Host, domain: Domain, level: Level) -> Result<(), HostError> {
     let mut argument = [domain.package, domain.id, level.0];
     call(host, number::PERF_SET_LEVEL, domain, "performance level", &mut argument)
 }
 
-/// Switches SST-BF and SST-TF; the driver does not wait for the firmware to follow.
+/// Switches SST-BF and SST-TF. The driver does not wait for the firmware to follow.
 ///
 /// # Errors
-/// `ENOTTY` where it refuses.
+/// `ENOTTY` if it refuses.
 pub fn set_features(
     host: &dyn Host,
     domain: Domain,
@@ -301,7 +301,7 @@ pub fn set_features(
     call(host, number::PERF_SET_FEATURE, domain, "base-freq and turbo-freq", &mut argument)
 }
 
-/// What a level offers (isst_perf_level_data_info, 154 bytes). Frequencies in MHz; 0 is "not
+/// The numbers of a level (isst_perf_level_data_info, 154 bytes). Frequencies in MHz; 0 means "not
 /// given".
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LevelData {
@@ -315,7 +315,7 @@ pub struct LevelData {
     pub tjunction_c: u16,
     /// Highest memory speed.
     pub memory_mhz: u16,
-    /// A code of the firmware's for the cooling this level needs.
+    /// The firmware's code for the cooling that this level needs.
     pub cooling_type: u16,
     /// Highest, base, most efficient and lowest core frequency (P0, P1, Pn, Pm).
     pub core_mhz: [u16; 4],
@@ -339,8 +339,8 @@ impl LevelData {
         argument[2] = level.0;
         call(host, number::GET_PERF_LEVEL_INFO, domain, "level's numbers", &mut argument)?;
         let at = |offset: usize| wire::u16_at(&argument, offset);
-        // The driver states how many are filled; the arrays of the structure end at these bounds
-        // whatever it says.
+        // The driver states how many are filled. The arrays of the structure end at these bounds in
+        // any case.
         let buckets = usize::from(at(38)).min(BUCKETS);
         let levels = usize::from(at(40)).min(TRL_LEVELS);
         let mut data = LevelData {
@@ -365,12 +365,12 @@ impl LevelData {
     }
 }
 
-/// The second mesh's frequencies of a level: highest, base, lowest in MHz
-/// (isst_perf_level_fabric_info, 54 bytes; revision 2 of the block, kernels from 7.x on). `None`
-/// where there is no such call or block.
+/// Reads the second mesh's frequencies of a level: highest, base, lowest in MHz
+/// (isst_perf_level_fabric_info, 54 bytes; revision 2 of the block, kernels from 7.x on). `None` if
+/// there is no such call or block.
 ///
 /// # Errors
-/// The errno of the call, but for `ENOTTY`.
+/// The errno of the call, except `ENOTTY`.
 pub fn second_fabric(host: &dyn Host, domain: Domain, level: Level) -> Result<Option<[u16; 3]>, HostError> {
     let mut argument = [0; 54];
     argument[0] = domain.package;
@@ -401,18 +401,18 @@ fn core_mask(
     argument[0] = domain.package;
     argument[1] = domain.id;
     argument[2] = level.0;
-    // Bits are the power unit's core numbers; the driver knows no other way.
+    // The bits are the power unit's core numbers; the driver knows no others.
     argument[3] = 1;
     call(host, number, domain, what, &mut argument)?;
     Ok(wire::u64_at(&argument, 8))
 }
 
-/// The cores that a level lets run, as bits by the power unit's numbers.
+/// Returns the cores that a level lets run, as bits by the power unit's numbers.
 pub fn level_cores(host: &dyn Host, domain: Domain, level: Level) -> Result<u64, HostError> {
     core_mask(host, number::GET_PERF_LEVEL_CPU_MASK, "cores of a level", domain, level)
 }
 
-/// The high-priority cores of SST-BF.
+/// Returns the high-priority cores of SST-BF.
 pub fn base_freq_cores(host: &dyn Host, domain: Domain, level: Level) -> Result<u64, HostError> {
     core_mask(host, number::GET_BASE_FREQ_CPU_MASK, "base-freq's cores", domain, level)
 }
@@ -431,7 +431,7 @@ pub struct BaseFreq {
 }
 
 impl BaseFreq {
-    /// Reads it.
+    /// Reads a level's SST-BF.
     pub fn read(host: &dyn Host, domain: Domain, level: Level) -> Result<BaseFreq, HostError> {
         let mut argument = [0; 12];
         argument[0] = domain.package;
@@ -462,7 +462,7 @@ impl TurboFreq {
     /// Bytes of isst_turbo_freq_info.
     pub const SIZE: usize = 134;
 
-    /// Reads it.
+    /// Reads a level's SST-TF.
     pub fn read(host: &dyn Host, domain: Domain, level: Level) -> Result<TurboFreq, HostError> {
         let mut argument = [0; TurboFreq::SIZE];
         argument[0] = domain.package;
@@ -470,7 +470,7 @@ impl TurboFreq {
         wire::put(&mut argument, 2, &u16::from(level.0).to_le_bytes());
         call(host, number::GET_TURBO_FREQ_INFO, domain, "turbo-freq", &mut argument)?;
         let at = |offset: usize| wire::u16_at(&argument, offset);
-        // Bounded by the structure, whatever the driver counts.
+        // Bounded by the structure, whatever count the driver gives.
         let clips = usize::from(at(4)).min(TRL_LEVELS);
         let buckets = usize::from(at(6)).min(BUCKETS);
         let levels = usize::from(at(8)).min(TRL_LEVELS);

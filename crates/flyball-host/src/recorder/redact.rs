@@ -1,11 +1,11 @@
-//! What a recording leaves out of the text that it keeps: names of hosts and users, addresses, and
-//! every kernel parameter that is not known to matter.
+//! Removes private data from recorded text: names of hosts and users, addresses, and the values of
+//! all kernel parameters that are not known to matter.
 
 use crate::Host;
 
-/// Kernel parameters that are recorded with their value. Of all others only the name is: values
-/// hold addresses of networks, passwords and names of disks (ip=, systemd.set_credential=,
-/// cryptdevice=, root=). One that ends in `.` stands for all parameters of that module.
+/// Kernel parameters that are recorded with their value. For all others only the name is recorded:
+/// values hold network addresses, passwords and names of disks (ip=, systemd.set_credential=,
+/// cryptdevice=, root=). A name that ends in `.` stands for all parameters of that module.
 pub const PARAMETERS: &[&str] = &[
     "acpi_cpufreq.",
     "amd_prefcore",
@@ -54,11 +54,11 @@ pub const PARAMETERS: &[&str] = &[
     "workqueue.",
 ];
 
-/// Stands for what was left out of a command line.
+/// Replacement for the parts removed from a command line.
 const REMOVED: &str = "REMOVED";
 
-/// The part of the kernel's command line that matters. What follows `--` is for the init program
-/// and is left out.
+/// Returns the part of the kernel's command line that matters. Words after `--` are for the init
+/// program and are dropped.
 pub(super) fn parameters(line: &str) -> String {
     let mut kept = Vec::new();
     for word in words(line) {
@@ -69,8 +69,7 @@ pub(super) fn parameters(line: &str) -> String {
             Some((name, value)) => (name, Some(value)),
             None => (word, None),
         };
-        // The kernel takes dashes and underscores in names for the same (kernel/params.c,
-        // parameqn).
+        // The kernel treats dashes and underscores in names as equal (kernel/params.c, parameqn).
         let plain = name.replace('-', "_");
         let is_known = PARAMETERS.iter().any(|known| match known.strip_suffix('.') {
             Some(module) => plain.strip_prefix(module).is_some_and(|rest| rest.starts_with('.')),
@@ -86,7 +85,7 @@ pub(super) fn parameters(line: &str) -> String {
     kept.join(" ") + end
 }
 
-/// The words of a command line; blanks between double quotes do not separate (lib/cmdline.c,
+/// Splits a command line into words; blanks between double quotes do not separate (lib/cmdline.c,
 /// next_arg).
 fn words(line: &str) -> Vec<&str> {
     let mut quoted = false;
@@ -98,15 +97,15 @@ fn words(line: &str) -> Vec<&str> {
     .collect()
 }
 
-/// /proc/modules without the addresses at which modules are loaded, which root sees: they would
-/// undo the kernel's randomisation of its addresses (kernel/module/procfs.c, m_show).
+/// Returns /proc/modules without the addresses at which modules are loaded, which root sees: they
+/// would undo the kernel's randomisation of its addresses (kernel/module/procfs.c, m_show).
 pub(super) fn without_addresses(modules: &str) -> String {
     let hide = |word: &str| if word.starts_with("0x") { "0x0".to_owned() } else { word.to_owned() };
     let line = |line: &str| line.split(' ').map(hide).collect::<Vec<_>>().join(" ") + "\n";
     modules.lines().map(line).collect()
 }
 
-/// Puts a word in place of the host of each URL.
+/// Replaces the host of each URL with a word.
 fn without_hosts_of_urls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -120,7 +119,7 @@ fn without_hosts_of_urls(text: &str) -> String {
     out + rest
 }
 
-/// Words that must not leave the machine, and what stands for them.
+/// Words that must not leave the machine, and their replacements.
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
     names: Vec<String>,
@@ -137,13 +136,13 @@ impl Redactor {
         // Shorter names are parts of too many other words to be replaced.
         names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
         // The longest first: a shorter name may be part of a longer one, the rest of which would
-        // stay.
+        // then remain.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         names.dedup();
         Redactor { names }
     }
 
-    /// `text` without host names, UUIDs, addresses of hardware and networks, and `user@host`.
+    /// Returns `text` without host names, UUIDs, hardware and network addresses, and `user@host`.
     pub(super) fn clean(&self, text: &str) -> String {
         let mut out = without_hosts_of_urls(text);
         for name in &self.names {
@@ -161,7 +160,7 @@ impl Redactor {
     }
 }
 
-/// What stands for a word that identifies a machine.
+/// Returns the replacement for a word that identifies a machine.
 fn stand_in(word: &str) -> Option<&'static str> {
     let hex =
         |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -185,7 +184,7 @@ fn stand_in(word: &str) -> Option<&'static str> {
     (!user.is_empty() && !host.is_empty()).then_some("USER@HOST")
 }
 
-/// Replaces `name` where it is not part of a longer word.
+/// Replaces `name` unless it is part of a longer word.
 fn replace_word(text: &str, name: &str, stand_in: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

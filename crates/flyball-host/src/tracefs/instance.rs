@@ -1,4 +1,4 @@
-//! One trace instance: made, set up, started, stopped, removed.
+//! One trace instance: creation, setup, start, stop and removal.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use crate::{CpuList, HostError};
 
 use super::{PREFIX, Tracefs, reader::PageReader};
 
-/// What an instance is to record.
+/// Settings of an instance.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceOptions {
     /// Events: `group/event`, or `group` for all of a group.
@@ -17,14 +17,14 @@ pub struct InstanceOptions {
     pub cpus: Option<CpuList>,
     /// Buffer of each CPU, KiB.
     pub buffer_kib: u64,
-    /// Sub-buffer size, KiB, where the kernel (6.8 and later) can change it.
+    /// Sub-buffer size, KiB, if the kernel (6.8 and later) can change it.
     pub page_kib: Option<u32>,
-    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; otherwise the kernel's
-    /// own.
+    /// Sub-buffer size, KiB, if the kernel supports it and has the memory for it; otherwise the
+    /// kernel's own.
     pub wished_page_kib: Option<u32>,
     /// The trace clock; the kernel's default if not given.
     pub clock: Option<String>,
-    /// How full a buffer is, percent, before readers are woken.
+    /// Fill level of a buffer, percent, at which readers are woken.
     pub wake_percent: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct InstanceOptions {
 #[derive(Debug)]
 pub struct Instance {
     tracefs: Tracefs,
-    /// Below the root of tracefs; empty once it is removed.
+    /// Path below the root of tracefs; empty once it is removed.
     path: String,
     name: String,
 }
@@ -71,10 +71,10 @@ impl Instance {
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
         } else if let Some(kib) = options.wished_page_kib {
-            // A wish: where the file or the memory is missing the kernel's own size stays.
+            // A wish: if the file or the memory is missing, the kernel's own size stays.
             let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
-        // Two pages at least, as the kernel itself takes (ring_buffer_resize()).
+        // At least two pages, the kernel's own minimum (ring_buffer_resize()).
         self.write("buffer_size_kb", &options.buffer_kib.max(8).to_string())?;
         if let Some(cpus) = &options.cpus {
             self.write("tracing_cpumask", &mask(cpus))?;
@@ -87,7 +87,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The instance's name below `instances/`.
+    /// Returns the instance's name below `instances/`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -106,18 +106,18 @@ impl Instance {
         self.write("tracing_on", "1")
     }
 
-    /// Stops recording; what is in the buffers stays there to be read.
+    /// Stops recording; records in the buffers can still be read.
     pub fn stop(&self) -> Result<(), HostError> {
         self.write("tracing_on", "0")
     }
 
-    /// The file through which a program puts its own records into the buffer of the CPU that it
-    /// runs on. The first four bytes of each write become the record's id.
+    /// Opens the file through which a program puts its own records into the buffer of the CPU that
+    /// it runs on. The first four bytes of each write become the record's id.
     pub fn raw_marker(&self) -> Result<std::fs::File, HostError> {
         self.tracefs.files().open_to_write(&format!("{}/trace_marker_raw", self.path))
     }
 
-    /// CPUs that have a buffer.
+    /// Returns the CPUs that have a buffer.
     pub fn cpus(&self) -> Result<Vec<u32>, HostError> {
         let names = self.tracefs.files().directories(&format!("{}/per_cpu", self.path))?;
         let mut cpus: Vec<u32> =
@@ -126,12 +126,12 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// The text of per_cpu/cpuN/stats.
+    /// Reads the text of per_cpu/cpuN/stats.
     pub fn stats(&self, cpu: u32) -> Result<String, HostError> {
         Ok(String::from_utf8_lossy(&self.read(&format!("per_cpu/cpu{cpu}/stats"))?).into_owned())
     }
 
-    /// Bytes of a page or sub-buffer.
+    /// Returns the bytes of a page or sub-buffer.
     pub fn page_size(&self) -> usize {
         let kib = self.read("buffer_subbuf_size_kb").ok();
         let kib = kib.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse::<usize>().ok());
@@ -139,7 +139,7 @@ impl Instance {
         kib.filter(|kib| (4..=65_536).contains(kib)).map_or(4096, |kib| kib * 1024)
     }
 
-    /// A reader of one CPU's pages. All readers must be dropped before the instance is.
+    /// Opens a reader of one CPU's pages. All readers must be dropped before the instance is.
     ///
     /// # Errors
     /// The errno of open(2): `ENXIO` or `ENOENT` for a CPU without a buffer.
@@ -149,7 +149,7 @@ impl Instance {
         Ok(PageReader::new(pages, cpu, self.page_size()))
     }
 
-    /// Removes the instance, and says why if it cannot.
+    /// Removes the instance, or returns why it cannot.
     ///
     /// # Errors
     /// `EBUSY` while a reader is open.
@@ -160,7 +160,7 @@ impl Instance {
     fn take_away(&mut self) -> Result<(), HostError> {
         let path = std::mem::take(&mut self.path);
         let files = self.tracefs.files();
-        // Removing it stops it as well; where that is refused, nothing more is recorded at least.
+        // Removing it also stops it. If removal is refused, at least nothing more is recorded.
         let _ = files.write(&format!("{path}/tracing_on"), "0");
         files.remove_dir(&path)
     }
@@ -169,13 +169,13 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if !self.path.is_empty() {
-            // A drop cannot report a failure; the next recording removes what is left.
+            // A drop cannot report a failure; the next recording removes the leftovers.
             let _ = self.take_away();
         }
     }
 }
 
-/// A CPU mask as the kernel reads it: groups of eight hexadecimal digits, the highest CPUs first.
+/// Formats a CPU mask for the kernel: groups of eight hexadecimal digits, the highest CPUs first.
 fn mask(cpus: &CpuList) -> String {
     let mut words = vec![0u32; 1];
     for cpu in cpus.iter() {

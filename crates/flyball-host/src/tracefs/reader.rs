@@ -1,8 +1,8 @@
-//! Reading pages out of a CPU's ring buffer (trace_pipe_raw).
+//! Reads pages from a CPU's ring buffer (trace_pipe_raw).
 //!
-//! read(2) is used, not splice(2) or a mapping: it works on every kernel, leaves the page in the
-//! cache of the CPU that counts its records next, and with sub-buffers of 16 KiB (280 records per
-//! system call) it costs half of what splice(2) does, which makes and frees a page of the page
+//! It uses read(2), not splice(2) or a mapping: read(2) works on every kernel, leaves the page in
+//! the cache of the CPU that counts its records next, and with sub-buffers of 16 KiB (280 records
+//! per system call) costs half as much as splice(2), which allocates and frees a page of the page
 //! cache for every page of the buffer.
 
 use std::{
@@ -22,14 +22,15 @@ use crate::{Errno, HostError, Op};
 
 /// The pages of one CPU's buffer. Reading consumes them.
 pub trait Pages: Send + std::fmt::Debug {
-    /// Reads the next page into `page`, which must have its size; what has been written so far, if
-    /// it is not full. `false` if the buffer is empty.
+    /// Reads the next page into `page`, which must have the page size. A page that is not full is
+    /// read as far as it has been written. `false` if the buffer is empty.
     fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError>;
 
-    /// Whether the buffer is as full as the instance's readers want it.
+    /// Returns whether the buffer has reached the fill level at which the instance's readers are
+    /// woken.
     fn is_ready(&self) -> bool;
 
-    /// What poll(2) can wait for, on the running kernel.
+    /// Returns the descriptor for poll(2), on the running kernel.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -50,17 +51,17 @@ impl PageReader {
         self.cpu
     }
 
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     pub fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// As [`Pages::read_page`].
+    /// See [`Pages::read_page`].
     pub fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError> {
         self.pages.read_page(page)
     }
 
-    /// As [`Pages::is_ready`].
+    /// See [`Pages::is_ready`].
     pub fn is_ready(&self) -> bool {
         self.pages.is_ready()
     }
@@ -121,9 +122,9 @@ impl Pages for LivePages {
     }
 }
 
-/// Sleeps until one of the buffers is as full as the instance's readers want it, or `time` has
-/// passed, or a signal arrives. Puts the places in `readers` of those that are full enough into
-/// `ready`.
+/// Sleeps until one of the buffers reaches the fill level at which the instance's readers are
+/// woken, or `time` has passed, or a signal arrives. Puts the indices in `readers` of those buffers
+/// into `ready`.
 pub fn wait_for_pages(
     readers: &[PageReader],
     time: Duration,
@@ -147,8 +148,8 @@ pub fn wait_for_pages(
         let answers: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
         let answered = watched.iter().zip(&answers);
         ready.extend(answered.filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|((at, _), _)| *at));
-        // A CPU without a buffer, because it is offline, answers at once: the others are waited for
-        // without it.
+        // A CPU without a buffer, because it is offline, answers at once, so it is left out of the
+        // wait.
         let before = watched.len();
         let mut answers = answers.iter();
         watched.retain(|_| answers.next().is_some_and(PollFlags::is_empty));

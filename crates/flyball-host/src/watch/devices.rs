@@ -13,7 +13,7 @@ use rustix::net::{
 
 use super::Event;
 
-/// What happened to a device.
+/// The change of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceAction {
     Added,
@@ -71,7 +71,7 @@ impl AsFd for Devices {
     }
 }
 
-/// The event of a message: `ACTION@PATH`, then variables, each with a zero at its end.
+/// Parses the event of a message: `ACTION@PATH`, then variables, each with a zero at its end.
 pub fn event(message: &[u8]) -> Option<Event> {
     let first = message.split(|&byte| byte == 0).next()?;
     let (action, path) = std::str::from_utf8(first).ok()?.split_once('@')?;

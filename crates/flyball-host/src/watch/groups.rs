@@ -1,6 +1,6 @@
 //! Control groups that get processes and lose them: inotify(7) on cgroup.events
-//! (Documentation/admin-guide/cgroup-v2.rst), and on the directory in which a group is going to be
-//! made.
+//! (Documentation/admin-guide/cgroup-v2.rst), and on the directory in which a group will be
+//! created.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use super::Event;
 #[derive(Debug)]
 pub(super) struct Groups {
     inotify: OwnedFd,
-    /// What is watched, with the number of its watch and of its inode: a group that is made again
-    /// is another one.
+    /// Watched paths, each with its watch number and inode number: a group that is created again is
+    /// a different one.
     watched: BTreeMap<PathBuf, (i32, u64)>,
 }
 
@@ -28,16 +28,17 @@ impl Groups {
         Ok(Groups { inotify, watched: BTreeMap::new() })
     }
 
-    /// Watches what shows a change of these groups now; whether that is more than before.
+    /// Watches the files that show a change of these groups now. Returns whether that is more than
+    /// before.
     pub(super) fn follow(&mut self, groups: &BTreeSet<PathBuf>) -> io::Result<bool> {
         let mut wanted: BTreeMap<PathBuf, WatchFlags> = BTreeMap::new();
         for group in groups {
             let events = group.join("cgroup.events");
             let text = std::fs::read_to_string(&events);
-            // kernfs_notify reports a change of the file to who watches it, and its removal to no
-            // one: a group without processes may be removed and made again, so the directory above
-            // is watched too. Not while it has some: every other service that starts would be
-            // reported.
+            // kernfs_notify reports a change of the file to its watchers, but its removal to no
+            // one. A group without processes may be removed and created again, so the directory
+            // above is watched too, but not while the group has processes: every other service that
+            // starts would be reported.
             if !text.as_ref().is_ok_and(|text| text.contains("populated 1")) {
                 let above = group.ancestors().skip(1).find(|above| above.is_dir());
                 wanted.extend(above.map(|above| (above.to_owned(), WatchFlags::CREATE)));
@@ -45,7 +46,7 @@ impl Groups {
             if text.is_ok() {
                 wanted.insert(events, WatchFlags::MODIFY);
             } else if group.is_dir() {
-                // A group whose files are being made.
+                // A group whose files are being created.
                 wanted.insert(group.clone(), WatchFlags::CREATE);
             }
         }
@@ -81,8 +82,8 @@ impl Groups {
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
             match reader.next() {
-                // Which one it is does not matter: all are read again, and they are few. A full
-                // queue loses nothing either. What is not watched any more is ignored.
+                // It does not matter which one it is: all are read again, and they are few. A full
+                // queue loses nothing either. Paths that are no longer watched are ignored.
                 Ok(event)
                     if event.events().contains(ReadFlags::IGNORED) || events.contains(&Event::Group) => {}
                 Ok(_) => events.push(Event::Group),

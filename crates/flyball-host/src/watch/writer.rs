@@ -1,15 +1,15 @@
-//! Which program a process is: its name, and the service that it belongs to.
+//! Identifies the program of a process: its name, and the service that it belongs to.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A process that wrote something, with what is known of it.
+/// A process that wrote something, with everything known about it.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Writer {
     /// 0 for a process of another PID namespace.
     pub pid: u32,
-    /// Its name, unless it has ended.
+    /// Name of the process, unless it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The systemd unit that it is part of.
@@ -18,7 +18,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Looks a process up. It may have ended: the kernel reports a write after it was made.
+    /// Looks up a process. It may have ended: the kernel reports a write after it was made.
     pub fn of(pid: u32) -> Writer {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         let name = read("comm").map(|name| name.trim_end().to_owned()).filter(|_| pid > 0);
@@ -41,8 +41,8 @@ impl fmt::Display for Writer {
     }
 }
 
-/// The unit in a text of /proc/PID/cgroup: the innermost service or scope of the unified hierarchy
-/// (`0::PATH`), or of systemd's own.
+/// Returns the unit in a text of /proc/PID/cgroup: the innermost service or scope of the unified
+/// hierarchy (`0::PATH`), or of systemd's own.
 fn unit_of(text: &str) -> Option<String> {
     let line = |start: &str| text.lines().find_map(|line| line.split_once(start).map(|(_, path)| path));
     let path = line("0::").filter(|path| *path != "/").or_else(|| line(":name=systemd:"))?;
