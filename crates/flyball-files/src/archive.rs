@@ -232,8 +232,8 @@ fn contents(
     Ok(bytes)
 }
 
-/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` if it cannot be read,
-/// or says of the content what is not supported: a size other than the header's, and holes.
+/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` if the header cannot be
+/// read or needs unsupported features: a size other than the entry header's, or holes.
 fn pax(bytes: &[u8], pax_header: &mut PaxHeader) -> Option<()> {
     for extension in tar::PaxExtensions::new(bytes) {
         let extension = extension.ok()?;

@@ -1,4 +1,4 @@
-//! A directory whose content is not trusted, and what is done below it.
+//! A directory whose content is not trusted, and the operations below it.
 
 use std::{
     fs::File,
@@ -181,7 +181,7 @@ impl Dir {
         Ok(self.beneath(path.as_ref(), flags, Mode::from_raw_mode(mode & 0o777))?.into())
     }
 
-    /// Makes a new file in place of what is there; a link is replaced, not followed.
+    /// Makes a new file in place of an existing one; a link is replaced, not followed.
     ///
     /// # Errors
     /// `EISDIR` if a directory is there; otherwise as [`Dir::create`].

@@ -53,12 +53,12 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Opens a regular file. Not through a link at its name, which would lead to a file of another
-/// directory; and without waiting: a FIFO at that name has no other end. Replaces the custom flags
-/// of `options`.
+/// Opens a regular file. It does not follow a link at its name, which could lead to a file of
+/// another directory, and does not wait: a FIFO at that name has no other end. Replaces the custom
+/// flags of `options`.
 ///
 /// # Errors
-/// The errno of open(2): `ELOOP` for a link. `InvalidInput` for what is not a regular file.
+/// The errno of open(2): `ELOOP` for a link. `InvalidInput` if the file is not a regular one.
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;

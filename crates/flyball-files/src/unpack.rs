@@ -19,7 +19,7 @@ pub struct Unpacked {
     pub links_left_out: usize,
 }
 
-/// Why an archive was not unpacked; what came before stays.
+/// Why an archive was not unpacked; entries before the failure stay.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error(transparent)]

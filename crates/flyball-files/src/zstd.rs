@@ -117,8 +117,8 @@ impl<R: Read> Read for ZstdReader<R> {
     }
 }
 
-/// Packs what is written to it. Each [`FRAME`] bytes become a frame of their own, so that memory is
-/// bounded.
+/// Packs the bytes written to it. Each [`FRAME`] bytes become a frame of their own, so that memory
+/// is bounded.
 pub struct ZstdWriter<W> {
     out: W,
     content: Vec<u8>,

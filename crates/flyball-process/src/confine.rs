@@ -22,8 +22,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// The newest version of Landlock whose rights are asked for; what a kernel does not know is left
-/// out. 6 is that of Linux 6.12.
+/// The newest version of Landlock whose rights are requested; rights that a kernel does not know
+/// are skipped. 6 is the version of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
 /// Files that std reads to count the processors available to a process
@@ -98,8 +98,9 @@ impl Confinement {
         }
     }
 
-    /// Confines the calling thread and what it starts from now on; a process of one thread as a
-    /// whole. There is no way back. What the kernel does not offer is left out.
+    /// Confines the calling thread and the threads and programs it starts from now on; a process of
+    /// one thread as a whole. There is no way back. Means that the kernel does not offer are
+    /// skipped.
     pub fn enter(&self) -> Confined {
         // The order: without the capabilities the others need no_new_privs, which both of them set.
         Confined {
@@ -160,8 +161,8 @@ impl Confinement {
 }
 
 /// Calls that no reader of files makes: other programs, sockets, other processes, mounts, modules,
-/// and parts of the kernel in which holes were found again and again. What is not listed is
-/// allowed: a list of what is needed would have to follow every C library.
+/// and parts of the kernel in which holes were found again and again. All other calls are allowed:
+/// a list of the needed ones would have to follow every C library.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -269,7 +270,7 @@ const OF_FILES_BEFORE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OF_FILES_BEFORE: &[libc::c_long] = &[];
 
-/// Makes [`REFUSED`] fail with EPERM, and with `files` what opens one.
+/// Makes [`REFUSED`] fail with EPERM, and with `files` the calls that open files, too.
 fn refuse_calls(files: bool) -> Result<(), seccompiler::Error> {
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     // A call without conditions is always refused.

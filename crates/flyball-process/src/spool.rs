@@ -33,7 +33,7 @@ use rustix::{
 
 /// Bytes that places and lengths of direct writes, and memory they are made from, are multiples of.
 const ALIGNMENT: usize = 4096;
-/// Bytes in front of the first stretch, for what is written last.
+/// Bytes in front of the first stretch, for the part that is written last.
 const FRONT: u64 = 1 << 30;
 /// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
 const MAX: u64 = 15 << 40;
@@ -146,8 +146,8 @@ impl SpoolPart {
         }
     }
 
-    /// Writes behind what is there. Length and memory of `bytes` should be multiples of
-    /// [`ALIGNMENT`]; what is not goes through the page cache.
+    /// Appends `bytes`. Their length and memory should be multiples of [`ALIGNMENT`]; otherwise
+    /// they go through the page cache.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.room {
             return Err(io::ErrorKind::FileTooLarge.into());

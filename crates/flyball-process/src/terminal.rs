@@ -70,7 +70,7 @@ pub struct Plain<W> {
 }
 
 impl<W: Write> Plain<W> {
-    /// Makes plain text of what is written to it, and hands that to `inner`.
+    /// A writer that makes plain text of its input and passes it to `inner`.
     pub fn new(inner: W, form: Form) -> Plain<W> {
         Plain { inner, form, out: Vec::new() }
     }

@@ -82,9 +82,9 @@ impl User {
         crate::process::user() == self.uid
     }
 
-    /// Accesses files as this user from now on, until the answer is dropped: what the calling
-    /// thread creates belongs to the user, and it reaches nothing that the user could not reach,
-    /// whatever links lead there.
+    /// Accesses files as this user from now on, until the returned value is dropped. New files of
+    /// the calling thread belong to the user, and the thread reaches nothing that the user could
+    /// not reach, whatever links lead there.
     pub fn for_files(&self) -> FilesOfUser {
         let before = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if before.0 == self.uid {

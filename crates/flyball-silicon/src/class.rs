@@ -1,9 +1,9 @@
-//! Classes of workload: of the time that work takes, what is the core's, which goes with the
-//! frequency, and what is memory's, which does not; and how hard the core works meanwhile.
+//! Classes of workload. A class splits the time of work into the core's share, which changes with
+//! the frequency, and memory's share, which does not, and says how hard the core works meanwhile.
 //!
-//! A cycle of work takes `1 / frequency + memory_ps`. That is all of a memory system that there is:
-//! no caches that are shared, no bandwidth that runs out. What a class makes of a change of
-//! frequency is therefore stated, not found out.
+//! A cycle of work takes `1 / frequency + memory_ps`. The model of memory ends there: no shared
+//! caches, no bandwidth that runs out. The effect of a frequency change on a class is therefore
+//! stated, not found out.
 
 use crate::KiloHertz;
 

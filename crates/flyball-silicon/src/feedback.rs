@@ -1,6 +1,6 @@
 //! Hardware feedback of Intel's processors: a table in memory in which firmware says what each CPU
-//! can do now, rewritten when that changes. The silicon says where the table goes and what is in
-//! it; the owner of the memory writes it.
+//! can do now, rewritten when that changes. The silicon gives the table's address and content; the
+//! owner of the memory writes it.
 //!
 //! Source: Intel SDM volume 3, "Hardware feedback interface"; the reader is
 //! drivers/thermal/intel/intel_hfi.c. A thermal interrupt announces a new table to the kernel. This
@@ -8,7 +8,7 @@
 
 use crate::silicon::Silicon;
 
-/// Where the table goes, and its rows.
+/// The address of the table, and its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// Physical address.
@@ -18,8 +18,8 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// The table as memory has it: time stamp, what has changed of each capability (all), and a row
-    /// of eight bytes per CPU.
+    /// Returns the table as it stands in memory: time stamp, change flags of each capability (all
+    /// set), and a row of eight bytes per CPU.
     pub fn table(&self, stamp: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 8 * self.rows.len());
         bytes.extend(stamp.to_le_bytes());

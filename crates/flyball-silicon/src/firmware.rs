@@ -16,7 +16,7 @@ pub(crate) struct Request {
 }
 
 /// The CPPC registers of one CPU that firmware keeps in memory, as an ACPI _CPC object names them.
-/// Values are performance levels; what they mean is the same as in the MSRs.
+/// Values are performance levels with the same meaning as in the MSRs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCppc {
     pub desired: u32,
@@ -65,8 +65,8 @@ impl Autonomous {
         old + (measured - old) * if measured > old { self.rise } else { self.fall }
     }
 
-    /// The frequency for a request and a smoothed utilisation. `efficient` is where the range worth
-    /// using begins.
+    /// Returns the frequency for a request and a smoothed utilisation. The range worth using begins
+    /// at `efficient`.
     #[inline]
     pub fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
         // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5,

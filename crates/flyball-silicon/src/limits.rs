@@ -35,8 +35,8 @@ impl PowerControl {
         PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
     }
 
-    /// The power that the limits allow now: a limit whose average is still below it lends what is
-    /// left of its window.
+    /// Returns the power that the limits allow now: a limit whose average is still below it lends
+    /// the rest of its window.
     pub fn allowed(&self) -> f64 {
         let mut allowed = f64::INFINITY;
         for (l, a) in self.limits.iter().zip(self.average) {

@@ -81,7 +81,7 @@ pub const HWP_INTERRUPT: u32 = 0x773;
 pub const HWP_REQUEST: u32 = 0x774;
 pub const HWP_STATUS: u32 = 0x777;
 
-/// Where the table of hardware feedback is in memory, and whether it is wanted.
+/// Address of the table of hardware feedback, and whether the system wants it.
 pub const HW_FEEDBACK_PTR: u32 = 0x17d0;
 pub const HW_FEEDBACK_CONFIG: u32 = 0x17d1;
 
@@ -106,10 +106,10 @@ pub const AMD_PKG_ENERGY_STATUS: u32 = 0xc001_029b;
 /// Model number of the processors whose turbo ratios come with the core counts that they are for.
 const SKYLAKE_X: u32 = 0x55;
 
-/// The turbo ratio with four busy cores, of one core if there are fewer: what the kernel takes
-/// for full speed when it scales utilisation (arch/x86/kernel/cpu/aperfmperf.c,
+/// Returns the turbo ratio with four busy cores, or of one core if there are fewer. The kernel
+/// takes it for full speed when it scales utilisation (arch/x86/kernel/cpu/aperfmperf.c,
 /// `skx_set_max_freq_ratio`, `core_set_max_freq_ratio`). `model` is an Intel processor's of family
-/// 6, `read` reads a register. `None` if one that is needed cannot be read.
+/// 6, `read` reads a register. `None` if a needed register cannot be read.
 pub fn turbo_ratio_of_four(model: u32, read: impl Fn(u32) -> Option<u64>) -> Option<u64> {
     let ratios = read(TURBO_RATIO_LIMIT)?;
     let of = |group: u64| ratios >> (8 * group) & 0xff;

@@ -352,7 +352,7 @@ pub struct ThermalSpec {
     pub die_j_per_k: f64,
     /// A core's hot spot above the die, K per W of that core.
     pub core_k_per_w: f64,
-    /// The junction's highest temperature, C: what the sensors count down from.
+    /// The junction's highest temperature, C. The sensors count down from it.
     pub tjmax_c: u32,
     /// The temperature at which the firmware throttles, C. 0: `tjmax_c`.
     #[serde(default)]
@@ -366,7 +366,7 @@ pub struct VariationSpec {
     /// Standard deviation of the air's temperature, C.
     #[serde(default)]
     pub ambient_c: f64,
-    /// The machine may still be warm of what it did before: up to this share of its TDP.
+    /// Heat left from earlier work, at most this share of the machine's TDP.
     #[serde(default)]
     pub preheat: f64,
 }

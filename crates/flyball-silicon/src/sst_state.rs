@@ -71,7 +71,7 @@ pub struct SstDomain {
     pub(crate) feature_error: u8,
 }
 
-/// Why the firmware does not do what it is asked for.
+/// Why the firmware refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such level, the level has no such feature, or a number is out of range.

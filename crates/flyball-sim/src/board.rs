@@ -110,7 +110,7 @@ pub struct Board {
     pub pss: Vec<u32>,
     /// `_PSS` transition latency in microseconds.
     pub pss_latency_us: u32,
-    /// `_PCT` names I/O ports instead of registers: what the hardware does cannot be read back.
+    /// `_PCT` names I/O ports instead of registers: the hardware's state cannot be read back.
     pub pss_ports: bool,
     /// Transition latency by CPPC, in nanoseconds; 0 if it has none.
     pub cppc_latency_ns: u32,
@@ -207,7 +207,8 @@ impl Board {
         }
     }
 
-    /// Clears what the description implies but the processors lack: registers that cannot be read.
+    /// Clears features that the description implies but the processors lack: registers that cannot
+    /// be read.
     pub(crate) fn complete(&mut self, silicon: &Silicon) {
         // A description may list neither: what the register file answers decides.
         self.epb &= silicon.read_msr(0, msr::ENERGY_PERF_BIAS).is_ok();

@@ -1,6 +1,6 @@
-//! The models against published measurements: every measured row of five documents, what the
-//! simulated machine says instead, and which rows were used to set constants. Where it misses, the
-//! row says so.
+//! Compares the models with published measurements: every measured row of five documents, the
+//! simulated machine's value, and which rows were used to set constants. A row that misses its aim
+//! says so.
 //!
 //! The documents: the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on
 //! tuning Xeon Scalable, AMD's slides "A New CPU Frequency Control Mechanism on Linux" (CLK 2022),

@@ -80,11 +80,11 @@ pub(crate) struct Cpu {
     pub(crate) disabled: u32,
     /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
     pub(crate) resume_latency_us: i32,
-    /// The last choice of an idle state, and what it followed from.
+    /// The last choice of an idle state, with its input.
     pub(crate) chosen: (IdleRequest, u8),
 }
 
-/// How fast a CPU ran, and what the kernel takes for its full speed, in kHz.
+/// The speed of a CPU, and the speed that the kernel takes for its full speed, in kHz.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Speed {
     pub(crate) khz: u32,

@@ -110,7 +110,7 @@ impl SimMachine {
         self.pass(self.world.platform.now);
     }
 
-    /// Takes all faults away, with their counts: what they did remains, and nothing more happens.
+    /// Removes all faults and returns them with their counts. Their effects so far remain.
     pub fn take_faults(&mut self) -> Vec<Fault> {
         std::mem::take(&mut self.faults)
     }
@@ -196,7 +196,7 @@ impl SimMachine {
         self.pass(until);
     }
 
-    /// Lets time pass to `until`, with what the clock sets off on the way.
+    /// Lets time pass to `until`, and fires the faults that are due on the way.
     fn pass(&mut self, until: u64) {
         if !self.faults.is_empty() {
             // One instant after the other: the effect of a fault may decide when the next one is
@@ -340,7 +340,8 @@ impl SimMachine {
         }
     }
 
-    /// A file is opened to be cut off: nothing for most, the end of what was recorded for `trace`.
+    /// Truncates a file, as open(2) with O_TRUNC does: clears the records of `trace` and the events
+    /// of `set_event`; other files stay as they are.
     pub fn truncate(&mut self, path: &str) -> Answer {
         match tree::resolve(&self.world, path, true)? {
             Node::Trace(file) => tracefs::truncate(&mut self.world, file),

@@ -137,8 +137,8 @@ pub(crate) fn cpu_list(cpus: impl IntoIterator<Item = u32>) -> String {
     text
 }
 
-/// Reads the list form; the empty text is the empty list. `None` for what is not a list, or names a
-/// CPU above 8191.
+/// Reads the list form; the empty text is the empty list. `None` if the text is not a list or names
+/// a CPU above 8191.
 pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {

@@ -1,5 +1,5 @@
-//! Tracing: what the kernel's tracepoints say while drivers, governors and idle loops work, in ring
-//! buffers that are read as ftrace text or as pages.
+//! Tracing: the records of the kernel's tracepoints while drivers, governors and idle loops work,
+//! in ring buffers that are read as ftrace text or as pages.
 //!
 //! `event` knows the tracepoints and their records, `format` the layout that each kernel version
 //! gives them, `ring` the buffer of a CPU, `line` the text, and `filter` what is kept; the files

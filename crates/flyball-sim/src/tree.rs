@@ -181,8 +181,8 @@ pub(crate) enum Node {
     Trace(TraceFile),
 }
 
-/// Directories that only hold others: name, parent's index (none for the root), and what is in them
-/// by name.
+/// Directories that only hold others: name, parent's index (none for the root), and content by
+/// name.
 struct Plain {
     /// Where it is, for the reader and for the test that the indices agree.
     #[cfg_attr(not(test), expect(dead_code, reason = "documentation that a test checks"))]

@@ -446,7 +446,7 @@ impl World {
         }
     }
 
-    /// One step of the processors and what the scheduler and the governors make of it.
+    /// Runs one step of the processors, the scheduler and the governors.
     fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
         self.simulated += STEP_NS;
         let now = self.simulated;

@@ -97,7 +97,7 @@ fn set_base_of(
     Ok(result)
 }
 
-/// The current level and what it has.
+/// The current level and its features.
 fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), Code>, Ended> {
     let levels = match session.levels(id)? {
         Ok(levels) => levels,

@@ -136,7 +136,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes what is left and the footer.
+    /// Writes the remaining rows and the footer.
     ///
     /// # Errors
     /// Returns the errors of the file.

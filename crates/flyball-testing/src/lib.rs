@@ -18,14 +18,14 @@ macro_rules! flyball {
     };
 }
 
-/// A command without what the tester's environment says to flyball. See [`flyball!`].
+/// A command without the tester's environment variables for flyball. See [`flyball!`].
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_remove("FLYBALL_STATE");
     command
 }
 
-/// How a command ended, and what it printed.
+/// Exit code and output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
     /// The command's exit code.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// Bytes that are not what the format says.
+/// Bytes that do not follow the format.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[error("at byte {offset}: {what}")]
 pub struct Malformed {

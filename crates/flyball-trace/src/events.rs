@@ -249,7 +249,7 @@ pub static BY_NAME: [NamedRow; 2] = [
     },
 ];
 
-/// The events that show what a P-state driver decided, as `system/name`.
+/// The events that show a P-state driver's decisions, as `system/name`.
 pub fn decisions() -> impl Iterator<Item = String> {
     with_role(Role::Decision)
 }

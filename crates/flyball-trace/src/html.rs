@@ -45,7 +45,7 @@ pub struct Head {
     pub title: String,
     /// A warning that a reader must see before anything else.
     pub banner: Option<String>,
-    /// The machine and its kernel: a word for each, and what is known.
+    /// Facts about the machine and its kernel: a word for each, and its value.
     pub facts: Vec<(&'static str, String)>,
 }
 

@@ -40,7 +40,7 @@ pub struct Machine {
 const LONGEST: usize = 4 << 20;
 
 impl Machine {
-    /// Reads what [`Machine::bytes`] wrote. `None` for what it did not.
+    /// Reads the bytes of [`Machine::bytes`]. `None` for any others.
     pub fn parse(bytes: &[u8]) -> Option<Machine> {
         if bytes.len() > LONGEST {
             return None;

@@ -178,7 +178,7 @@ impl ParquetFile {
         written.map_err(|error| failed(&self.path, error))
     }
 
-    /// Writes what is left and the footer. Answers the number of rows.
+    /// Writes the remaining rows and the footer, and returns the number of rows.
     pub fn finish(mut self) -> Result<u64, TraceError> {
         self.group()?;
         let ParquetFile { writer, replacement, total, path, .. } = self;

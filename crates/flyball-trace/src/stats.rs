@@ -1,5 +1,5 @@
-//! `per_cpu/cpuN/stats`: what the kernel counted. Pages' headers undercount losses; this does not:
-//! what was read plus what was overwritten or dropped is what was written.
+//! `per_cpu/cpuN/stats`: the kernel's counts. Pages' headers undercount losses; this file does not:
+//! read records plus overwritten and dropped ones equal the written ones.
 
 use crate::scan::decimal;
 

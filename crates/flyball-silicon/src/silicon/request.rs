@@ -1,4 +1,4 @@
-//! From latched registers to the request of a CPU, and to what turbo switches allow.
+//! Decodes latched registers into the request of a CPU and the limits of turbo switches.
 
 use crate::firmware::{Interface, Request};
 use crate::silicon::Silicon;

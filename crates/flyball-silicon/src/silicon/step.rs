@@ -163,7 +163,7 @@ fn scaled(wakes: u16, dt: u64, whole: u64) -> f64 {
 }
 
 impl Thread {
-    /// Count busy time and cycles. `yield_` is what the other thread leaves of the work.
+    /// Counts busy time and cycles. `yield_` is the share of the work that the other thread leaves.
     #[inline]
     fn count(&mut self, busy: u64, khz: u32, wakes: f64, idle: &Idle, yield_: f64) {
         self.busy_ns += busy;

@@ -57,7 +57,7 @@ impl Silicon {
         ))
     }
 
-    /// Write a register of a power domain; what is read-only stays. False: no such register.
+    /// Writes a register of a power domain; read-only bits stay. False: no such register.
     pub fn tpmi_write(&mut self, package: usize, domain: usize, offset: u32, value: u64) -> bool {
         if self.tpmi_read(package, domain, offset).is_none() {
             return false;

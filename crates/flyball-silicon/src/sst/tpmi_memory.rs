@@ -100,7 +100,7 @@ impl Silicon {
         }
     }
 
-    /// Writes 64 bits of a package's TPMI memory; what is read-only or not there stays.
+    /// Writes 64 bits of a package's TPMI memory; read-only and missing parts stay as they are.
     pub fn tpmi_memory_write(&mut self, package: usize, offset: u32, value: u64) {
         if self.tpmi_device(package).is_none() {
             return;

@@ -114,7 +114,7 @@ impl Bench {
         shared
     }
 
-    /// Runs a workload to its end, and says what it did and what happened meanwhile.
+    /// Runs a workload to its end, and returns its progress and the measurements meanwhile.
     pub(super) fn run(&mut self, workload: &Workload, cpus: &[u32]) -> (Progress, Span) {
         let shared = self.start(workload, cpus);
         let from = self.mark();

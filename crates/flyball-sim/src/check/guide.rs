@@ -41,8 +41,8 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
     });
 }
 
-/// Operations per second, which the guide prints too, and what a feature changes: absolute values
-/// can be near while the change is half.
+/// Reports operations per second, which the guide prints too, and the change by a feature: absolute
+/// values can be near while the change is half.
 fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 2], simulated: [f64; 2]) {
     let table = "perf bench sched pipe";
     for ((when, (_, rate)), us) in ["before", "after"].iter().zip(published).zip(simulated) {

@@ -23,8 +23,8 @@ pub(crate) struct FullSpeed {
     pub(crate) base: u32,
 }
 
-/// Full speed of all CPUs, as the first one's registers and tables say it; nothing if the kernel
-/// would not know, and on machines with cores of several kinds, whose scales are others.
+/// Returns the full speed of all CPUs, as the first one's registers and tables give it. Nothing if
+/// the kernel would not know, and on machines with cores of several kinds, whose scales differ.
 pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     // Hybrid processors get capacities by core from HWP's levels
     // (arch_enable_hybrid_capacity_scale()).

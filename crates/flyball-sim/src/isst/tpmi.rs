@@ -45,7 +45,7 @@ fn of(value: u64, (from, width): Field) -> u64 {
     value >> from & ((1 << width) - 1)
 }
 
-/// The field replaced by a value; what is too large spills, as in the driver.
+/// Replaces a field by a value; a value that is too large spills, as in the driver.
 fn with(register: u64, (from, width): Field, value: u64) -> u64 {
     register & !(((1 << width) - 1) << from) | value << from
 }

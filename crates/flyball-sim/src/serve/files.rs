@@ -28,8 +28,8 @@ use crate::{
     workload::Several,
 };
 
-/// How long the kernel may keep what a directory's name stands for. Files and links are asked for
-/// each time, because a driver may go and take them along.
+/// Time for which the kernel may cache the meaning of a directory's name. Files and links are asked
+/// for each time, because a driver may go and take them along.
 const KEEP: Duration = Duration::from_millis(200);
 
 /// The file system: the machine's whole tree.

@@ -32,8 +32,8 @@ pub struct SetupError {
     pub error: io::Error,
 }
 
-/// Settings that keep ordinary users from namespaces of their own, what they are then, and what
-/// allows it.
+/// Settings that keep ordinary users from namespaces of their own, their value in that case, and
+/// the setting that allows it.
 const LOCKS: [(&str, &str, &str); 3] = [
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     (

@@ -70,8 +70,8 @@ pub(super) struct State {
     pub(super) own: StandIns,
 }
 
-/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for
-/// the next read.
+/// Takes at most `size` bytes from a stream; bytes beyond them wait in the open file for the next
+/// read.
 pub(super) fn take(
     machine: &Mutex<Paced>,
     state: &Mutex<State>,

@@ -1,7 +1,7 @@
 //! Files of a served machine that a machine in the process does not have, in a folder of the served
-//! tree that lies outside of what is laid over the real files: the files that `flyball sim work`
-//! and tests use, and the settings of the kernel that must not be the real machine's (see
-//! `namespace.rs` for where each is laid).
+//! tree that is not laid over real files: the files that `flyball sim work` and tests use, and the
+//! settings of the kernel that must not be the real machine's (see `namespace.rs` for where each is
+//! laid).
 
 use crate::{
     errno::{Answer, Errno},

@@ -260,7 +260,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Answers an instruction that was replaced, and steps over it.
+    /// Emulates an instruction that was replaced, and steps over it.
     fn answer_instruction(&mut self, pid: i32) -> io::Result<bool> {
         let mut registers = registers(pid)?;
         let Some(&instruction) = self.traps.get(&registers.rip) else { return Ok(false) };
@@ -358,8 +358,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Answers a call of /dev/isst_interface through the caller's memory; `None` for another
-    /// file's.
+    /// Makes a call of /dev/isst_interface through the caller's memory; `None` for another file's
+    /// call.
     fn speed_select(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<Option<i64>> {
         let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", registers.rdi as i32));
         if !file.is_ok_and(|path| path.ends_with("isst_interface")) {
@@ -445,8 +445,8 @@ fn first(mask: &[u8]) -> Option<u32> {
     mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
 }
 
-/// Raises the limit of open files to what a program asks for, at most to what the real machine
-/// allows; never an error.
+/// Raises the limit of open files to the number that a program asks for, but not above the real
+/// machine's; never an error.
 fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
     let mut wanted = [0; 16];
     memory(caller)?.read_exact_at(&mut wanted, address)?;

@@ -4,7 +4,7 @@
 use super::{Kind, format, ring::Record};
 use crate::kernel::Kernel;
 
-/// A filter as it was written, and what it means.
+/// A filter as it was written, with its parsed condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filter {
     pub(crate) text: String,

@@ -1,5 +1,5 @@
-//! tracefs: its directories and files, the streams, and the instances. `read` has what the files
-//! show, `write` what a write changes.
+//! tracefs: its directories and files, the streams, and the instances. `read` has the content of
+//! the files, `write` the effects of writes.
 //!
 //! Function tracers and triggers are not modelled, and their files do not exist: a program that
 //! looks for them gets ENOENT, as on a kernel that was built without them.

@@ -127,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// A run like [`Engine::new`]'s that differs from others by what the workload's description
-    /// says differs from run to run. The same seed makes the same run.
+    /// A run like [`Engine::new`]'s, varied by the amounts in the workload's description. The same
+    /// seed makes the same run.
     pub fn varied(mut workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
         let mut noise = Noise::new(seed ^ 0x7661_7269_6174_696f);
         let v = workload.variation.clone();

@@ -128,7 +128,7 @@ impl Split {
         Ok(())
     }
 
-    /// Writes the first `length` bytes of what a CPU has.
+    /// Writes the first `length` bytes of a CPU's rows.
     fn write(&mut self, cpu: usize, length: usize) -> Result<(), TraceError> {
         let name = || self.directory.join(format!("cpu{cpu:03}.csv"));
         let rows = &mut self.cpus[cpu];
@@ -154,7 +154,7 @@ impl Split {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     pub(super) fn finish(mut self) -> Result<(), TraceError> {
         for cpu in 0..self.cpus.len() {
             let left = self.cpus[cpu].rows.len();

@@ -44,7 +44,7 @@ pub struct CpuPages {
     /// Bytes read and not handed out yet are `stretch[used..]`.
     stretch: Vec<u8>,
     used: usize,
-    /// Place in the file of what is read next.
+    /// Offset in the file of the next read.
     at: u64,
     end: u64,
     /// Compressed stretches still to come; `None` before their number was read.
@@ -134,7 +134,7 @@ impl CpuPages {
         Ok(true)
     }
 
-    /// Reads the next stretch behind what is there. `false` at the end.
+    /// Reads the next stretch and appends it. `false` at the end.
     fn more(&mut self) -> Result<bool, TraceError> {
         if self.data.compressed {
             return self.more_compressed();

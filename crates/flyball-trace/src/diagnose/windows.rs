@@ -1,4 +1,4 @@
-//! A trace in windows: for each CPU and some milliseconds, what was asked for and what came of it.
+//! A trace in windows: the requests and their results for each CPU and some milliseconds.
 
 use crate::record::MAX_CPUS;
 

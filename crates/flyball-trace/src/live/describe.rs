@@ -26,7 +26,7 @@ pub(super) struct Origin {
 pub(super) struct TaskNames(Mutex<HashMap<i32, Comm>>);
 
 impl TaskNames {
-    /// Takes the names that the kernel knows now. Answers how many.
+    /// Takes the names that the kernel knows now, and returns their number.
     pub(super) fn look(&self, tracefs: &Tracefs) -> usize {
         // Names are an extra: without them tasks are printed as <...>.
         let Ok(bytes) = tracefs.read("saved_cmdlines") else { return 0 };

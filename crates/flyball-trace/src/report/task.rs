@@ -1,4 +1,4 @@
-//! The numbers of one task: what was asked for while it ran.
+//! The numbers of one task: the requests while it ran.
 
 use std::collections::HashMap;
 

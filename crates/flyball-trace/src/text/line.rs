@@ -309,7 +309,7 @@ fn kernel_prefix(chunk: &[u8], start: usize, known: &mut Marks) -> Option<(Prefi
     Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks, marks }, at))
 }
 
-/// The characters of option irq-info, with what they say.
+/// The characters of option irq-info, with their meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Marks {
     text: [u8; 5],

@@ -75,7 +75,7 @@ impl Pstates {
         Ok(Pstates { min, max: max.max(min), turbo: turbo.max(max).max(min), scaling, lowest_khz })
     }
 
-    /// The frequency of a level, rounded down to what a ratio can be.
+    /// Returns the frequency of a level, rounded down to a possible ratio.
     pub(crate) fn khz(&self, level: u32) -> u32 {
         let khz = level * self.scaling;
         if self.scaling == RATIO_KHZ { khz } else { khz / RATIO_KHZ * RATIO_KHZ }

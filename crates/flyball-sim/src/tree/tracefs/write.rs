@@ -154,7 +154,7 @@ fn mask(own: &mut Instance, words: &str) -> Answer {
     Ok(())
 }
 
-/// A file is opened with O_TRUNC.
+/// Truncates a file that is opened with O_TRUNC.
 pub(crate) fn truncate(world: &mut World, file: TraceFile) -> Answer {
     let own = instance_mut(world, file.instance)?;
     match file.what {
