@@ -56,7 +56,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word that reports print.
+    /// Returns the word that reports print.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -89,7 +89,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The heading in the report.
+    /// Returns the heading in the report.
     pub fn title(self) -> &'static str {
         match self {
             Group::Driver => "Driver",
@@ -198,7 +198,7 @@ impl Answer {
         Answer { verdict, what: what.into(), evidence, fix, kernel_test, not_recorded: false }
     }
 
-    /// Adds evidence: what was read, and where.
+    /// Adds evidence: a location and the value read there.
     #[must_use]
     pub fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Answer {
         self.evidence.push(Evidence { place: place.into(), value: value.into() });
@@ -287,7 +287,7 @@ pub static CHECKS: &[&[Check]] = &[
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct NotVisible {
     pub what: String,
-    /// Where to look instead.
+    /// A place to look instead.
     pub remedy: String,
     /// How it was recognised.
     pub evidence: Vec<Evidence>,
@@ -311,7 +311,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The worst verdict; [`Verdict::Ok`] without findings.
+    /// Returns the worst verdict; [`Verdict::Ok`] without findings.
     pub fn worst(&self) -> Verdict {
         self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
     }

@@ -162,7 +162,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The unit that values of this form have.
+    /// Returns the unit that values of this form have.
     pub fn unit(self) -> Unit {
         match self {
             Form::KHz | Form::KHzList | Form::MHz | Form::Ratio => Unit::KiloHertz,
@@ -270,14 +270,14 @@ impl Mechanism {
     }
 }
 
-/// The bits `high` to `low`.
+/// Returns the mask of the bits `high` to `low`.
 pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
     // Not `(1 << width) - 1`: for bits 63:0 that shift would overflow.
     (u64::MAX >> (63 - high + low)) << low
 }
 
 impl SpeedSelect {
-    /// The row's name for a field of one domain, class or core.
+    /// Returns the row's name for a field of one domain, class or core.
     pub fn of(field: Field) -> SpeedSelect {
         match field {
             Field::Level => SpeedSelect::Level,
@@ -297,7 +297,7 @@ impl SpeedSelect {
         }
     }
 
-    /// The field of a whole domain; `None` for those of a class or a core.
+    /// Returns the field of a whole domain; `None` for those of a class or a core.
     pub fn of_domain(self) -> Option<Field> {
         Some(match self {
             SpeedSelect::Level => Field::Level,
@@ -389,7 +389,7 @@ impl Knob {
         self.control()?.narrower
     }
 
-    /// The unit of its values.
+    /// Returns the unit of its values.
     pub fn unit(&self) -> Unit {
         self.form().unit()
     }

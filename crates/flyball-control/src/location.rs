@@ -37,7 +37,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// An attribute file.
+    /// Names an attribute file.
     pub fn file(path: impl Into<String>) -> Location {
         Location::File(path.into())
     }
@@ -202,7 +202,7 @@ impl Location {
         let is_plain = |path: &str| {
             path.starts_with('/')
                 && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
-                // A name with a line end could forge a line where the path is shown.
+                // A name with a line end could forge a line when the path is printed.
                 && !path.contains(char::is_control)
         };
         match self {

@@ -98,18 +98,18 @@ pub fn neighbours(host: &dyn Host, knobs: &BTreeSet<Id>) -> Vec<Owner> {
     found
 }
 
-/// The process names of all programs, as the kernel keeps them.
+/// Returns the process names of all programs, as the kernel stores them.
 #[cfg(test)]
 pub(crate) fn processes() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().flat_map(|known| known.processes).map(|process| cut(process))
 }
 
-/// The kernel keeps 15 characters of a process name (TASK_COMM_LEN).
+/// Cuts a process name to the 15 characters that the kernel stores (TASK_COMM_LEN).
 fn cut(name: &str) -> &str {
     name.get(..15).unwrap_or(name)
 }
 
-/// The file name of the script that an interpreter runs.
+/// Returns the file name of the script that an interpreter runs.
 fn script_of(host: &dyn Host, pid: u32) -> Option<String> {
     let line = host.read(&format!("/proc/{pid}/cmdline")).ok()?;
     // The first argument that is not an option of the interpreter.

@@ -415,7 +415,7 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
             // An interrupt that is elsewhere already stays as it is.
             let allowed = host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
             if let Some(allowed) = allowed
-                // Read-only where user space may not move the interrupt (register_irq_proc in
+                // Read-only if user space may not move the interrupt (register_irq_proc in
                 // kernel/irq/proc.c).
                 && host.writable(&path)
                 && !allowed.intersection(cpus).is_empty()

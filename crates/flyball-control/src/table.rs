@@ -30,27 +30,27 @@ macro_rules! table {
 
 rows!(table);
 
-/// A file that is read only.
+/// Describes a read-only file.
 const fn ro(path: &'static str, form: Form) -> Mechanism {
     Mechanism::File { path, form, write: false }
 }
 
-/// A file that can be written.
+/// Describes a file that can be written.
 const fn rw(path: &'static str, form: Form) -> Mechanism {
     Mechanism::File { path, form, write: true }
 }
 
-/// A register field of Intel processors that is read only.
+/// Describes a read-only register field of Intel processors.
 const fn intel(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
     intel_on(On::All, register, bits, form)
 }
 
-/// A read-only register field of the Intel processors for which it is documented.
+/// Describes a read-only register field of the Intel processors for which it is documented.
 const fn intel_on(on: On, register: u32, bits: (u8, u8), form: Form) -> Mechanism {
     Mechanism::Msr { vendor: Vendor::Intel, on, register, bits, form, write: false }
 }
 
-/// A register field of AMD processors that is read only.
+/// Describes a read-only register field of AMD processors.
 const fn amd(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
     Mechanism::Msr { vendor: Vendor::Amd, on: On::All, register, bits, form, write: false }
 }

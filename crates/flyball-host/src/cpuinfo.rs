@@ -38,7 +38,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// The vendor that CPUID names so.
+    /// Returns the vendor that CPUID identifies by this string.
     fn of_id(vendor_id: &str) -> Vendor {
         match vendor_id {
             "GenuineIntel" => Vendor::Intel,

@@ -44,8 +44,8 @@ impl Tree {
         Tree { root: root.into(), cpus: OnceLock::new(), last: Mutex::default() }
     }
 
-    /// The path on this file system. `..` is refused: no path of a knob has one, and a journal must
-    /// not lead elsewhere by one.
+    /// Returns the path on this file system. Refuses `..`: no path of a knob has one, and a journal
+    /// must not lead elsewhere with one.
     fn resolve(&self, op: Op, path: &str) -> Result<CString, HostError> {
         let relative = path.strip_prefix('/').unwrap_or(path);
         if relative.split('/').any(|part| part == "..") {
@@ -59,7 +59,7 @@ impl Tree {
         CString::new(bytes).map_err(|_| HostError::new(op, path, Errno::INVAL))
     }
 
-    /// A handle on the folder of the CPUs, once it is there.
+    /// Returns a handle on the folder of the CPUs, once it exists.
     fn cpus(&self) -> Option<BorrowedFd<'_>> {
         let open = || {
             let full = self.resolve(Op::List, CPUS).ok()?;
@@ -209,8 +209,8 @@ impl Tree {
     }
 }
 
-/// The folder of the CPU or policy that a path below the folder of the CPUs leads into, and the
-/// rest.
+/// Splits a path below the folder of the CPUs into the folder of the CPU or policy and the
+/// remaining path.
 fn split_folder(below: &str) -> Option<(&str, &str)> {
     let start = below.strip_prefix("cpufreq/").map_or(0, |rest| below.len() - rest.len());
     let length = below[start..].find('/')?;
@@ -229,7 +229,7 @@ impl Live {
     /// served to this process.
     pub const NAME: &str = "live";
 
-    /// The running machine, with paths below `/`.
+    /// Creates a host for the running machine, with paths below `/`.
     pub fn new() -> Live {
         Live { tree: Tree::new("/"), started: Instant::now() }
     }
@@ -241,7 +241,7 @@ impl Default for Live {
     }
 }
 
-/// The machine that /proc/version names where a simulated one is served
+/// Returns the machine that /proc/version names if a simulated one is served
 /// (`flyball-sim/src/tree/procfs.rs`).
 fn served(version: &str) -> Option<&str> {
     version.split_once("(flyball sim, simulated machine ")?.1.split_once(") #").map(|(name, _)| name)
@@ -252,7 +252,7 @@ fn msr_name(cpu: u32, register: u32) -> String {
     format!("MSR {register:#x} of CPU {cpu}")
 }
 
-/// `/dev/cpu/N/msr`, where the register number is the file offset (arch/x86/kernel/msr.c).
+/// Returns `/dev/cpu/N/msr`, whose file offset is the register number (arch/x86/kernel/msr.c).
 fn msr_device(cpu: u32) -> String {
     format!("/dev/cpu/{cpu}/msr")
 }
@@ -262,14 +262,14 @@ impl Host for Live {
         Kind::Live
     }
 
-    /// Where intel-speed-select keeps it.
+    /// Returns the path that intel-speed-select uses.
     fn topology_cache(&self) -> Option<std::path::PathBuf> {
         Some("/var/run/isst_cpu_topology.dat".into())
     }
 
-    /// `live`; in the namespace of a served simulated machine `sim:NAME (served)`, so that a
-    /// journal of the one is not taken for one of the other; in a guest what its firmware says, so
-    /// that no report of it passes for one of hardware.
+    /// Returns `live`. In the namespace of a served simulated machine it is `sim:NAME (served)`, so
+    /// that a journal of one is not taken for a journal of the other. In a guest it is the
+    /// firmware's description, so that no report about the guest passes for one about hardware.
     fn name(&self) -> String {
         if let Some(name) = self.read("/proc/version").ok().as_deref().and_then(served) {
             return format!("sim:{name} (served)");

@@ -1,7 +1,7 @@
 //! Numbers of the model-specific registers that flyball reads or writes.
 //!
-//! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. Where another file
-//! names a register, or the kernel has no name for it, the line says where its name comes from.
+//! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. If another file
+//! names a register, or the kernel has no name for it, the line gives the source of its name.
 
 /// drivers/platform/x86/intel/speed_select_if/isst_if_common.c; the power unit's number of a CPU on
 /// mailbox parts.

@@ -37,12 +37,12 @@ impl MsrFile {
         Some(())
     }
 
-    /// The values by (register, CPU).
+    /// Returns the values by (register, CPU).
     pub(crate) fn values(&self) -> &BTreeMap<(u32, u32), u64> {
         &self.values
     }
 
-    /// The register's value on that CPU, where it was recorded.
+    /// Returns the register's value on that CPU, if it was recorded.
     pub(crate) fn get(&self, cpu: u32, register: u32) -> Option<u64> {
         self.values.get(&(register, cpu)).copied()
     }

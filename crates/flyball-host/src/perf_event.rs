@@ -14,7 +14,7 @@ use crate::{Errno, HostError, Op};
 
 /// A running counter.
 pub trait EventCounter: Send + Sync {
-    /// The count since it was opened, scaled by nothing.
+    /// Reads the count since it was opened, without scaling.
     fn read(&self) -> Result<u64, HostError>;
 }
 

@@ -19,7 +19,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// The machine at `root`, which must hold `sys`.
+    /// Opens the machine at `root`, which must hold `sys`.
     ///
     /// # Errors
     /// Same as [`Recorded::open`].

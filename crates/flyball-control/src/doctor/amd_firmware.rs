@@ -132,7 +132,7 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// The HSMP sensor devices, one per socket.
+/// Returns the HSMP sensor devices, one per socket.
 fn sensors(facts: &Facts) -> Vec<String> {
     let root = "/sys/class/hwmon";
     let mut names: Vec<String> = facts.list(root);

@@ -132,8 +132,8 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// The four levels of a CPU, highest first, and where they were read: from the register if there is
-/// one, as the driver and its test do, otherwise from the firmware's table.
+/// Reads the four levels of a CPU, highest first, and returns their source: the register if there
+/// is one, as the driver and its test do, otherwise the firmware's table.
 fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
@@ -149,7 +149,7 @@ fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     table(facts, cpu).map(|levels| (levels, format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc")))
 }
 
-/// The four levels in the firmware's table.
+/// Reads the four levels from the firmware's table.
 fn table(facts: &Facts, cpu: u32) -> Result<[u64; 4], Unseen> {
     let read = |name| cppc(facts, cpu, name);
     Ok([read("highest_perf")?, read("nominal_perf")?, read("lowest_nonlinear_perf")?, read("lowest_perf")?])
@@ -226,8 +226,8 @@ fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u6
         .then(|| format!("the lowest non-linear level {nonlinear} is also the lowest"))
 }
 
-/// amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of families
-/// 17h and 19h.
+/// Returns amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of
+/// families 17h and 19h.
 fn constant_of_6_1(facts: &Facts) -> u64 {
     let model = facts.model;
     let lower = match facts.family {
@@ -324,8 +324,8 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
-/// The nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled by the
-/// levels.
+/// Returns the nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled
+/// by the levels.
 fn nominal_khz(facts: &Facts, policy: &Policy, cpu: u32) -> Option<u64> {
     if let Ok(mhz) = cppc(facts, cpu, "nominal_freq")
         && mhz > 0

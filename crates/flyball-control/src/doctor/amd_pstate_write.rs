@@ -43,7 +43,7 @@ const TESTS: &[Test] = &[
     },
 ];
 
-/// The names of the tests that write.
+/// Returns the names of the tests that write.
 pub fn ids() -> impl Iterator<Item = (&'static str, &'static str)> {
     TESTS.iter().map(|test| (test.id, test.why))
 }
@@ -109,7 +109,8 @@ const WORDS: [(&str, u8); 4] =
 /// words.
 fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_epp";
-    // The module has this test in 7.2, not in 6.18, where numbers are not accepted as preferences.
+    // The module has this test in 7.2, but not in 6.18, which does not accept numbers as
+    // preferences.
     let with_kernel_test = |answer: Answer, complaint: Option<String>| {
         if since(facts, 7, 2) { answer.kernel_says(test, complaint) } else { answer }
     };
@@ -184,7 +185,7 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     Ok(with_kernel_test(ok(what).seen(path, "as written each time"), None))
 }
 
-/// The modes that this kernel's driver has; guided was added in 6.4.
+/// Returns the modes that this kernel's driver has; guided was added in 6.4.
 fn known(facts: &Facts) -> Vec<&'static str> {
     let mut modes = vec!["disable", "passive", "active"];
     if since(facts, 6, 4) {
@@ -193,7 +194,7 @@ fn known(facts: &Facts) -> Vec<&'static str> {
     modes
 }
 
-/// A sequence of modes that makes every change from one mode to another exactly once.
+/// Returns a sequence of modes that makes every change from one mode to another exactly once.
 fn all_changes(modes: &[&'static str]) -> Vec<&'static str> {
     let mut sequence = Vec::new();
     for (index, &from) in modes.iter().enumerate() {
@@ -235,7 +236,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     Ok(ok(text).seen(STATUS_AMD, "as written each time").kernel_says(test, None))
 }
 
-/// A complaint if the policies' driver is not the one of the mode.
+/// Returns a complaint if the policies' driver is not the one of the mode.
 fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())?;
     let driver = writer.read(&policy.path("scaling_driver"));

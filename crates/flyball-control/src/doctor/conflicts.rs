@@ -109,7 +109,7 @@ fn split_by<'a>(
     groups
 }
 
-/// The answer whether CPUs of the same kind have the same value, with the values found.
+/// Answers whether CPUs of the same kind have the same value, with the values found.
 pub(super) fn same_within_kind(
     facts: &Facts,
     what: &str,
@@ -240,7 +240,8 @@ fn pinned(facts: &Facts) -> Option<Answer> {
     Some(ok("no governor that chooses a frequency has a minimum equal to its maximum").seen(place, text))
 }
 
-/// A minimum between the lowest frequency and the maximum, under a governor that would go lower.
+/// Reports a minimum between the lowest frequency and the maximum, under a governor that would go
+/// lower.
 fn raised(facts: &Facts) -> Option<Answer> {
     let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
     let mut shown = None;
@@ -311,8 +312,8 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// In active mode `powersave` lets the processor choose; otherwise it is cpufreq_powersave.c, which
-/// always asks for the minimum.
+/// Checks `powersave`. In active mode it lets the processor choose; otherwise it is
+/// cpufreq_powersave.c, which always requests the minimum.
 fn powersave(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut slow = CpuList::new();

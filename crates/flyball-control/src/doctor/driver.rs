@@ -99,7 +99,7 @@ fn driver_path(facts: &Facts) -> String {
     facts.policies.first().map(|policy| policy.path("scaling_driver")).unwrap_or_default()
 }
 
-/// A kernel parameter that prevents the vendor's driver, and what to do about it.
+/// Returns a kernel parameter that prevents the vendor's driver, and what to do about it.
 fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
     let name = match facts.vendor {
         Vendor::Intel => "intel_pstate",
@@ -214,8 +214,8 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
     })
 }
 
-/// The answer if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq:
-/// "value is incorrect").
+/// Answers if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq: "value
+/// is incorrect").
 fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
     let is_zero = |name: &str| facts.read(&format!("{cppc}/{name}")).is_ok_and(|text| text.trim() == "0");
     // Since Linux 7.0 the lowest frequency follows from lowest_perf.
@@ -236,7 +236,7 @@ fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
     )))
 }
 
-/// The parameter asks for amd-pstate, and another driver runs.
+/// Reports that the parameter requests amd-pstate but another driver runs.
 fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
     let parameter = format!("amd_pstate={mode}");
     let seen = |answer: Answer| answer.seen("/proc/cmdline", parameter.as_str());

@@ -21,12 +21,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The path of one of its files.
+    /// Returns the path of one of its files.
     pub fn path(&self, attribute: &str) -> String {
         format!("{CPUS}/cpufreq/policy{}/{attribute}", self.number)
     }
 
-    /// The text of one of the files that [`POLICY_FILES`] names.
+    /// Returns the text of one of the files that [`POLICY_FILES`] names.
     pub fn get(&self, attribute: &str) -> Option<&str> {
         self.attributes.get(attribute).map(String::as_str)
     }
@@ -76,7 +76,7 @@ pub enum Sampled {
     Unreadable(Unseen),
 }
 
-/// `package 0`, `packages 0 and 1`: the packages that a finding is about.
+/// Names the packages that a finding is about: `package 0`, `packages 0 and 1`.
 pub(super) fn packages(numbers: &[u32]) -> String {
     match numbers {
         [one] => format!("package {one}"),
@@ -175,7 +175,7 @@ impl<'h> Facts<'h> {
         })
     }
 
-    /// The machine, for questions that go to a device.
+    /// Returns the machine, for queries to a device.
     pub(super) fn host(&self) -> &'h dyn Host {
         self.pass.host()
     }
@@ -239,7 +239,7 @@ impl<'h> Facts<'h> {
         self.pass.list(path)
     }
 
-    /// A register on one CPU, or why not.
+    /// Reads a register on one CPU.
     ///
     /// # Errors
     /// The reason, with the remedy.
@@ -247,7 +247,7 @@ impl<'h> Facts<'h> {
         self.pass.msr(cpu, register)
     }
 
-    /// A register on all online CPUs.
+    /// Reads a register on all online CPUs.
     pub fn msr_everywhere(&self, register: u32) -> Sampled {
         if let Err(why) = &self.online_is_listed {
             return Sampled::Unreadable(why.clone());
@@ -308,7 +308,7 @@ impl<'h> Facts<'h> {
         matches!(self.driver(), Some("intel_pstate" | "intel_cpufreq"))
     }
 
-    /// The CPUs of the policies that have this text in an attribute.
+    /// Returns the CPUs of the policies that have this text in an attribute.
     pub fn cpus_with(&self, attribute: &str, text: &str) -> CpuList {
         let mut cpus = CpuList::new();
         for policy in self.policies.iter().filter(|policy| policy.get(attribute) == Some(text)) {
@@ -331,7 +331,7 @@ impl<'h> Facts<'h> {
         groups
     }
 
-    /// The kernel's version as (major, minor).
+    /// Returns the kernel's version as (major, minor).
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
         let mut parts = self.kernel.as_deref()?.split(['.', '-']);
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -343,7 +343,8 @@ impl<'h> Facts<'h> {
     }
 }
 
-/// The kernel's release, from the file that a running kernel has or the one that recordings have.
+/// Returns the kernel's release, from the file that a running kernel has or the one that recordings
+/// have.
 pub fn kernel_release(host: &dyn Host) -> Option<String> {
     if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
         return Some(release);

@@ -113,12 +113,12 @@ struct PowerLimit {
 }
 
 impl PowerLimit {
-    /// PKG_POWER_LIMIT bits 14:0 in the unit of 0x606 bits 3:0, in watts.
+    /// Returns PKG_POWER_LIMIT bits 14:0 in the unit of 0x606 bits 3:0, in watts.
     fn long(&self) -> f64 {
         (self.limit & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
     }
 
-    /// PKG_POWER_INFO's thermal design power.
+    /// Returns PKG_POWER_INFO's thermal design power.
     fn rating(&self) -> f64 {
         (self.info & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
     }

@@ -48,12 +48,13 @@ const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 struct CpusApart {
     isolated: CpuList,
     tickless: CpuList,
-    /// The tickless CPUs that the kernel reports; `None` where it has no such file.
+    /// The tickless CPUs that the kernel reports; `None` if it has no such file.
     reported: Option<CpuList>,
 }
 
 impl CpusApart {
-    /// `None` where lists of the command line cannot be read, because the last CPU is not known.
+    /// Parses the command line. Returns `None` if its lists cannot be read, because the last CPU is
+    /// not known.
     fn of(facts: &Facts, cmdline: &str) -> Option<CpusApart> {
         let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
         let asked = match LastCpu::of(list("possible").as_deref(), list("present").as_deref()) {
@@ -196,7 +197,7 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only
+/// Reports `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only
 /// (drivers/base/cpu.c).
 fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     place(if has_file {
@@ -325,9 +326,9 @@ fn is_off(default_status: String) -> bool {
     default_status == "disabled"
 }
 
-/// The answer if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle
-/// then list only the first ones (intel_idle_max_cstate_reached; acpi_processor_get_power_info),
-/// and nothing in sysfs shows that there are more.
+/// Answers if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle then
+/// list only the first ones (intel_idle_max_cstate_reached; acpi_processor_get_power_info), and
+/// nothing in sysfs shows that there are more.
 fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
     let cpu = facts.online.first()?;
     let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");

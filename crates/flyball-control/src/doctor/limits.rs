@@ -62,7 +62,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The names of the bits that are set, with the table's bits moved up by `shift`.
+/// Returns the names of the bits that are set, with the table's bits moved up by `shift`.
 fn named(value: u64, table: &[(u32, &'static str)], shift: u32) -> Vec<&'static str> {
     table.iter().filter(|(bit, _)| value >> (bit + shift) & 1 == 1).map(|(_, name)| *name).collect()
 }
@@ -119,9 +119,9 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
 /// service. There is no limit to remove.
 const NO_LIMIT: &[&str] = &["none", "QOS", "MISC"];
 
-/// The limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux 6.12):
-/// for each power domain a file with a line of coarse reasons for its CPUs together and one for
-/// each CPU. The bits stay until 0 is written to the file.
+/// Reports the limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux
+/// 6.12). Each power domain has a file with a line of coarse reasons for all of its CPUs and a line
+/// for each CPU. The bits stay until 0 is written to the file.
 fn tpmi_limits(facts: &Facts) -> Option<Answer> {
     let root = "/sys/kernel/debug";
     let devices: Vec<String> =
@@ -202,8 +202,8 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     Some(limited_now(&core, &packages).unwrap_or_else(|| limited_before(&core, &packages)))
 }
 
-/// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before
-/// Sandy Bridge).
+/// Reads MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6
+/// before Sandy Bridge).
 fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     if !facts.flag("pts") {
         return Ok(Vec::new());
@@ -211,7 +211,7 @@ fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     facts.msr_of_packages(MSR_IA32_PACKAGE_THERM_STATUS)
 }
 
-/// The answer if a limit is active. Critical temperature is a fault, everything else a warning.
+/// Answers if a limit is active. Critical temperature is a fault, everything else a warning.
 fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
     let mut active: BTreeMap<&str, CpuList> = BTreeMap::new();
     for (cpu, value) in core {
@@ -254,7 +254,7 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
     )))
 }
 
-/// The answer if no limit is active: which ones have been since the log was cleared.
+/// Answers if no limit is active: names those that have been since the log was cleared.
 fn limited_before(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Answer {
     let of = |values: &[(u32, u64)], table| -> Vec<&'static str> {
         values.iter().flat_map(|(_, value)| named(*value, table, 1)).collect()
@@ -275,7 +275,7 @@ fn limited_before(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Answer {
     }
 }
 
-/// The P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0,
+/// Reports the P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0,
 /// PstateMaxVal in 6:4.
 fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Amd || facts.family < 0x10 || !facts.flag("hw_pstate") {
@@ -391,8 +391,8 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     Some(seen(ok(what)))
 }
 
-/// The directories of the management port's devices, one per socket: ACPI's, or the platform
-/// driver's.
+/// Returns the directories of the management port's devices, one per socket: ACPI's, or the
+/// platform driver's.
 pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
     let root = "/sys/devices/platform";
     let mut folders = Vec::new();

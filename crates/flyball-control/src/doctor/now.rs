@@ -91,8 +91,8 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     })
 }
 
-/// Files that container engines leave in the root of a container: Docker, Podman, and the one for
-/// systemd.
+/// Returns the file that a container engine has left in the root: Docker's, Podman's, or the one
+/// for systemd.
 fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
     ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
 }

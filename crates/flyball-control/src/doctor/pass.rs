@@ -129,7 +129,7 @@ impl<'h> Pass<'h> {
                 // CPU that is not online).
                 (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
                 (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
-                // rdmsr_safe_on_cpu() fails with EIO where the instruction faults (msr_read in
+                // rdmsr_safe_on_cpu() fails with EIO if the instruction faults (msr_read in
                 // arch/x86/kernel/msr.c).
                 (_, Errno::IO) => Unseen::NoRegister(register),
                 _ => Unseen::Failed(error),

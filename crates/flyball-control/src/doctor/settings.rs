@@ -100,7 +100,7 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
         (Ok(word), _) => Some(ok("turbo is on").seen(NO_TURBO, word)),
         (_, Ok(word)) if !facts.is_intel_pstate() => Some(ok("turbo is on").seen(BOOST, word)),
         (Err(why), _) if facts.is_intel_pstate() => Some(unknown(why)),
-        // acpi-cpufreq presents the switch only where it can act (acpi_cpufreq_boost_init).
+        // acpi-cpufreq presents the switch only if it can act (acpi_cpufreq_boost_init).
         _ => None,
     }
 }

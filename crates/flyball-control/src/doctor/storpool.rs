@@ -44,8 +44,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7 Cascade
-/// Lake (second).
+/// Returns the generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7
+/// Cascade Lake (second).
 fn generation(facts: &Facts) -> Option<u32> {
     let server = facts.vendor == Vendor::Intel && facts.family == 6 && facts.model == 0x55;
     server.then_some(if facts.stepping <= 4 { 1 } else { 2 })

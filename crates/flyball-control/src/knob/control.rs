@@ -140,7 +140,7 @@ pub enum Check {
     BetweenEnds,
     /// A frequency between [`Ends`] in steps of 100 MHz.
     BetweenEndsInSteps,
-    /// A preference word of the driver, or a number where the driver takes numbers.
+    /// A preference word of the driver, or a number if the driver accepts numbers.
     Preference,
     /// A mode of the driver that the machine has.
     DriverMode,
@@ -235,17 +235,17 @@ impl Shown {
         Shown { section, when: When::Always }
     }
 
-    /// Shown on request.
+    /// Shows the row on request.
     pub const fn on_request(section: Section) -> Shown {
         Shown { section, when: When::OnRequest }
     }
 
-    /// Shown on request, and if no place has a value of `id`.
+    /// Shows the row on request, and if no place has a value of `id`.
     pub const fn without(section: Section, id: Id) -> Shown {
         Shown { section, when: When::Lacks(id) }
     }
 
-    /// Shown on request, and if `id` has the value `value`.
+    /// Shows the row on request, and if `id` has the value `value`.
     pub const fn with(section: Section, id: Id, value: &'static str) -> Shown {
         Shown { section, when: When::Holds(id, value) }
     }

@@ -134,7 +134,7 @@ impl Turn {
     pub fn listed(self) -> Step {
         match self {
             Turn::In(step) => step,
-            // The earlier of the two: a list in order names it where it may first be written.
+            // The earlier of the two: a list in order names it at the first step that may write it.
             Turn::Switch { off, on } => off.min(on),
         }
     }

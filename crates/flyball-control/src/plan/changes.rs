@@ -66,8 +66,8 @@ impl Planner<'_> {
         // `default` is not a value but a request to the firmware: what it had chosen cannot be
         // compared with what is there.
         let always = want.knob == Id::Epp && new == "default";
-        // A number is compared with the register: its file shows a word where the driver has one
-        // for it.
+        // A number is compared with the register: its file shows a word if the driver has one for
+        // it.
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
             _ => control.writing.spelling.agrees(&new, old.trimmed()),

@@ -2,7 +2,7 @@
 //! consequences are noted.
 //!
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
-//! have: the wanted value where there is one, else the present one.
+//! have: the wanted value if there is one, else the present one.
 
 use flyball_host::{CpuList, Epp};
 
@@ -27,7 +27,7 @@ impl Planner<'_> {
         self.wants.values().filter(|want| want.knob == knob).cloned().collect()
     }
 
-    /// A driver switch removes the policies and makes new ones.
+    /// Applies the rules of a driver switch, which removes the policies and makes new ones.
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
         // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no
@@ -95,8 +95,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Under `performance` an active-mode driver refuses every preference but `performance`
-    /// (EBUSY).
+    /// Applies the rule that under `performance` an active-mode driver refuses every preference but
+    /// `performance` (EBUSY).
     fn preferences(&mut self) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| matches!(knob, Id::Epp | Id::Governor)) {
             return Ok(());
@@ -229,7 +229,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Only the userspace governor accepts a speed.
+    /// Refuses a speed unless the governor is userspace.
     fn setspeed(&mut self) {
         for want in self.wants_of(Id::Setspeed) {
             let At::Policy(number) = want.place.at else { continue };
@@ -244,8 +244,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A policy cannot boost while the machine may not (`EINVAL`), and switching the machine sets
-    /// every policy.
+    /// Refuses boost of a policy while the machine may not boost (`EINVAL`). Switching the machine
+    /// sets every policy.
     fn boost(&mut self) -> Result<(), ReadError> {
         let wants = self.wants_of(Id::Boost);
         if wants.is_empty() {
@@ -266,8 +266,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Turbo off is a limit on max-freq by another name. Boost of a driver with a table of
-    /// frequencies goes above the table's end, and so above any max-freq that is not below it.
+    /// Compares turbo with max-freq. Turbo off is a limit on max-freq by another name. Boost of a
+    /// driver with a table of frequencies goes above the table's end, and so above any max-freq
+    /// that is not below it.
     fn turbo_and_limits(&mut self) -> Result<(), ReadError> {
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).cloned();
         if turbo.is_none() && self.wants_of(Id::MaxFreq).is_empty() {
@@ -298,7 +299,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// EPB in addition to EPP: the older hint does not replace the newer.
+    /// Notes EPB in addition to EPP: the older hint does not replace the newer.
     fn biases(&mut self) {
         let biases = self.wants_of(Id::Epb);
         let any_preference = self.wants.keys().any(|(knob, _)| *knob == Id::Epp);

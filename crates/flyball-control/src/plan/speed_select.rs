@@ -235,7 +235,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// core-power cannot be switched off under turbo-freq.
+    /// Refuses to switch core-power off under turbo-freq.
     fn switches(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstCp, place) else { return Ok(()) };
         if want.value == Some(Value::Switch(false)) && planned.turbo_freq {
@@ -248,7 +248,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// cpufreq's limits and the classes' should not fight: the narrower one wins, silently.
+    /// Notes conflicts between cpufreq's limits and the classes': the narrower one wins, silently.
     fn limits_against_classes(&mut self, place: &Place, want: &Want) -> Result<(), ReadError> {
         let mut low: BTreeMap<KiloHertz, u32> = BTreeMap::new();
         for policy in self.snapshot.places_on(Id::MaxFreq, place.own_cpus())? {

@@ -15,8 +15,8 @@ use crate::{At, Id, Location, Place, ReadError, Value};
 const TOLERANCE_KHZ: u64 = 50_000;
 
 impl Planner<'_> {
-    /// Where turbo is off and stays off, and what it allows is not, or will not be, the base
-    /// frequency: the file, and whether that is so now.
+    /// Returns the turbo file if turbo is off and stays off, and what that allows is not, or will
+    /// not be, the base frequency. The second value is true if that is so now.
     pub(super) fn outdated_turbo_off(&self) -> Result<Option<(Location, bool)>, ReadError> {
         let concerned = [Id::Turbo, Id::SstBf, Id::SstLevel, Id::MinFreq, Id::MaxFreq];
         if !self.wants.keys().any(|(knob, _)| concerned.contains(knob)) {
@@ -62,7 +62,7 @@ impl Planner<'_> {
         Ok((any_lowered && moves).then(|| (slot.location.clone(), false)))
     }
 
-    /// Switches turbo on and off again where it is off on old base frequencies.
+    /// Switches turbo on and off again if it is off on old base frequencies.
     pub(super) fn turbo_again(&mut self) -> Result<(), ReadError> {
         let Some((location, now)) = self.outdated_turbo_off()? else { return Ok(()) };
         let Some(control) = Id::Turbo.knob().control() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Where knobs are as files, for readers that keep the files open.
+//! Finds the files of knobs, for readers that keep the files open.
 
 use flyball_host::Host;
 
@@ -14,9 +14,9 @@ pub struct KnobFile {
 }
 
 impl Snapshot {
-    /// The files of `knob` at all of its places, found and not read. If the table has several files
-    /// for it, these are the first ones that the machine has. Empty for a knob that the machine
-    /// lacks or has in registers only.
+    /// Finds the files of `knob` at all of its places without reading them. If the table has
+    /// several files for it, these are the first ones that the machine has. Empty for a knob that
+    /// the machine lacks or has in registers only.
     pub fn files(&mut self, host: &dyn Host, knob: Id) -> Vec<KnobFile> {
         let row = knob.knob();
         if row.vendor.is_some_and(|vendor| vendor != self.topology.vendor) {
@@ -48,7 +48,7 @@ impl Snapshot {
 }
 
 impl Knob {
-    /// The path of the first of its files at a place, whether it exists or not.
+    /// Returns the path of the first of its files at a place, whether it exists or not.
     pub fn path(&self, topology: &Topology, at: &At) -> Option<String> {
         self.mechanisms.iter().find_map(|mechanism| match mechanism {
             Mechanism::File { path, .. } => Pattern::new(path).path(topology, at),

@@ -12,7 +12,7 @@ use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
 const POWERCAP: &str = "/sys/class/powercap";
 const HWMON: &str = "/sys/class/hwmon";
 
-/// The places of a scope that the topology alone knows; `None` for the others.
+/// Returns the places of a scope that the topology alone knows; `None` for the others.
 pub(super) fn of_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place>> {
     Some(match scope {
         Scope::Machine => vec![Place::new(At::Machine, topology.present.clone())],
@@ -44,8 +44,8 @@ pub(super) fn of_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place
 }
 
 impl Snapshot {
-    /// Every instance of `scope`, in order. What it builds on was found before: idle states, zones,
-    /// power domains.
+    /// Finds every instance of `scope`, in order. Idle states, zones and power domains, on which it
+    /// builds, were found before.
     pub(super) fn places_of_host(&self, host: &dyn Host, scope: Scope) -> Vec<Place> {
         let topology = &self.topology;
         match scope {
@@ -61,9 +61,8 @@ impl Snapshot {
     }
 }
 
-/// The names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
-/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so those of one CPU are those of
-/// all.
+/// Returns the names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
+/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so one CPU's names hold for all.
 pub(super) fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     for cpu in topology.online.iter() {
         let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
@@ -133,8 +132,8 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
     names.iter().filter_map(domain).collect()
 }
 
-/// The CPUs of each power domain of a machine with TPMI, by package and domain; empty where their
-/// numbers cannot be read.
+/// Returns the CPUs of each power domain of a machine with TPMI, by package and domain; empty if
+/// their numbers cannot be read.
 fn power_domains(
     host: &dyn Host,
     topology: &Topology,
@@ -181,7 +180,7 @@ fn find_zones(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     folders.iter().filter_map(zone).collect()
 }
 
-/// The CPUs of `package-0` or `package-0-die-1`; all for a zone of the platform.
+/// Returns the CPUs of `package-0` or `package-0-die-1`; all for a zone of the platform.
 fn zone_cpus(topology: &Topology, name: &str) -> CpuList {
     let cpus = name.strip_prefix("package-").and_then(|rest| match rest.split_once("-die-") {
         Some((package, die)) => topology.dies().remove(&(package.parse().ok()?, die.parse().ok()?)),
@@ -246,8 +245,8 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     places
 }
 
-/// The CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not tied to a
-/// package by name.
+/// Returns the CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not
+/// tied to a package by name.
 fn sensor_cpus(topology: &Topology, package: Option<u32>, label: &str) -> CpuList {
     let Some(package) = package else { return topology.present.clone() };
     let core = label.strip_prefix("Core ").and_then(|core| core.parse::<u32>().ok());

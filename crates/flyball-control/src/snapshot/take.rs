@@ -195,7 +195,7 @@ struct Pass<'h> {
     buffer: Vec<u8>,
     /// Registers by CPU and number: several knobs are fields of one.
     registers: HashMap<(u32, u32), Result<u64, HostError>>,
-    /// Patterns of the table by where they are in memory.
+    /// Patterns of the table by their address in memory.
     patterns: HashMap<*const u8, Pattern<'static>>,
     no_msr_driver: bool,
 }
@@ -456,7 +456,7 @@ fn decode_file(
     text: &str,
     place: &Place,
 ) -> Result<Reading, ReadError> {
-    // Files of an offline CPU answer with nothing (thermal_throttle) where others answer EBUSY.
+    // Files of an offline CPU may be empty (thermal_throttle), while others answer EBUSY.
     if text.is_empty() && is_offline(topology, place) {
         return Ok(Reading::Absent(Why::Offline));
     }

@@ -31,7 +31,7 @@ pub const POLICY: &[Subject] = &[
 pub const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
 
 /// If the hardware has no EPP of its own, preference and bias are one setting under two names.
-// intel_pstate_hwp_set writes the bias where X86_FEATURE_HWP_EPP is missing (intel_pstate_set_epb).
+// intel_pstate_hwp_set writes the bias if X86_FEATURE_HWP_EPP is missing (intel_pstate_set_epb).
 pub const BIAS: &[Subject] = &[Knob(Id::Epb)];
 
 /// See [`BIAS`].

@@ -260,7 +260,7 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    // Where there is a base frequency, hw-max-freq has what the best core can do, in kHz
+    // If there is a base frequency, hw-max-freq has what the best core can do, in kHz
     // (intel_pstate.c, from HWP's highest performance). The kernel asks the firmware for each read
     // of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
     shown: Shown::without(Section::Levels, Id::BaseFreq),

@@ -44,7 +44,7 @@ macro_rules! powercap {
     };
 }
 
-/// The role of an end of the uncore's range.
+/// Returns the role of an end of the uncore's range.
 const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
     Role::Knob(Control {
         accepts: UNCORE,

@@ -23,9 +23,9 @@ pub(super) const EPP: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
-        // The registers are for reading where the driver shows no preference. To write them behind
-        // the driver's back would last until its next request, which comes from its cache
-        // (hwp_req_cached, cppc_req_cached).
+        // The registers are read if the driver shows no preference. A write behind the driver's
+        // back would last until its next request, which comes from its cache (hwp_req_cached,
+        // cppc_req_cached).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
         // Without the flag the bits are reserved and read as 0, which would look like a preference
         // for performance; intel_pstate uses the bias instead (intel_pstate_get_epp).

@@ -90,7 +90,7 @@ const FEATURE: Role = Role::Knob(Control {
     },
 });
 
-/// The role of a field in a class's register, and of a core's membership in a class.
+/// Returns the role of a field in a class's register, or of a core's membership in a class.
 const fn of_class(
     accepts: &'static str,
     ends: Ends,

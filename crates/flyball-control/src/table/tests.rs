@@ -13,7 +13,7 @@ use crate::{
     write::reasons::placeholders,
 };
 
-/// An example of a pattern's paths.
+/// Returns an example of a pattern's paths.
 fn example(pattern: &str) -> String {
     [
         ("{cpu}", "3"),
@@ -33,7 +33,7 @@ fn example(pattern: &str) -> String {
     .fold(pattern.to_owned(), |path, (name, value)| path.replace(name, value))
 }
 
-/// Everything that states how it is written, by name.
+/// Returns everything that states how it is written, by name.
 fn writings() -> impl Iterator<Item = (String, &'static Writing)> {
     let knobs =
         TABLE.iter().filter_map(|row| row.control().map(|control| (row.name.to_owned(), &control.writing)));

@@ -125,7 +125,7 @@ pub(super) const ONLINE: Knob = Knob {
                     &[Errno::BUSY],
                     "the kernel refuses to take this CPU offline now (something is bound to it)",
                 ),
-                // cpu_down_maps_locked(): EOPNOTSUPP where the platform has disabled hotplug, as in
+                // cpu_down_maps_locked(): EOPNOTSUPP if the platform has disabled hotplug, as in
                 // confidential guests.
                 Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),
             ],
@@ -167,7 +167,7 @@ pub(super) const SMT: Knob = Knob {
             // one that the user took offline.
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING), Disturbs::PinnedInterrupts],
             refusals: &[
-                // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV where the
+                // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV if the
                 // processor has no SMT.
                 Refusal::new(&[Errno::PERM], "SMT cannot be switched on this machine"),
                 Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),

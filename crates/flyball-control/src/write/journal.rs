@@ -340,7 +340,7 @@ impl Journal {
         self.begin_for(purpose, command, &[])
     }
 
-    /// [`Journal::begin`] for these holds.
+    /// Like [`Journal::begin`], for these holds.
     pub(super) fn begin_for(
         &mut self,
         purpose: Purpose,

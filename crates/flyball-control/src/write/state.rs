@@ -43,7 +43,7 @@ impl StateDir {
     /// Directory of the running machine's state.
     pub const LIVE: &str = "/run/flyball";
 
-    /// Names the state directory at `path`; creates nothing yet.
+    /// Creates a handle on the state directory at `path`, but not the directory.
     pub fn new(path: impl Into<PathBuf>) -> StateDir {
         StateDir { path: path.into(), home: None, patience: None }
     }

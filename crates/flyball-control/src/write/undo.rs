@@ -81,7 +81,7 @@ pub fn forget(
     Ok(journal.forget(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
 }
 
-/// [`restore`] for a caller that already has the lock: the guardian, and `flyball hold`.
+/// Like [`restore`], for a caller that already has the lock: the guardian, and `flyball hold`.
 ///
 /// # Errors
 /// The journal cannot be used.

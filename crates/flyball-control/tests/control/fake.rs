@@ -218,8 +218,8 @@ impl Kernel {
         *self.events.lock().unwrap() = Events { faults, journal: Some(journal), ..Events::default() };
     }
 
-    /// Brings a dead machine's process back to life, without faults: puts the journal's image where
-    /// it was.
+    /// Brings a dead machine's process back to life, without faults, and puts the journal's image
+    /// back.
     pub fn revive(&self) -> bool {
         let mut events = self.events.lock().unwrap();
         let was_dead = events.dead;
@@ -465,7 +465,7 @@ impl State {
         (min, max)
     }
 
-    /// The kernel's worker looks at the limits again, after `lag` reads.
+    /// Lets the kernel's worker look at the limits again, after `lag` reads.
     fn look_again(&mut self, index: usize, lag: u32) {
         if lag == 0 {
             self.policies[index].seen = self.effective(index);
@@ -938,7 +938,7 @@ impl Host for Kernel {
         Duration::ZERO
     }
 
-    /// The worker that applies limits runs within a millisecond.
+    /// Runs the worker that applies limits, which needs less than a millisecond.
     fn sleep(&self, time: Duration) {
         if time >= Duration::from_millis(1) {
             let mut state = self.state.lock().unwrap();

@@ -76,7 +76,7 @@ impl Host for Counting {
     }
 }
 
-/// Four policies of two CPUs each, of a driver in passive mode.
+/// Creates four policies of two CPUs each, of a driver in passive mode.
 fn tree(root: &Path) {
     let put = |path: String, text: &str| {
         let path = root.join(path);

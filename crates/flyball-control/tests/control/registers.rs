@@ -1,12 +1,12 @@
-//! Registers whose bits mean something else on other processors: where they are not known, nothing
-//! is read from them.
+//! Registers whose bits mean something else on other processors: if their meaning is not known,
+//! nothing is read from them.
 
 use flyball_control::{At, Id, Place, Reading, Snapshot, Value, Why};
 use flyball_host::Host;
 
 use crate::doctor::machines::{CPU, FileHost, Files, flags, haswell, intel, msr};
 
-/// The knob at its first place.
+/// Reads the knob at its first place.
 fn read(host: &dyn Host, knob: Id) -> Reading {
     let snapshot = Snapshot::of_knobs(host, &[knob]).unwrap();
     let place: Place = snapshot.places(knob).unwrap()[0].clone();

@@ -47,10 +47,11 @@ const WORDS: &[&str] = &[
     "0x2020202020202020",
 ];
 
-/// Plans each knob with the words that it takes, at most `most` of them, for all CPUs and for one.
+/// Plans each knob with the words that it accepts, at most `most` of them, for all CPUs and for
+/// one.
 ///
 /// # Panics
-/// Where the planner asks for a knob that the snapshot for the intent was taken without.
+/// If the planner asks for a knob that the snapshot for the intent was taken without.
 pub fn plan_every_knob(host: &dyn Host, most: usize) -> usize {
     let mut planned = 0;
     for row in TABLE.iter().filter(|row| row.access() == Access::ReadWrite) {

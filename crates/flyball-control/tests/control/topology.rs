@@ -12,7 +12,7 @@ fn recorded(name: &str) -> Archive {
     Archive::open(&path.display().to_string()).unwrap()
 }
 
-/// P-cores 0 and 1 with an L3, E-cores 2 with it and 3 without.
+/// Builds P-cores 0 and 1 with an L3, E-cores 2 with it and 3 without.
 fn hybrid() -> Files {
     let mut files = intel();
     put(&mut files, "sys/devices/cpu_core/cpus", "0-1");
@@ -59,7 +59,7 @@ fn uncore_domains_belong_to_their_die() {
     assert_eq!(own("package_00_die_00"), package);
 }
 
-/// The names of the uncore domains that a setting writes.
+/// Returns the names of the uncore domains that a setting writes.
 fn written(host: &Archive, on: Option<&str>) -> Vec<String> {
     let intent = Intent::from_arguments(&["uncore-max-freq=1.2GHz"], on).unwrap();
     let snapshot = Snapshot::for_intent(host, &intent).unwrap();

@@ -196,7 +196,7 @@ fn all_back(kernel: &Kernel, state: &StateDir, first: &Dump) -> Result<(), TestC
     Ok(())
 }
 
-/// Random scenes for each property; FLYBALL_CASES asks for more.
+/// Returns the number of random scenes for each property; FLYBALL_CASES asks for more.
 fn cases() -> u32 {
     std::env::var("FLYBALL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }

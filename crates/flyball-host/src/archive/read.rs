@@ -39,7 +39,7 @@ impl Archive {
     /// Reads the archive at `path`.
     ///
     /// # Errors
-    /// Where it cannot be read, is damaged, hostile or too large, or is of a later format.
+    /// It cannot be read, is damaged, hostile or too large, or has a later format.
     pub fn open(path: &str) -> Result<Archive, ArchiveError> {
         let file = File::open(path).map_err(|error| ArchiveError::Io(path.to_owned(), error))?;
         Archive::read(path, io::BufReader::new(file))

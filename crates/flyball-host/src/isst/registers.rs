@@ -98,7 +98,7 @@ pub struct TurboFreq {
     pub bucket_cores: [u64; 8],
     /// High-priority cores' turbo ratio, by instruction class and bucket.
     pub trl: [[u64; 8]; 6],
-    /// Revision 2: high-priority modules of buckets 0 to 2, used where one is not 0.
+    /// Revision 2: high-priority modules of buckets 0 to 2, used if one is not 0.
     pub modules: [u64; 3],
 }
 

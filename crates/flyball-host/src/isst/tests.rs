@@ -74,7 +74,7 @@ impl Host for Calls {
     fn sleep(&self, _: Duration) {}
 }
 
-/// Package 0 with domains 0 and 3, six levels' worth of everything.
+/// Builds package 0 with domains 0 and 3, six levels' worth of everything.
 fn tpmi_host() -> Calls {
     Calls::new(|number, argument| {
         match number {
@@ -309,7 +309,7 @@ fn a_dump_reads_and_prints_the_same() {
     assert_eq!(memdump::parse(&text.as_bytes()[..90]).unwrap()[0].words.len(), 5);
 }
 
-/// The register dumps of the recorded machines, by path.
+/// Returns the register dumps of the recorded machines, by path.
 fn dumps() -> Vec<(String, Vec<u8>)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

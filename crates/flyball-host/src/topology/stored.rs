@@ -18,7 +18,7 @@ const ENTRY: usize = 8;
 pub struct TopologyFile(pub PathBuf);
 
 impl TopologyFile {
-    /// The file of a machine; `None` for a machine that is not kept between commands.
+    /// Returns the file of a machine; `None` for a machine that is not kept between commands.
     pub fn of(host: &dyn Host) -> Option<TopologyFile> {
         host.topology_cache().map(TopologyFile)
     }
@@ -27,7 +27,7 @@ impl TopologyFile {
         self.0.exists()
     }
 
-    /// The positions by CPU; empty if there is no file.
+    /// Reads the positions by CPU; empty if there is no file.
     pub fn read(&self) -> Vec<Position> {
         let bytes = std::fs::read(&self.0).unwrap_or_default();
         let number = |entry: &[u8], field: usize| {

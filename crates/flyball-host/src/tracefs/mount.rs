@@ -1,4 +1,4 @@
-//! The tracefs of the running kernel: where it is mounted, or a mount that no other process sees.
+//! The tracefs of the running kernel: the existing mount, or one that no other process sees.
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ fn failed(op: Op, path: &Path, error: &std::io::Error) -> HostError {
 }
 
 impl LiveFiles {
-    /// The mounted tracefs; where none is mounted, a mount that is not attached to any directory
-    /// and goes away with this value.
+    /// Opens the mounted tracefs. If none is mounted, makes a mount that is not attached to any
+    /// directory and goes away with this value.
     ///
     /// # Errors
     /// `EACCES`/`EPERM` without the right to see it or under lockdown, `ENODEV` in a kernel without

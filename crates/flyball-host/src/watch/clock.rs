@@ -19,12 +19,12 @@ fn now(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long ago the machine booted, sleep included.
+/// Returns the time since the machine booted, including sleep.
 pub fn since_boot() -> Duration {
     now(ClockId::Boottime)
 }
 
-/// How long it has been asleep since boot.
+/// Returns the time that it has been asleep since boot.
 pub fn asleep() -> Duration {
     now(ClockId::Boottime).saturating_sub(now(ClockId::Monotonic))
 }
@@ -38,7 +38,7 @@ pub struct LocalTime {
     pub seconds: u32,
 }
 
-/// The time of the day that it is, in the machine's time zone.
+/// Returns the present time of day, in the machine's time zone.
 pub fn local_time() -> LocalTime {
     let seconds = now(ClockId::Realtime).as_secs() as libc::time_t;
     // SAFETY: all zeros is a value of tm, a structure of integers and a pointer that may be null.

@@ -52,7 +52,7 @@ impl Writes {
         last(unsafe { libc::fanotify_mark(group, flags, mask, libc::AT_FDCWD, path.as_ptr()) }).map(drop)
     }
 
-    /// A mark of the file system, not of the mount: a container that has it mounted elsewhere is
+    /// Marks the file system, not the mount, so that a container that has it mounted elsewhere is
     /// seen too.
     pub(super) fn mark_file_system(&mut self, path: &Path) -> io::Result<()> {
         // FAN_MODIFY is sent for a write that was accepted (vfs_write in fs/read_write.c); a
@@ -116,7 +116,7 @@ struct Raw {
     pid: u32,
 }
 
-/// The first event of a buffer, and the rest; `None` at its end and for what is not an event.
+/// Splits off the first event of a buffer; `None` at its end and for bytes that are not an event.
 fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
     let head = bytes.get(..HEADER)?;
     let length = u32::from_ne_bytes(head[..4].try_into().ok()?) as usize;
@@ -130,8 +130,7 @@ fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
     Some((raw, bytes.get(length.max(HEADER)..)?))
 }
 
-/// The masks and processes of the events in a buffer of the kernel's, without the files that they
-/// are about.
+/// Returns the masks and processes of the events in a buffer from the kernel, without their files.
 pub fn reported(bytes: &[u8]) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     let mut rest = bytes;
@@ -146,7 +145,7 @@ fn name_of(file: &OwnedFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-/// A path of this system as the machine spells it; `None` outside of the machine.
+/// Returns a path of this system as the machine spells it; `None` outside of the machine.
 fn below(root: &Path, path: &Path) -> Option<String> {
     let path = path.strip_prefix(root).ok()?;
     Some(format!("/{}", path.to_str()?))

@@ -159,11 +159,11 @@ impl Contents {
                 let entry = self.last();
                 let known = entry.was.get(&location);
                 // The first memory counts: a later one may already be the result of our own writes.
-                // One that could not be read says nothing, and is replaced; what was lost is not
-                // found again.
+                // One that could not be read proves nothing, and is replaced. Lost values stay
+                // lost.
                 if known.is_none_or(|known| known.content.is_out_of_reach() && !known.lost) {
-                    // Where this transaction brought the CPU online, it comes to what that brings
-                    // along before it writes there (Step::Online precedes the others).
+                    // If this transaction brought the CPU online, it reaches what that brings along
+                    // before it writes there (Step::Online precedes the others).
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
                     let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
@@ -320,7 +320,7 @@ impl Contents {
                     }
                     continue;
                 }
-                // Kept where the older transaction did not write there: a newer one did.
+                // Kept if the older transaction did not write there, because a newer one did.
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
                 // A policy that came into being with a CPU that was brought online starts with the

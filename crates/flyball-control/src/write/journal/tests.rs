@@ -36,7 +36,7 @@ fn state() -> (tempfile::TempDir, StateDir) {
     (folder, state)
 }
 
-/// A journal with one committed and one open transaction.
+/// Writes a journal with one committed and one open transaction.
 fn written(state: &StateDir) -> Vec<u8> {
     let (mut journal, aside) = Journal::open(state, "live", Some("boot-1")).unwrap();
     assert_eq!(aside, None);
@@ -440,7 +440,7 @@ fn a_damaged_journal_is_not_called_restored() {
         let restoration = tree.restore();
         assert_eq!(restoration.damaged, 1, "line {bad}");
         assert!(!restoration.is_exact() && tree.state.journal().exists(), "line {bad}");
-        // The old value of a write is used where the line that remembered it is gone.
+        // The old value of a write is used if the line that remembered it is gone.
         assert_eq!(tree.read("/sys/devices/system/cpu/cpufreq/boost"), "1\n", "line {bad}");
         let max = tree.read(&format!("{POLICY}/scaling_max_freq"));
         assert_eq!(max, if bad == 3 { "3300000\n" } else { "4600000\n" }, "line {bad}");
@@ -545,7 +545,8 @@ fn only_a_regular_file_is_a_journal() {
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
 }
 
-/// A journal says which files get which contents. It is not believed where flyball never writes.
+/// A journal lists files and their contents. It is not believed about files that flyball never
+/// writes.
 #[test]
 fn a_journal_cannot_name_files_that_flyball_does_not_write() {
     for path in [

@@ -50,7 +50,7 @@ pub fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, model: 
     put(files, "sys/class/hwmon/hwmon0/temp1_crit", "100000");
 }
 
-/// A first-generation Xeon Scalable, well set up.
+/// Builds a first-generation Xeon Scalable, well set up.
 pub fn intel() -> Files {
     let mut files = Files::new();
     common(&mut files, "ida epb pts hwp hwp_epp aperfmperf", "GenuineIntel", 6, 0x55);
@@ -98,7 +98,7 @@ pub fn intel() -> Files {
     files
 }
 
-/// An EPYC with amd-pstate in active mode, well set up.
+/// Builds an EPYC with amd-pstate in active mode, well set up.
 pub fn amd() -> Files {
     let mut files = Files::new();
     common(&mut files, "cpb cppc hw_pstate aperfmperf", "AuthenticAMD", 0x1a, 2);
@@ -134,7 +134,7 @@ pub fn amd() -> Files {
     files
 }
 
-/// A server of two sockets with the management port's files, both loaded.
+/// Builds a server of two sockets with the management port's files, both loaded.
 pub fn epyc() -> Files {
     let mut files = amd();
     flags(&mut files, "model name\t: Test", "model name\t: AMD EPYC 9755 128-Core Processor");
@@ -155,14 +155,14 @@ pub fn epyc() -> Files {
     files
 }
 
-/// A desktop of Intel's.
+/// Builds an Intel desktop.
 pub fn client() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
     files
 }
 
-/// A Xeon whose power domains report their limits through TPMI.
+/// Builds a Xeon whose power domains report their limits through TPMI.
 pub fn tpmi() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 173");
@@ -176,7 +176,7 @@ pub fn tpmi() -> Files {
     files
 }
 
-/// A Haswell without hardware P-states, whose driver decides in the scheduler's callback.
+/// Builds a Haswell without hardware P-states, whose driver decides in the scheduler's callback.
 pub fn haswell() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 63");
@@ -191,14 +191,14 @@ pub fn haswell() -> Files {
     files
 }
 
-/// A first-generation Xeon Scalable as StorPool's page wants it.
+/// Builds a first-generation Xeon Scalable as StorPool's page wants it.
 pub fn storpool() -> Files {
     let mut files = intel();
     (0..4).for_each(|cpu| put(&mut files, format!("{CPU}/cpu{cpu}/power/energy_perf_bias"), "15"));
     files
 }
 
-/// acpi-cpufreq on an EPYC whose firmware limits nothing.
+/// Builds an EPYC with acpi-cpufreq whose firmware limits nothing.
 pub fn acpi() -> Files {
     let mut files = amd();
     files.remove(&format!("{CPU}/amd_pstate/status"));

@@ -17,19 +17,19 @@ pub fn row(id: &'static str, base: fn() -> Files, change: fn(&mut Files), expect
     Row { id, base, change, expected }
 }
 
-/// Hardware P-states that are there and off: the driver then offers no preferences.
+/// Switches off hardware P-states that exist: the driver then offers no preferences.
 fn hwp_off(files: &mut Files) {
     msr(files, 0x770, "0");
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
 }
 
-/// A kernel that leaves every server to acpi-cpufreq (amd_pstate_init).
+/// Simulates a kernel that leaves every server to acpi-cpufreq (amd_pstate_init).
 fn server_of_6_12(files: &mut Files) {
     put(files, "proc/sys/kernel/osrelease", "6.12.117");
     put(files, "sys/firmware/acpi/pm_profile", "4");
 }
 
-/// The kernel skips hardware P-states without energy preferences.
+/// Removes the energy preferences, without which the kernel skips hardware P-states.
 fn hwp_without_preferences(files: &mut Files) {
     hwp_off(files);
     flags(files, " hwp_epp", "");
