@@ -8,9 +8,12 @@ use std::os::{
 
 use flyball_bus::{Options, serve};
 use flyball_control::{Setting, profile::Profile};
-use flyball_process::confine::Confinement;
+use flyball_process::confine::{Confinement, become_user};
 
 use crate::exit::{Exit, Failure};
+
+/// The user of the process, which flyball-service's sysusers.d makes.
+const USER: &str = "flyball-bus";
 
 /// Arguments of `hold-bus`.
 #[derive(Debug, clap::Args)]
@@ -30,9 +33,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (service, bus) = (socket(std::io::stdin().as_fd())?, socket(std::io::stdout().as_fd())?);
     // Before anything is read, and before there is a second thread.
     let service_user = flyball_process::user();
+    become_user(USER)
+        .map_err(|error| Failure::failed(format!("D-Bus is not served: cannot become {USER}: {error}")))?;
     let confined = Confinement::without_files().enter();
     if !confined.calls {
-        // The filter alone keeps root's files from a process of root's.
+        // Without it a hole here would reach whatever its user reaches.
         return Err(Failure::failed("D-Bus is not served: this kernel has no filters of system calls"));
     }
     serve(bus, service, Options { desktop: args.desktop, service_user, read }).map_err(Failure::failed)?;
