@@ -18,8 +18,12 @@ use crate::{
     text::{MAX_SENTENCE, sendable},
 };
 
-/// Bytes of a profile.
-const MAX_PROFILE: usize = 256 << 10;
+/// Bytes of a client's profile.
+const MAX_PROFILE: usize = 64 << 10;
+
+/// Settings of a client's profile, and the values in all of its lists: the planner looks at each on
+/// every CPU.
+const MAX_SETTINGS: usize = 256;
 
 /// Reads a profile's text; the answer is its settings, as the service reads them.
 pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Vec<Setting>, String>;
@@ -35,11 +39,16 @@ impl Control {
         if profile.len() > MAX_PROFILE {
             return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
-        (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))
+        let settings = (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))?;
+        if settings.iter().map(|setting| 1 + setting.otherwise.len()).sum::<usize>() > MAX_SETTINGS {
+            let sentence = format!("a profile has at most {MAX_SETTINGS} settings and values in lists");
+            return Err(Refusal::new(Why::Invalid, sentence));
+        }
+        Ok(settings)
     }
 
-    async fn ask(&self, ask: Ask) -> Result<String> {
-        let answer = self.link.ask(ask).await.map_err(refused)?;
+    async fn ask(&self, user: u32, ask: Ask) -> Result<String> {
+        let answer = self.link.ask(Some(user), ask).await.map_err(refused)?;
         // JSON escapes what is below a space; half of an answer would not be JSON.
         Ok(sendable(&answer.to_string(), MAX_REPORTED as usize))
     }
@@ -55,9 +64,9 @@ impl Control {
         #[zbus(header)] header: Header<'_>,
         profile: &str,
     ) -> Result<String> {
-        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
+        let user = check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
-        self.ask(Ask::Plan { settings }).await
+        self.ask(user, Ask::Plan { settings }).await
     }
 
     /// Holds a profile under a name.
@@ -72,7 +81,7 @@ impl Control {
         // First, here and below: whoever may not call costs nothing.
         let user = check(&self.link, connection, &header, Action::Hold).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
-        self.ask(Ask::Apply { name: hold.to_owned(), settings, user }).await
+        self.ask(user, Ask::Apply { name: hold.to_owned(), settings, user }).await
     }
 
     #[zbus(out_args("result"))]
@@ -83,7 +92,7 @@ impl Control {
         hold: &str,
     ) -> Result<String> {
         let user = check(&self.link, connection, &header, Action::Hold).await.map_err(refused)?;
-        self.ask(Ask::ReleaseNamed { name: hold.to_owned(), user }).await
+        self.ask(user, Ask::ReleaseNamed { name: hold.to_owned(), user }).await
     }
 
     /// Compares everything that is held.
@@ -93,8 +102,8 @@ impl Control {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<String> {
-        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
-        self.ask(Ask::Verify).await
+        let user = check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
+        self.ask(user, Ask::Verify).await
     }
 
     #[zbus(out_args("status"))]
@@ -103,8 +112,8 @@ impl Control {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<String> {
-        check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
-        self.ask(Ask::Status).await
+        let user = check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
+        self.ask(user, Ask::Status).await
     }
 
     #[zbus(property)]

@@ -149,7 +149,7 @@ impl Desktop {
         let header = header.ok_or_else(|| Refusal::new(Why::Denied, "not a call"))?;
         let user = check(&self.link, connection, &header, Action::SwitchProfile).await?;
         let profile = self.profile(name)?;
-        self.link.ask(Ask::Choose { profile, user }).await.map(drop)
+        self.link.ask(Some(user), Ask::Choose { profile, user }).await.map(drop)
     }
 
     async fn hold(
@@ -195,8 +195,10 @@ impl Desktop {
             inner.held.insert(cookie, held);
             cookie
         };
-        let answer =
-            self.link.ask(Ask::Hold { cookie, profile, application: application.to_owned(), user }).await;
+        let answer = self
+            .link
+            .ask(Some(user), Ask::Hold { cookie, profile, application: application.to_owned(), user })
+            .await;
         if let Err(refusal) = answer {
             self.inner().held.remove(&cookie);
             return Err(refusal);
@@ -223,7 +225,7 @@ impl Desktop {
             }
             inner.held.remove(&cookie);
         }
-        self.link.ask(Ask::Release { cookie }).await.map(drop)
+        self.link.ask(None, Ask::Release { cookie }).await.map(drop)
     }
 
     /// Releases the holds of a caller that is gone.
@@ -237,7 +239,7 @@ impl Desktop {
         };
         for cookie in gone {
             // The service tries again by itself.
-            let _ = self.link.ask(Ask::Release { cookie }).await;
+            let _ = self.link.ask(None, Ask::Release { cookie }).await;
         }
     }
 
@@ -386,6 +388,6 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
 impl Desktop {
     /// What the service says is `null`: nothing here reads it.
     pub(crate) async fn serving(&self, names: Vec<String>) -> std::result::Result<Value, Refusal> {
-        self.link.ask(Ask::Serving { names }).await
+        self.link.ask(None, Ask::Serving { names }).await
     }
 }

@@ -16,6 +16,9 @@ use crate::{
 /// hears of it.
 const MAX_WAITING: usize = 64;
 
+/// Such questions of one user but root: those of other users still find room.
+const MAX_WAITING_OF_USER: usize = 16;
+
 /// What the main task waits for.
 pub(crate) enum News {
     Tell(Tell),
@@ -30,7 +33,7 @@ pub(crate) enum News {
 #[derive(Default)]
 struct Waiting {
     last: u64,
-    answers: HashMap<u64, Arc<Mailbox<Answer>>>,
+    answers: HashMap<u64, (Option<u32>, Arc<Mailbox<Answer>>)>,
 }
 
 /// See the module.
@@ -66,7 +69,7 @@ impl Link {
         while let Ok(Some(tell)) = read_line::<Tell>(&mut from, MAX_REPORTED) {
             match tell {
                 Tell::Answer { id, answer } => {
-                    if let Some(mailbox) = lock(&self.waiting).answers.remove(&id) {
+                    if let Some((_, mailbox)) = lock(&self.waiting).answers.remove(&id) {
                         mailbox.put(answer);
                     }
                 }
@@ -76,17 +79,22 @@ impl Link {
         self.news.put(News::ServiceGone);
     }
 
-    /// Asks the service, and waits for its answer.
-    pub(crate) async fn ask(&self, ask: Ask) -> Answer {
+    /// Asks the service for a user, and waits for its answer. What this process asks by itself
+    /// (`None`) is not bounded: a hold must end with its program.
+    pub(crate) async fn ask(&self, user: Option<u32>, ask: Ask) -> Answer {
         let mailbox = Arc::new(Mailbox::default());
         let id = {
             let mut waiting = lock(&self.waiting);
-            if waiting.answers.len() >= MAX_WAITING {
+            let of_user = || waiting.answers.values().filter(|(other, _)| *other == user).count();
+            let is_bounded = user.is_some_and(|user| user != 0 && user != self.service_user);
+            if user.is_some() && waiting.answers.len() >= MAX_WAITING
+                || is_bounded && of_user() >= MAX_WAITING_OF_USER
+            {
                 return Err(Refusal::new(Why::TooMany, "too many calls wait for an answer"));
             }
             waiting.last += 1;
             let id = waiting.last;
-            waiting.answers.insert(id, Arc::clone(&mailbox));
+            waiting.answers.insert(id, (user, Arc::clone(&mailbox)));
             id
         };
         // The service reads all the time in a thread of its own, so this does not wait.

@@ -126,6 +126,15 @@ impl Bus {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// The number of the service's child that speaks D-Bus.
+    fn process_on_the_bus(&self) -> String {
+        let service = self.service.as_ref().unwrap().0.id();
+        let tasks = std::fs::read_dir(format!("/proc/{service}/task")).unwrap();
+        let children =
+            tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+        children.collect::<String>().trim().to_owned()
+    }
+
     fn is_served(&self) -> bool {
         let mut ask = self.client("gdbus");
         let method = "org.freedesktop.DBus.NameHasOwner";
@@ -287,6 +296,35 @@ fn other_users_are_polkits_to_judge() {
 }
 
 #[test]
+fn plans_are_bounded_and_keep_nobody_waiting() {
+    let Some(bus) = Bus::start(&[]) else { return };
+    let call = |words: &[&str]| {
+        let mut call = bus.client("gdbus");
+        call.args(["call", "--address", &bus.address(), "--dest", CONTROL.0, "--object-path", CONTROL.1]);
+        call.args(["--method", &format!("{}.{}", CONTROL.0, words[0])]).args(&words[1..]);
+        call
+    };
+    let profile = |values: usize| {
+        let values = vec!["\"90GHz\""; values].join(", ");
+        format!("'[optional]\\nmax-freq = [{values}]'")
+    };
+    let too_long = Ran::of(&mut call(&["Plan", &profile(300)]));
+    assert!(too_long.code != 0 && too_long.text().contains("InvalidArgs"), "{}", too_long.text());
+    let largest = profile(255);
+    let spawn =
+        || Process(call(&["Plan", &largest]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut plans: Vec<Process> = (0..12).map(|_| spawn()).collect();
+    let start = Instant::now();
+    bus.expect(&mut call(&["Status"]));
+    for plan in &mut plans {
+        // Refused: no value of the list is possible, or too many plans wait.
+        assert!(!plan.0.wait().unwrap().success());
+    }
+    // Generous: this is a debug build, on a machine that does other things.
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+#[test]
 fn no_text_of_a_caller_ends_the_connection() {
     let Some(bus) = Bus::start(&[]) else { return };
     for profile in ["governor = \"\\u0000\"", "\"\\u0000\" = \"x\"", "max-freq = \"\\u0000\"", "\u{1b} = 1"] {
@@ -301,6 +339,80 @@ fn no_text_of_a_caller_ends_the_connection() {
         }
     }
     assert!(bus.is_served() && !bus.log().contains("has ended"), "{}", bus.log());
+}
+
+/// The calls of a trace by `strace -f`, and the ones of them that failed with EPERM.
+fn calls_of(trace: &str) -> (BTreeSet<String>, Vec<String>) {
+    let (mut calls, mut refused) = (BTreeSet::new(), Vec::new());
+    for line in trace.lines() {
+        let rest = line.split_once(' ').map(|(_, rest)| rest.trim_start()).unwrap_or_default();
+        // A call during which another thread made one is printed in two halves.
+        let name = rest.strip_prefix("<... ").unwrap_or(rest);
+        let name = name.split(['(', ' ']).next().unwrap_or_default();
+        // strace shows signals as ---, and ends as +++.
+        if name.starts_with(|first: char| first.is_ascii_lowercase()) {
+            calls.insert(name.to_owned());
+            if rest.contains("= -1 EPERM") {
+                refused.push(rest.to_owned());
+            }
+        }
+    }
+    (calls, refused)
+}
+
+#[test]
+fn the_list_of_allowed_calls_is_what_every_method_makes() {
+    let Some(mut bus) = Bus::start(&[PYTHON, "strace"]).filter(|_| has_gi()) else { return };
+    let trace = bus.folder.path().join("trace");
+    let read = || std::fs::read_to_string(&trace).unwrap_or_default();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-s", "16", "-o"]).arg(&trace).args(["-p", &bus.process_on_the_bus()]);
+    let strace = Process(strace.stderr(Stdio::null()).spawn().unwrap());
+    let is_traced = || {
+        let mut call = bus.client("gdbus");
+        call.args(["introspect", "--address", &bus.address(), "--dest", CONTROL.0]);
+        drop(Ran::of(call.args(["--object-path", CONTROL.1])));
+        !read().is_empty()
+    };
+    if !eventually(is_traced) {
+        return skip(1, "bus", "strace may not trace here");
+    }
+    for scenario in ["control", "properties", "gnome", "kde", "holds", "vanishing", "bad"] {
+        bus.scenario(scenario);
+    }
+    // Its way out, too.
+    bus.daemon = None;
+    assert!(eventually(|| bus.log().contains("everything else goes on")), "{}", bus.log());
+    drop(strace);
+    let (calls, refused) = calls_of(&read());
+    assert!(refused.is_empty(), "refused: {refused:#?}");
+    assert!(calls.contains("recvmsg") || calls.contains("recvfrom"), "another process: {calls:?}");
+    let allowed: BTreeSet<String> = flyball_process::confine::allowed().map(str::to_owned).collect();
+    let missing: Vec<&String> = calls.difference(&allowed).collect();
+    assert!(missing.is_empty(), "not in ALLOWED of confine/calls.rs: {missing:?}");
+    println!("not called here: {:?}", allowed.difference(&calls).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
+    let Some(bus) = Bus::start(&[]) else { return };
+    let status = std::fs::read_to_string(format!("/proc/{}/status", bus.process_on_the_bus())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!((field("NoNewPrivs").as_str(), field("Seccomp").as_str()), ("1", "2"));
+    if flyball_process::is_root() {
+        let ids = format!("{0}\t{0}\t{0}\t{0}", 65_534);
+        let own = flyball_process::User::by_name("flyball-bus").unwrap();
+        if own.is_none() {
+            assert_eq!((field("Uid"), field("Gid"), field("Groups")), (ids.clone(), ids, String::new()));
+        }
+        assert_ne!(field("Uid").split('\t').next(), Some("0"));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! like those of the command line.
 
 mod degraded;
+mod plans;
 mod requests;
 
 use std::{
@@ -20,7 +21,8 @@ use std::{
 };
 
 use flyball_bus::{
-    Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Request, State, Tell, read_line, write_line,
+    Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Refusal, Request, State, Tell, Why, read_line,
+    write_line,
 };
 use flyball_control::{Setting, Snapshot, plan::plan, write::state::StateDir};
 use flyball_hold::{
@@ -28,7 +30,7 @@ use flyball_hold::{
 };
 use flyball_host::{Host, topology::scaling_driver, watch::Watch};
 
-use self::degraded::Heat;
+use self::{degraded::Heat, plans::Planner};
 use crate::{exit::Failure, output, process::own_program, profiles};
 
 /// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
@@ -75,6 +77,8 @@ pub(super) struct Bus<'a> {
     profiles: BTreeMap<Profile, (String, Vec<Setting>)>,
     /// Written to by the thread that reads, so that the service's one wait ends.
     wake: UnixStream,
+    /// `None` without `--bus`.
+    planner: Option<Planner>,
     running: Option<Running>,
     attempts: usize,
     next_attempt: Duration,
@@ -106,6 +110,7 @@ impl<'a> Bus<'a> {
         socket: Option<&Path>,
         desktop: bool,
         watch: &mut Watch,
+        open: &dyn Fn() -> Result<Box<dyn Host>, Failure>,
     ) -> Result<Bus<'a>, Failure> {
         let fail = |error: std::io::Error| Failure::failed(format!("cannot make a socket: {error}"));
         let (ours, wake) = UnixStream::pair().map_err(fail)?;
@@ -113,6 +118,10 @@ impl<'a> Bus<'a> {
         // Full means that the service is going to wake anyway.
         wake.set_nonblocking(true).map_err(fail)?;
         watch.wake_by(ours.into());
+        let planner = match socket {
+            Some(_) => Some(Planner::start(open()?, wake.try_clone().map_err(fail)?).map_err(fail)?),
+            None => None,
+        };
         Ok(Bus {
             host,
             state,
@@ -122,6 +131,7 @@ impl<'a> Bus<'a> {
             kept: std::env::var_os("STATE_DIRECTORY").map(|folder| Path::new(&folder).join(CHOICE)),
             profiles: BTreeMap::new(),
             wake,
+            planner,
             running: None,
             attempts: 0,
             next_attempt: Duration::ZERO,
@@ -218,11 +228,18 @@ impl<'a> Bus<'a> {
         if self.running.is_none() && self.next_attempt <= moment.now {
             self.connect(service, moment);
         }
+        self.answer_plans();
         let mut store = None;
         while let Some(request) = self.next(moment) {
             if let Ask::Serving { names } = &request.ask {
                 self.serves(names, moment);
                 self.answer(request.id, Ok(serde_json::Value::Null));
+                continue;
+            }
+            if let Ask::Plan { settings } = request.ask {
+                if let Err(refusal) = self.plan(request.id, settings) {
+                    self.answer(request.id, Err(refusal));
+                }
                 continue;
             }
             let (answer, changed) = self.decide(request.ask, service, moment);
@@ -242,6 +259,23 @@ impl<'a> Bus<'a> {
             store = Some(changed);
         }
         self.show(store.as_ref().unwrap_or(service.store()), service);
+    }
+
+    /// Has the settings planned; the answer comes later.
+    fn plan(&self, id: u64, settings: Vec<Setting>) -> Result<(), Refusal> {
+        let gone = || Refusal::new(Why::Failed, "plans are not made any more");
+        let planner = self.planner.as_ref().ok_or_else(gone)?;
+        let running = self.running.as_ref().ok_or_else(gone)?;
+        planner.plan((running.child.id(), id), settings)
+    }
+
+    fn answer_plans(&mut self) {
+        while let Some(((process, id), answer)) = self.planner.as_ref().and_then(Planner::finished) {
+            // The numbers of a process that has ended mean other requests to the next one.
+            if self.running.as_ref().is_some_and(|running| running.child.id() == process) {
+                self.answer(id, answer);
+            }
+        }
     }
 
     fn serves(&mut self, names: &[String], moment: Moment) {
@@ -274,11 +308,8 @@ impl<'a> Bus<'a> {
 
     /// Programs may come back with the bus: their holds outlive it for a while.
     fn lost(&mut self, why: &str, moment: Moment) {
-        if let Some(mut running) = self.running.take() {
-            // It may have closed its socket without ending.
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+        // It may have closed its socket without ending.
+        self.stop();
         if self.complaint != why {
             eprintln!("flyball: {why}");
             why.clone_into(&mut self.complaint);
@@ -440,10 +471,12 @@ impl<'a> Bus<'a> {
 
     /// Ends with the service.
     pub(super) fn stop(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+        let Some(mut running) = self.running.take() else { return };
+        // One of another user that this service may not end is not waited for.
+        let _ = match running.child.kill() {
+            Ok(()) => running.child.wait().map(Some),
+            Err(_) => running.child.try_wait(),
+        };
     }
 }
 

@@ -17,6 +17,7 @@ impl Bus {
         socket: Option<&Path>,
         _desktop: bool,
         _watch: &mut Watch,
+        _open: &dyn Fn() -> Result<Box<dyn Host>, Failure>,
     ) -> Result<Bus, Failure> {
         match socket {
             None => Ok(Bus),

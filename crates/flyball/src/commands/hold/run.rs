@@ -71,7 +71,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
         wake_on(signal, &mut watch)?;
     }
-    let mut bus = Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch)?;
+    let mut bus =
+        Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch, &|| context.open())?;
     let mut shares = false;
     loop {
         let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;

@@ -1,7 +1,7 @@
 //! What the service does about each request, and when it refuses.
 
 use flyball_bus::{Answer, Ask, Profile, Refusal, Why};
-use flyball_control::{Intent, Setting, Snapshot, owners::owners, plan::plan, verify::verify};
+use flyball_control::{Setting, Snapshot, owners::owners, plan::plan, verify::verify};
 use flyball_hold::{
     BringError, ChangeError, Changed, Effective, End, Hold, HoldName, Moment, OnDrift, OnExit, Owner,
     Service, Store, StoreError,
@@ -32,7 +32,8 @@ impl Bus<'_> {
             Err(refusal) => (Err(refusal), None),
         };
         match ask {
-            Ask::Serving { .. } => (Ok(Value::Null), None),
+            // Both are answered before.
+            Ask::Serving { .. } | Ask::Plan { .. } => (Ok(Value::Null), None),
             Ask::Choose { profile, user } => done(self.choose(profile, Owner::User(user))),
             Ask::Hold { cookie, profile, application, user } => {
                 done(self.hold(cookie, profile, &application, user))
@@ -43,7 +44,6 @@ impl Bus<'_> {
                 self.ending.push(cookie);
                 (Ok(Value::Null), self.end_clients(moment))
             }
-            Ask::Plan { settings } => (self.plan(settings), None),
             Ask::Apply { name, settings, user } => self.apply(&name, settings, user),
             Ask::ReleaseNamed { name, user } => self.release(&name, user),
             Ask::Verify => (self.verify(service), None),
@@ -141,13 +141,6 @@ impl Bus<'_> {
             on_exit: OnExit::default(),
             since: seconds_since_1970(),
         })
-    }
-
-    fn plan(&self, settings: Vec<Setting>) -> Answer {
-        let intent = Intent { settings };
-        let invalid = |error: &dyn std::fmt::Display| Refusal::new(Why::Invalid, error);
-        let snapshot = Snapshot::for_intent(self.host, &intent).map_err(|error| invalid(&error))?;
-        json(&plan(&snapshot, &intent).map_err(|error| invalid(&error))?)
     }
 
     fn apply(&self, name: &str, settings: Vec<Setting>, user: u32) -> (Answer, Option<Store>) {
