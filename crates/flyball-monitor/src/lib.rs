@@ -19,7 +19,7 @@ mod sentence;
 pub mod shared;
 pub mod why;
 
-pub use facts::{Cap, Facts};
+pub use facts::{Cap, CpuFacts, Facts, PackageFacts};
 pub use interval::{CpuInterval, Interval, PackageInterval, State};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};

@@ -1,6 +1,8 @@
 //! Every view at several sizes, of machines from 1 to 576 CPUs.
 
-use flyball_monitor::{Cpu, Field, Layout, Machine, Package, Quantity, Sample, Scope, Unit};
+use flyball_monitor::{
+    Cpu, CpuFacts, Facts, Field, Layout, Machine, Package, PackageFacts, Quantity, Sample, Scope, Unit,
+};
 use ratatui_core::{buffer::Buffer, layout::Rect};
 
 use crate::{
@@ -109,6 +111,16 @@ fn sample(layout: &Layout, n: u64) -> Sample {
     Sample { at: n * second, wall: (50_700 + n) * second, cost, values }
 }
 
+/// Settings without limits of their own on CPUs of 3.5 GHz.
+fn facts(layout: &Layout) -> Facts {
+    let cpu = CpuFacts { highest: 3500.0, highest_from: "cpuinfo_max_freq".into(), ..CpuFacts::default() };
+    Facts {
+        cpus: vec![cpu; layout.cpus.len()],
+        packages: vec![PackageFacts::default(); layout.packages.len()],
+        programs: Vec::new(),
+    }
+}
+
 struct Shown {
     layout: Layout,
     series: Series,
@@ -118,11 +130,12 @@ struct Shown {
 impl Shown {
     fn new(cpus: u32, is_hybrid: bool) -> Shown {
         let layout = layout(cpus, is_hybrid);
+        let facts = facts(&layout);
         let mut series = Series::default();
         // Speeds are means since the beginning if all counters begin at zero, so one pair is as
         // good as another.
         let moments: Vec<Moment> = (1..40)
-            .map(|n| Moment::between(&layout, None, n, &sample(&layout, n - 1), &sample(&layout, n)))
+            .map(|n| Moment::between(&layout, Some(&facts), n, &sample(&layout, n - 1), &sample(&layout, n)))
             .collect();
         for moment in &moments {
             series.add(Point::from(moment));
