@@ -20,13 +20,13 @@ use crate::{Drift, Facts, Hold, HoldName, Left, Owner};
 const FORMAT: u32 = 1;
 
 /// Holds at one time. Each change plans all of them.
-pub const MAX_HOLDS: usize = 64;
+pub(crate) const MAX_HOLDS: usize = 64;
 
 /// Holds of one user but root.
-pub const MAX_PER_USER: usize = 16;
+pub(crate) const MAX_PER_USER: usize = 16;
 
 /// Holds of all users but root: half of the places are left to root and the configuration.
-pub const MAX_OF_USERS: usize = 32;
+pub(crate) const MAX_OF_USERS: usize = 32;
 
 /// Drifts that are kept.
 const MAX_DRIFTS: usize = 100;

@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 /// A column: its name, what it holds, what it means.
-pub type Column = (&'static str, Type, &'static str);
+pub(crate) type Column = (&'static str, Type, &'static str);
 
 /// Columns that every kind has, first.
 pub const COMMON: [Column; 13] = [

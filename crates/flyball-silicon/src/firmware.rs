@@ -39,7 +39,7 @@ pub(crate) struct Autonomous {
 }
 
 impl Autonomous {
-    pub fn new(a: &AutonomousSpec, period_us: u32) -> Autonomous {
+    pub(crate) fn new(a: &AutonomousSpec, period_us: u32) -> Autonomous {
         let share = |ms: f64| {
             // A first-order filter with one step per period; a factor above 1 would overshoot.
             let k = f64::from(period_us) / 1000.0 / ms.max(0.01);
@@ -61,14 +61,14 @@ impl Autonomous {
 
     /// Smooth a measured utilisation into the one that decides.
     #[inline]
-    pub fn smooth(&self, old: f64, measured: f64) -> f64 {
+    pub(crate) fn smooth(&self, old: f64, measured: f64) -> f64 {
         old + (measured - old) * if measured > old { self.rise } else { self.fall }
     }
 
     /// Returns the frequency for a request and a smoothed utilisation. The range worth using begins
     /// at `efficient`.
     #[inline]
-    pub fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
+    pub(crate) fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
         // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5,
         // 8.4.6.1).
         if r.desired != 0 {

@@ -150,7 +150,7 @@ impl PackageRegisters {
 
 impl Registers {
     /// The registers of a machine at reset.
-    pub fn new(spec: &MachineSpec, topology: &Topology) -> Registers {
+    pub(crate) fn new(spec: &MachineSpec, topology: &Topology) -> Registers {
         let cpu = (0..topology.cpus())
             .map(|cpu| CpuRegisters::new(spec, &spec.core[topology.core_of(cpu).kind]))
             .collect();
@@ -180,21 +180,21 @@ impl Registers {
         Registers { cpu, package, uncore: clusters, plain }
     }
 
-    pub fn shared(&self, cpu: usize) -> Option<SharedCppc> {
+    pub(crate) fn shared(&self, cpu: usize) -> Option<SharedCppc> {
         self.cpu.get(cpu).map(|c| c.shared)
     }
 
-    pub fn set_shared(&mut self, cpu: usize, value: SharedCppc) {
+    pub(crate) fn set_shared(&mut self, cpu: usize, value: SharedCppc) {
         if let Some(c) = self.cpu.get_mut(cpu) {
             c.shared = value;
         }
     }
 
-    pub fn plain(&self, reg: u32) -> Option<&Plain> {
+    pub(crate) fn plain(&self, reg: u32) -> Option<&Plain> {
         self.plain.binary_search_by_key(&reg, |p| p.msr).ok().map(|i| &self.plain[i])
     }
 
-    pub fn plain_mut(&mut self, reg: u32) -> Option<&mut Plain> {
+    pub(crate) fn plain_mut(&mut self, reg: u32) -> Option<&mut Plain> {
         self.plain.binary_search_by_key(&reg, |p| p.msr).ok().map(|i| &mut self.plain[i])
     }
 }

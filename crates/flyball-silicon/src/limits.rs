@@ -5,7 +5,7 @@ use crate::spec::PowerSpec;
 
 /// One power limit with its time window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PowerLimit {
+pub(crate) struct PowerLimit {
     /// True if the limit acts (bit 15 or 47 of the limit register).
     pub enabled: bool,
     /// True if the limit may push below the guaranteed frequency (the clamp bit).
@@ -18,7 +18,7 @@ pub struct PowerLimit {
 
 /// A package's two power limits and the controller that keeps the package under them.
 #[derive(Clone, Debug)]
-pub struct PowerControl {
+pub(crate) struct PowerControl {
     /// Long-term (PL1) and short-term (PL2) limit.
     pub limits: [PowerLimit; 2],
     /// Running averages over the two windows, W.
@@ -31,13 +31,13 @@ pub struct PowerControl {
 
 impl PowerControl {
     /// A control with the whole frequency range left.
-    pub fn new(limits: [PowerLimit; 2]) -> PowerControl {
+    pub(crate) fn new(limits: [PowerLimit; 2]) -> PowerControl {
         PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
     }
 
     /// Returns the power that the limits allow now: a limit whose average is still below it lends
     /// the rest of its window.
-    pub fn allowed(&self) -> f64 {
+    pub(crate) fn allowed(&self) -> f64 {
         let mut allowed = f64::INFINITY;
         for (l, a) in self.limits.iter().zip(self.average) {
             if l.enabled && l.watts > 0.0 {
@@ -54,7 +54,7 @@ impl PowerControl {
 
     /// Follow the power of a step that is over and say how much room there is in the next.
     #[inline]
-    pub fn step(&mut self, watts: f64, seconds: f64) {
+    pub(crate) fn step(&mut self, watts: f64, seconds: f64) {
         for (l, a) in self.limits.iter().zip(&mut self.average) {
             // Limited below: a window shorter than the step is followed at once.
             let k = seconds / l.window;

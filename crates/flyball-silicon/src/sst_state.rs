@@ -98,7 +98,7 @@ pub(crate) struct SstState {
 }
 
 impl SstState {
-    pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
+    pub(crate) fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
         let by_die = spec.class == SstClass::Tpmi;
         let dies = if by_die { topology.dies() as usize } else { 1 };
         // IO dies come after the compute dies in a package, and some parts give them no Speed
@@ -145,22 +145,22 @@ impl SstState {
         }
     }
 
-    pub fn levels(&self, domain: usize) -> &[SstLevelSpec] {
+    pub(crate) fn levels(&self, domain: usize) -> &[SstLevelSpec] {
         self.spec.domain.get(domain).map_or(&self.spec.level, |own| &own.level)
     }
 
     /// The level that a domain is at.
-    pub fn level(&self, domain: usize) -> &SstLevelSpec {
+    pub(crate) fn level(&self, domain: usize) -> &SstLevelSpec {
         let levels = self.levels(domain);
         &levels[self.domains[domain].at.min(levels.len() - 1)]
     }
 
-    pub fn level_numbered(&self, domain: usize, number: u32) -> Option<&SstLevelSpec> {
+    pub(crate) fn level_numbered(&self, domain: usize, number: u32) -> Option<&SstLevelSpec> {
         self.levels(domain).iter().find(|l| l.number == number)
     }
 
     /// The guaranteed frequency of a core in kHz.
-    pub fn guaranteed(&self, core: usize) -> u32 {
+    pub(crate) fn guaranteed(&self, core: usize) -> u32 {
         let (d, i) = self.of_core[core];
         let level = self.level(d);
         let mhz = match &level.bf {
@@ -177,7 +177,7 @@ impl SstState {
     }
 
     /// The most that a core's class allows.
-    pub fn class_max(&self, core: usize) -> u32 {
+    pub(crate) fn class_max(&self, core: usize) -> u32 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
         if !dom.core_power {
@@ -191,7 +191,7 @@ impl SstState {
 
     /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high
     /// priority.
-    pub fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
+    pub(crate) fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
         if !dom.turbo_freq || !dom.core_power {
@@ -217,7 +217,7 @@ impl SstState {
     /// that leaves `room` of it. Ordered: class 3 gives first, down to its minimum, then 2, 1 and
     /// 0. Proportional: each class keeps its minimum, and the part above it shrinks, faster with a
     /// higher weight number.
-    pub fn room(&self, core: usize, room: f64) -> f64 {
+    pub(crate) fn room(&self, core: usize, room: f64) -> f64 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
         if !dom.core_power {
@@ -242,21 +242,21 @@ impl SstState {
     }
 
     /// The package's design power at its levels, if a level has less than the machine.
-    pub fn package_tdp(&self, package: usize) -> Option<f64> {
+    pub(crate) fn package_tdp(&self, package: usize) -> Option<f64> {
         let d = package * self.per_package;
         // With several domains a package's power is not one level's to decide.
         (self.domains[d].at != 0 && self.per_package == 1).then(|| f64::from(self.level(d).tdp_w))
     }
 
     /// The level's turbo limits for a kind of code other than plain, (active cores, kHz).
-    pub fn level_turbo(&self, package: usize, license: usize) -> Option<Vec<(u32, u32)>> {
+    pub(crate) fn level_turbo(&self, package: usize, license: usize) -> Option<Vec<(u32, u32)>> {
         let level = self.level(package * self.per_package);
         let list = level.trl_mhz.get(license)?;
         Some(level.bucket_cores.iter().zip(list).map(|(&n, &mhz)| (n, mhz * 1000)).collect())
     }
 
     /// Domains a package.
-    pub fn per_package(&self) -> usize {
+    pub(crate) fn per_package(&self) -> usize {
         self.per_package
     }
 
@@ -265,7 +265,7 @@ impl SstState {
     ///
     /// # Errors
     /// The level is not there, or levels are locked.
-    pub fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
+    pub(crate) fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
         let at = self.levels(domain).iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
         if self.locked {
             return Err(Refusal::NotAllowed);
@@ -282,7 +282,7 @@ impl SstState {
     ///
     /// # Errors
     /// The level does not have it.
-    pub fn set_base_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+    pub(crate) fn set_base_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
         if on && self.level(domain).bf.is_none() {
             return Err(Refusal::Absent);
         }
@@ -294,7 +294,7 @@ impl SstState {
     ///
     /// # Errors
     /// The level does not have it, or classes of service, which it requires, are off.
-    pub fn set_turbo_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+    pub(crate) fn set_turbo_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
         if on && self.level(domain).tf.is_none() {
             return Err(Refusal::Absent);
         }
@@ -310,7 +310,7 @@ impl SstState {
     ///
     /// # Errors
     /// There are none, or turbo-freq is on, which requires them.
-    pub fn set_core_power(&mut self, domain: usize, on: bool, ordered: bool) -> Result<(), Refusal> {
+    pub(crate) fn set_core_power(&mut self, domain: usize, on: bool, ordered: bool) -> Result<(), Refusal> {
         if on && !self.spec.core_power {
             return Err(Refusal::Absent);
         }

@@ -5,7 +5,7 @@ use crate::spec::ThermalSpec;
 /// The thermal state of one package: a die node (tens of milliseconds) on a sink node (seconds to
 /// minutes). A core sits above the die by its own power times its own resistance, without delay.
 #[derive(Clone, Debug)]
-pub struct Thermal {
+pub(crate) struct Thermal {
     /// Die, degrees Celsius.
     pub die: f64,
     /// Heat sink, degrees Celsius.
@@ -22,7 +22,7 @@ pub struct Thermal {
 
 impl Thermal {
     /// A state at rest, at ambient temperature plus the warming by `watts`.
-    pub fn new(s: &ThermalSpec, watts: f64) -> Thermal {
+    pub(crate) fn new(s: &ThermalSpec, watts: f64) -> Thermal {
         let mut t = Thermal {
             die: 0.0,
             sink: 0.0,
@@ -38,7 +38,7 @@ impl Thermal {
     }
 
     /// To the temperatures of an endless time at this power.
-    pub fn settle(&mut self, watts: f64) {
+    pub(crate) fn settle(&mut self, watts: f64) {
         self.sink = self.ambient + watts * self.sink_r * self.obstruction;
         self.die = self.sink + watts * self.die_r;
     }
@@ -46,7 +46,7 @@ impl Thermal {
     /// One explicit step. Stable while `seconds` is below the die's time constant; longer times are
     /// cut.
     #[inline]
-    pub fn step(&mut self, watts: f64, seconds: f64) {
+    pub(crate) fn step(&mut self, watts: f64, seconds: f64) {
         // An explicit step is stable below two time constants; a quarter of one keeps its error
         // small as well.
         let limit = 0.25 * self.die_r * self.die_c;

@@ -7,14 +7,14 @@
 use flyball_silicon::{MachineSpec, Silicon, Topology, msr, spec::InterfaceSpec};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Vendor {
+pub(crate) enum Vendor {
     Intel,
     Amd,
 }
 
 /// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cppc {
+pub(crate) struct Cppc {
     pub highest: u8,
     /// Level guaranteed now; 0 if firmware does not say.
     pub guaranteed: u8,
@@ -31,7 +31,7 @@ pub struct Cppc {
 
 /// How a kernel reaches the CPPC registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CppcAccess {
+pub(crate) enum CppcAccess {
     /// There are none.
     None,
     /// AMD's model-specific registers (CPU flag cppc).
@@ -41,7 +41,7 @@ pub enum CppcAccess {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdleState {
+pub(crate) struct IdleState {
     /// Name as cpuidle shows it (`C1`, `C6`).
     pub name: String,
     /// Description as cpuidle shows it.
@@ -54,7 +54,7 @@ pub struct IdleState {
 
 /// Where a CPU sits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     pub package: u32,
     /// Die within the package.
     pub die: u32,
@@ -73,7 +73,7 @@ pub struct Place {
 
 /// A cache as sysfs shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cache {
+pub(crate) struct Cache {
     /// 1 to 3.
     pub level: u8,
     /// `Data`, `Instruction` or `Unified`.
@@ -85,7 +85,7 @@ pub struct Cache {
 /// The hardware and firmware that a kernel finds at boot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of hardware and firmware")]
 #[derive(Debug, Clone)]
-pub struct Board {
+pub(crate) struct Board {
     pub vendor: Vendor,
     pub family: u32,
     pub model: u32,
@@ -132,17 +132,17 @@ pub struct Board {
 
 impl Board {
     /// How many CPUs.
-    pub fn cpus(&self) -> u32 {
+    pub(crate) fn cpus(&self) -> u32 {
         self.places.len() as u32
     }
 
     /// How many packages.
-    pub fn packages(&self) -> u32 {
+    pub(crate) fn packages(&self) -> u32 {
         self.places.iter().map(|place| place.package + 1).max().unwrap_or(0)
     }
 
     /// Returns whether `flags` contains a CPU flag.
-    pub fn has(&self, flag: &str) -> bool {
+    pub(crate) fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|have| have == flag)
     }
 }

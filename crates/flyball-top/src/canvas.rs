@@ -6,12 +6,12 @@ use ratatui_core::{buffer::Buffer, layout::Rect};
 use crate::palette::Tone;
 
 /// Where text was cut.
-pub const CUT: char = '…';
+pub(crate) const CUT: char = '…';
 /// Where columns were left out.
-pub const LEFT_OUT: char = '»';
+pub(crate) const LEFT_OUT: char = '»';
 
 /// An area of a buffer.
-pub struct Canvas<'a> {
+pub(crate) struct Canvas<'a> {
     pub buffer: &'a mut Buffer,
     pub area: Rect,
     pub coloured: bool,
@@ -19,7 +19,7 @@ pub struct Canvas<'a> {
 
 /// `text` in at most `width` characters. What a terminal would not show as it is becomes a question
 /// mark: names of a machine may come from another user's file.
-pub fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     let shown = |char| if is_plain(char) { char } else { '?' };
     if text.chars().count() <= width {
         return text.chars().map(shown).collect();
@@ -33,22 +33,22 @@ pub fn cut(text: &str, width: usize) -> String {
 
 impl Canvas<'_> {
     /// A part of it, in its own coordinates.
-    pub fn part(&mut self, y: u16, height: u16) -> Canvas<'_> {
+    pub(crate) fn part(&mut self, y: u16, height: u16) -> Canvas<'_> {
         let y = y.min(self.area.height);
         let area = Rect { y: self.area.y + y, height: height.min(self.area.height - y), ..self.area };
         Canvas { buffer: self.buffer, area, coloured: self.coloured }
     }
 
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.area.width.into()
     }
 
-    pub fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.area.height.into()
     }
 
     /// Writes text at a place, cut at the right edge, and says where it ends.
-    pub fn text(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
+    pub(crate) fn text(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
         // Callers count lines without looking at the height; what is outside is not drawn.
         if y >= self.height() || x >= self.width() {
             return x;
@@ -62,7 +62,7 @@ impl Canvas<'_> {
     }
 
     /// Writes one character.
-    pub fn glyph(&mut self, x: usize, y: usize, glyph: char, tone: Tone) {
+    pub(crate) fn glyph(&mut self, x: usize, y: usize, glyph: char, tone: Tone) {
         if y < self.height() && x < self.width() {
             let place = (self.area.x + x as u16, self.area.y + y as u16);
             if let Some(cell) = self.buffer.cell_mut(place) {
@@ -72,13 +72,13 @@ impl Canvas<'_> {
     }
 
     /// Writes text that ends at the right edge.
-    pub fn right(&mut self, y: usize, text: &str, tone: Tone) {
+    pub(crate) fn right(&mut self, y: usize, text: &str, tone: Tone) {
         let text = cut(text, self.width());
         self.text(self.width() - text.chars().count(), y, &text, tone);
     }
 
     /// Marks a line as selected.
-    pub fn select(&mut self, y: usize) {
+    pub(crate) fn select(&mut self, y: usize) {
         if y < self.height() {
             let line = Rect { y: self.area.y + y as u16, height: 1, ..self.area };
             self.buffer.set_style(line, Tone::Selected.style(self.coloured));
@@ -87,7 +87,7 @@ impl Canvas<'_> {
 
     /// Writes words on as many lines as they need, and says how many. The last line that there is
     /// room for is cut.
-    pub fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
+    pub(crate) fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
         let width = self.width().saturating_sub(x).max(1);
         let lines = flyball_text::wrap(text, width);
         let room = self.height().saturating_sub(y);
@@ -103,7 +103,7 @@ impl Canvas<'_> {
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy)]
-pub struct Column {
+pub(crate) struct Column {
     pub title: &'static str,
     pub width: usize,
     /// Columns with the greatest rank go first where there is no room; 0 stays.
@@ -112,7 +112,7 @@ pub struct Column {
 }
 
 /// Which columns fit, and whether all do. The last one gets the room that is left.
-pub fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
+pub(crate) fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
     let mut chosen: Vec<usize> = (0..columns.len()).collect();
     let needed = |chosen: &[usize]| chosen.iter().map(|index| columns[*index].width + 1).sum::<usize>();
     // The mark of what was left out takes a place too.
@@ -129,11 +129,11 @@ pub fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
 }
 
 /// A cell of a table.
-pub type Cell = (String, Tone);
+pub(crate) type Cell = (String, Tone);
 
 impl Canvas<'_> {
     /// The head of a table of these columns.
-    pub fn head(&mut self, y: usize, columns: &[Column], chosen: &[usize], sorted: Option<&str>) {
+    pub(crate) fn head(&mut self, y: usize, columns: &[Column], chosen: &[usize], sorted: Option<&str>) {
         let cells = |index: usize| {
             let title = columns[index].title;
             let title = if sorted == Some(title) { format!("{title}*") } else { title.to_owned() };
@@ -146,7 +146,13 @@ impl Canvas<'_> {
     }
 
     /// A row of it.
-    pub fn row(&mut self, y: usize, columns: &[Column], chosen: &[usize], cell: impl Fn(usize) -> Cell) {
+    pub(crate) fn row(
+        &mut self,
+        y: usize,
+        columns: &[Column],
+        chosen: &[usize],
+        cell: impl Fn(usize) -> Cell,
+    ) {
         let left_out = usize::from(chosen.len() < columns.len());
         let mut x = 0;
         for (at, index) in chosen.iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The characters of a screen.
-pub fn text(buffer: &Buffer) -> String {
+pub(crate) fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area().width).max(1);
     let line = |cells: &[ratatui_core::buffer::Cell]| {
         let line: String = cells.iter().map(ratatui_core::buffer::Cell::symbol).collect();
@@ -23,7 +23,7 @@ pub fn text(buffer: &Buffer) -> String {
 }
 
 /// The smallest screen with views; on a smaller one there is a line of numbers.
-pub const LEAST: (u16, u16) = (40, 12);
+pub(crate) const LEAST: (u16, u16) = (40, 12);
 
 /// Draws a screen into a buffer, which is blank.
 pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -> Drawn {
@@ -72,7 +72,7 @@ fn alert_line(scene: &Scene) -> Option<(String, Tone)> {
 }
 
 /// `14:05:30` of a time in ns since 1970, UTC.
-pub fn clock(wall: u64) -> String {
+pub(crate) fn clock(wall: u64) -> String {
     let seconds = wall / 1_000_000_000;
     format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }

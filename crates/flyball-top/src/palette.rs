@@ -4,15 +4,15 @@
 use ratatui_core::style::{Color, Modifier, Style};
 
 /// Eighths of a cell, from low to high.
-pub const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+pub(crate) const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Cells that have no value.
-pub const ASLEEP: char = '·';
-pub const OFFLINE: char = 'x';
-pub const UNKNOWN: char = '?';
+pub(crate) const ASLEEP: char = '·';
+pub(crate) const OFFLINE: char = 'x';
+pub(crate) const UNKNOWN: char = '?';
 
 /// Meaning of a text, from which its colour follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub(crate) enum Tone {
     Plain,
     Heading,
     Faint,
@@ -23,7 +23,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    pub fn style(self, coloured: bool) -> Style {
+    pub(crate) fn style(self, coloured: bool) -> Style {
         let plain = Style::new();
         let colour = |colour| if coloured { plain.fg(colour) } else { plain };
         match self {
@@ -41,13 +41,13 @@ impl Tone {
 }
 
 /// The glyph of a share from 0 to 1.
-pub fn bar(share: f64) -> char {
+pub(crate) fn bar(share: f64) -> char {
     let step = (share.clamp(0.0, 1.0) * 8.0).ceil().max(1.0) as usize - 1;
     BARS[step.min(7)]
 }
 
 /// The tone of a share from 0 to 1, where much is good (speed, got) or a matter of concern (heat).
-pub fn tone(share: f64, much_is_good: bool) -> Tone {
+pub(crate) fn tone(share: f64, much_is_good: bool) -> Tone {
     let concern = if much_is_good { 1.0 - share } else { share };
     match concern {
         concern if concern < 0.34 => Tone::Good,

@@ -5,10 +5,10 @@ mod one_cpu;
 mod overview;
 mod table;
 
-pub use map::map;
-pub use one_cpu::one_cpu;
-pub use overview::overview;
-pub use table::table;
+pub(crate) use map::map;
+pub(crate) use one_cpu::one_cpu;
+pub(crate) use overview::overview;
+pub(crate) use table::table;
 
 use flyball_monitor::{CpuInterval, State};
 

@@ -40,12 +40,12 @@ pub(crate) enum Block {
 }
 
 impl<'a> Intake<'a> {
-    pub fn new(arms: usize) -> Intake<'a> {
+    pub(crate) fn new(arms: usize) -> Intake<'a> {
         Intake { taken: 0, left_out: vec![0; arms], void: 0, base_failures: 0, progress: None, failure: None }
     }
 
     /// The next block of the directory, if there is one.
-    pub fn next(&mut self, record: &Record, manifest: &Manifest, done: &[&Round]) -> Option<Block> {
+    pub(crate) fn next(&mut self, record: &Record, manifest: &Manifest, done: &[&Round]) -> Option<Block> {
         let rounds: Vec<&Round> = done.iter().copied().filter(|round| round.block == self.taken).collect();
         if rounds.is_empty() {
             return None;

@@ -31,7 +31,7 @@ use crate::{
     profiles::{self, Source},
 };
 
-pub use crate::process::{command_line, interrupts};
+pub(crate) use crate::process::{command_line, interrupts};
 
 /// A location that does not hold what was there before flyball's first change.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -43,14 +43,14 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    pub fn new(location: &Location, was: &Content, now: &Content) -> Difference {
+    pub(crate) fn new(location: &Location, was: &Content, now: &Content) -> Difference {
         Difference { location: location.clone(), was: was.to_string(), now: now.to_string() }
     }
 }
 
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
-pub struct SettingArgs {
+pub(crate) struct SettingArgs {
     /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE
     /// or KNOB@CPUS=VALUE; later ones win.
     #[arg(required = true, value_name = "PROFILE|KNOB=VALUE")]
@@ -64,7 +64,7 @@ pub struct SettingArgs {
 
 impl SettingArgs {
     /// Adds the profiles.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         for argument in &self.wanted {
             match profiles::find(argument) {
                 Some(Source::File(path)) => files.read(path),
@@ -76,7 +76,7 @@ impl SettingArgs {
     }
 
     /// The intent behind the arguments.
-    pub fn intent(&self) -> Result<Intent, Failure> {
+    pub(crate) fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
         let mut has_profiles_only = true;
         for argument in &self.wanted {
@@ -105,7 +105,7 @@ impl SettingArgs {
 }
 
 /// Refuses a machine that is a recording, before anything is planned for it.
-pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
+pub(crate) fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
     if host.kind() == Kind::Recorded {
         return Err(Failure::usage(format!(
             "{} is a recording and cannot be changed; 'flyball plan' says what would be written",
@@ -116,7 +116,7 @@ pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
 }
 
 /// Applies an intent until reboot or restore, and prints the result.
-pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
+pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
     must_be_writable(host)?;
     let state = context.patient_state()?;
     let interrupted = interrupts()?;
@@ -151,7 +151,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
 }
 
 /// Says that what was set on a simulated machine is gone with the command, if it is.
-pub fn note_unkept(context: &Context) {
+pub(crate) fn note_unkept(context: &Context) {
     if let MachineArg::Simulated(setup) = &context.machine
         && setup.state.is_none()
     {
@@ -161,7 +161,7 @@ pub fn note_unkept(context: &Context) {
 
 /// Names the programs at work here that write the same knobs, each with the command that ends it:
 /// what is to last cannot share a knob.
-pub fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item = &'s Setting>) {
+pub(crate) fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item = &'s Setting>) {
     for owner in neighbours(host, &settings.map(Setting::knob).collect()) {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         let writes: Vec<&str> = owner.writes.iter().map(|id| id.knob().name).collect();
@@ -191,7 +191,7 @@ fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
 
 /// A line for each setting that was asked for and each value it got; CPUs that got the same value
 /// share it.
-pub fn render_applied(applied: &Applied) -> String {
+pub(crate) fn render_applied(applied: &Applied) -> String {
     if applied.made.is_empty() {
         return "already in effect; nothing to change\n".to_owned();
     }
@@ -265,12 +265,12 @@ fn of_cpus(cpus: &CpuList) -> String {
 
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal
 /// writes to many CPUs are one line, unless `each` is asked for.
-pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
+pub(crate) fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
     output.object(|| plan, || plan_text(plan, each))
 }
 
 /// A plan as text; its notes go to stderr.
-pub fn plan_text(plan: &Plan, each: bool) -> String {
+pub(crate) fn plan_text(plan: &Plan, each: bool) -> String {
     for note in &plan.notes {
         eprintln!("note: {note}");
     }
@@ -347,7 +347,9 @@ impl From<JournalError> for Failure {
 }
 
 /// CPUs by value, for messages that would else repeat themselves.
-pub fn by_value<'a>(items: impl IntoIterator<Item = (&'a CpuList, String)>) -> BTreeMap<String, CpuList> {
+pub(crate) fn by_value<'a>(
+    items: impl IntoIterator<Item = (&'a CpuList, String)>,
+) -> BTreeMap<String, CpuList> {
     let mut groups: BTreeMap<String, CpuList> = BTreeMap::new();
     for (cpus, value) in items {
         groups.entry(value).or_default().extend(cpus.iter());

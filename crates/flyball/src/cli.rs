@@ -12,7 +12,7 @@ use crate::{
 /// Set up a machine's processors for a workload, measure the effect, and restore everything.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     pub machine: MachineOptions,
 
@@ -35,7 +35,7 @@ pub struct Cli {
 
 /// When text is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ColorWhen {
+pub(crate) enum ColorWhen {
     Auto,
     Always,
     Never,
@@ -44,7 +44,7 @@ pub enum ColorWhen {
 impl ColorWhen {
     /// What the command line asks for. Read before clap reads it, because clap's own help and
     /// errors are coloured too.
-    pub fn of_process() -> ColorWhen {
+    pub(crate) fn of_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         // What follows `--` are the options of another program (`flyball run -- ls --color`).
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
@@ -62,7 +62,7 @@ impl ColorWhen {
     }
 
     /// For clap.
-    pub fn choice(self) -> clap::ColorChoice {
+    pub(crate) fn choice(self) -> clap::ColorChoice {
         match self {
             ColorWhen::Auto => clap::ColorChoice::Auto,
             ColorWhen::Always => clap::ColorChoice::Always,
@@ -73,7 +73,7 @@ impl ColorWhen {
 
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "a process has one")]
-pub enum Command {
+pub(crate) enum Command {
     /// Show the whole machine on one screen.
     Show(commands::show::Args),
 

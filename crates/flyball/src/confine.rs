@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Confines this process to the files of `cli`, if its command is one of those above.
-pub fn enter(cli: &Cli) -> Result<(), Failure> {
+pub(crate) fn enter(cli: &Cli) -> Result<(), Failure> {
     if let Some(files) = files(cli)? {
         // What a kernel does not offer is left out: the readers are safe by themselves, this is the
         // second wall.

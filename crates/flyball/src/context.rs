@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The machine, its state and the output of one command.
 #[derive(Debug)]
-pub struct Context {
+pub(crate) struct Context {
     pub machine: MachineArg,
     /// Where the lock and the journal are, if the user named a place.
     pub state_dir: Option<PathBuf>,
@@ -24,22 +24,22 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(machine: MachineArg, state_dir: Option<PathBuf>, output: Reporter) -> Context {
+    pub(crate) fn new(machine: MachineArg, state_dir: Option<PathBuf>, output: Reporter) -> Context {
         Context { machine, state_dir, output, scratch: OnceCell::new() }
     }
 
     /// Opens the machine.
-    pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
+    pub(crate) fn open(&self) -> Result<Box<dyn Host>, Failure> {
         self.machine.open()
     }
 
     /// Opens the machine if it is simulated.
-    pub fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
+    pub(crate) fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         self.machine.open_simulated()
     }
 
     /// The directory of the lock and the journal: given, or where this kind of machine keeps it.
-    pub fn state(&self) -> Result<StateDir, Failure> {
+    pub(crate) fn state(&self) -> Result<StateDir, Failure> {
         // An empty variable is as good as none: services set variables to nothing to unset them.
         let from_environment = || std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty());
         let given = self.state_dir.clone().or_else(|| from_environment().map(PathBuf::from));
@@ -72,7 +72,7 @@ impl Context {
 
     /// The same, for a change that is worth waiting for: the service has the lock while it
     /// corrects, another command while it sets.
-    pub fn patient_state(&self) -> Result<StateDir, Failure> {
+    pub(crate) fn patient_state(&self) -> Result<StateDir, Failure> {
         let waits = |error: &LockError| eprintln!("flyball: waiting up to {} s: {error}", PATIENCE.as_secs());
         Ok(self.state()?.waiting(Patience { time: PATIENCE, waits }))
     }
@@ -89,7 +89,7 @@ impl Context {
 
     /// The command that starts a guardian for this machine, for a command that runs a workload
     /// under settings.
-    pub fn guardian(&self, state: &StateDir) -> Result<std::process::Command, Failure> {
+    pub(crate) fn guardian(&self, state: &StateDir) -> Result<std::process::Command, Failure> {
         if std::process::id() == 1 {
             // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
             eprintln!(

@@ -72,11 +72,11 @@ impl From<Exit> for ExitCode {
 }
 
 /// Any error: one of the libraries', or a message.
-pub type Cause = Box<dyn Error + Send + Sync>;
+pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why a command failed, and the exit code that goes with it.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// What the process ends with.
     pub exit: Exit,
     cause: Cause,
@@ -84,34 +84,34 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with this exit code.
-    pub fn new(exit: Exit, cause: impl Into<Cause>) -> Failure {
+    pub(crate) fn new(exit: Exit, cause: impl Into<Cause>) -> Failure {
         Failure { exit, cause: cause.into() }
     }
 
     /// The command line, or a file given on it, cannot be used.
-    pub fn usage(cause: impl Into<Cause>) -> Failure {
+    pub(crate) fn usage(cause: impl Into<Cause>) -> Failure {
         Failure::new(Exit::Usage, cause)
     }
 
     /// Something went wrong.
-    pub fn failed(cause: impl Into<Cause>) -> Failure {
+    pub(crate) fn failed(cause: impl Into<Cause>) -> Failure {
         Failure::new(Exit::Failed, cause)
     }
 
     /// The machine lacks what the command needs.
-    pub fn not_here(cause: impl Into<Cause>) -> Failure {
+    pub(crate) fn not_here(cause: impl Into<Cause>) -> Failure {
         Failure::new(Exit::NotHere, cause)
     }
 
     /// The same failure with a message around its own; the cause can still be found.
     #[must_use]
-    pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Failure {
+    pub(crate) fn reworded(self, words: impl FnOnce(&str) -> String) -> Failure {
         let message = words(&self.cause.to_string());
         Failure { exit: self.exit, cause: Box::new(Reworded { message, cause: self.cause }) }
     }
 
     /// The first error of type `E` among the causes.
-    pub fn find<E: Error + 'static>(&self) -> Option<&E> {
+    pub(crate) fn find<E: Error + 'static>(&self) -> Option<&E> {
         let mut cause: Option<&(dyn Error + 'static)> = Some(&*self.cause);
         while let Some(error) = cause {
             if let Some(found) = error.downcast_ref() {

@@ -15,7 +15,7 @@ const FOLDED_FROM: usize = 8;
 
 /// One write: where, and what stands after it on its line.
 #[derive(Debug)]
-pub struct Write {
+pub(crate) struct Write {
     domain: Option<(u8, u8)>,
     head: String,
     number: Option<u32>,
@@ -24,7 +24,7 @@ pub struct Write {
 
 impl Write {
     /// A write to `location`, followed by `tail`.
-    pub fn new(location: &Location, tail: &str) -> Write {
+    pub(crate) fn new(location: &Location, tail: &str) -> Write {
         let (domain, head, number, foot) = match location {
             Location::SpeedSelect(setting) => {
                 let (head, number) = of_field(setting.field);
@@ -96,7 +96,7 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
 
 /// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for,
 /// or all are few.
-pub fn lines(writes: &[Write], each: bool) -> String {
+pub(crate) fn lines(writes: &[Write], each: bool) -> String {
     // First over the numbers of CPUs, policies and cores, then over power domains that have equal
     // lines.
     let (mut by_number, mut place) = (Vec::new(), HashMap::new());

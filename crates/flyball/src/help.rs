@@ -40,7 +40,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
 
 /// A part of the text after a command's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Block {
+pub(crate) enum Block {
     /// A paragraph.
     Prose(String),
     /// Lines that stay as they are.
@@ -51,13 +51,13 @@ pub enum Block {
 
 /// A command with what it is an example of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Example {
+pub(crate) struct Example {
     pub command: String,
     pub note: Option<String>,
 }
 
 /// The parts of `text`, which blank lines separate.
-pub fn blocks(text: &str) -> Vec<Block> {
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
     text.split("\n\n")
         .filter(|block| !block.trim().is_empty())
         .map(|block| {
@@ -132,7 +132,7 @@ fn after(blocks: &[Block], long: bool, width: usize) -> String {
 }
 
 /// The command line `top` with help that fits `width` columns.
-pub fn command(top: Command, width: usize) -> Command {
+pub(crate) fn command(top: Command, width: usize) -> Command {
     let mut top = without_machine(top);
     top = top.term_width(width);
     let commands = list(&top, width);
@@ -151,7 +151,7 @@ pub fn command(top: Command, width: usize) -> Command {
 }
 
 /// The screen of `flyball` alone and of `flyball -h`.
-pub fn first_screen(width: usize) -> String {
+pub(crate) fn first_screen(width: usize) -> String {
     let groups: Vec<String> =
         GROUPS.iter().map(|(name, commands)| format!("  {name:<18}{}", commands.join("  "))).collect();
     format!(
@@ -200,7 +200,7 @@ fn options(top: &Command, width: usize) -> String {
 }
 
 /// Hides the global options that a command ignores.
-pub fn without_machine(mut top: Command) -> Command {
+pub(crate) fn without_machine(mut top: Command) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     for (name, ignored) in WITHOUT {
         let hidden: Vec<Arg> = globals
@@ -245,7 +245,7 @@ fn fitted(mut command: Command, width: usize, path: &str) -> Command {
 }
 
 /// The first sentence of an option's help.
-pub fn first_sentence(help: &str) -> &str {
+pub(crate) fn first_sentence(help: &str) -> &str {
     help.find(". ").map_or(help, |end| &help[..end])
 }
 

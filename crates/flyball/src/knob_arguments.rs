@@ -8,7 +8,7 @@ use crate::exit::Failure;
 
 /// Parses the name of a knob with its instance. Lists all names for help and completions.
 #[derive(Debug, Clone, Copy)]
-pub struct Name;
+pub(crate) struct Name;
 
 impl TypedValueParser for Name {
     type Value = KnobName;
@@ -33,6 +33,6 @@ impl TypedValueParser for Name {
 }
 
 /// The CPUs that a selector names on a machine.
-pub fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
+pub(crate) fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
     select(text, snapshot.topology()).map_err(Failure::usage)
 }

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 
 /// The machine that `-M` names.
 #[derive(Debug, Clone)]
-pub enum MachineArg {
+pub(crate) enum MachineArg {
     /// The machine that this process runs on.
     Live,
     /// A machine that exists only in software.
@@ -59,7 +59,7 @@ impl fmt::Display for MachineArg {
 
 impl MachineArg {
     /// Opens the machine.
-    pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
+    pub(crate) fn open(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
             MachineArg::Live => Ok(Box::new(Live::new())),
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
@@ -96,7 +96,7 @@ impl MachineArg {
 
     /// Opens the machine without a word on stderr: for a second process of one command, and for
     /// completion.
-    pub fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
+    pub(crate) fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
             // Not simulated(), which announces the machine; the first process of the command has
             // done so.
@@ -108,7 +108,7 @@ impl MachineArg {
     /// Adds the files of a machine that another user may have described, recorded or left in a
     /// state; `false` for this machine, a guest and a tree, whose files cannot be listed
     /// beforehand.
-    pub fn files(&self, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         match self {
             MachineArg::Live | MachineArg::Tree(_) | MachineArg::Guest(_) => return false,
             MachineArg::Recorded(path) => files.read(path),
@@ -124,7 +124,7 @@ impl MachineArg {
     }
 
     /// The simulated machine, if it is one.
-    pub fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
+    pub(crate) fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         match self {
             MachineArg::Simulated(setup) => simulated(setup).map(Some),
             _ => Ok(None),
@@ -132,7 +132,7 @@ impl MachineArg {
     }
 
     /// The options that choose this machine, for another flyball.
-    pub fn arguments(&self) -> Vec<OsString> {
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
         let MachineArg::Simulated(setup) = self else { return vec!["-M".into(), self.to_string().into()] };
         let mut arguments = Vec::new();
         let mut setup = setup.clone();
@@ -153,7 +153,7 @@ const MAX_SECONDS: u64 = 300;
 
 /// Bounds this process before it reads a machine or a series that may come from anybody. What the
 /// readers bound each by itself can still add up: a file of 16 MiB that 8192 CPUs have links to.
-pub fn bound() -> Option<bounds::Before> {
+pub(crate) fn bound() -> Option<bounds::Before> {
     // A process that may not even lower its limits goes on as it is.
     bounds::bound(bounds::Bounds {
         memory: MAX_MEMORY,
@@ -185,7 +185,7 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
-pub struct MachineOptions {
+pub(crate) struct MachineOptions {
     /// Machine: live, sim:NAME (simulated), guest:NAME (run in a guest kernel), or a recording. A
     /// recording is a file of `flyball record`, or a directory with sys/ and proc/.
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
@@ -208,14 +208,14 @@ pub struct MachineOptions {
 }
 
 /// The heading of the options that every command takes.
-pub const EVERYWHERE: &str = "Options of every command";
+pub(crate) const EVERYWHERE: &str = "Options of every command";
 
 /// The heading of those that simulated machines and guests have besides.
 const SIMULATED: &str = "Simulated machines and guests (flyball sim --help)";
 
 impl MachineOptions {
     /// The machine, with what the other options say about it.
-    pub fn machine(&self) -> Result<MachineArg, Failure> {
+    pub(crate) fn machine(&self) -> Result<MachineArg, Failure> {
         let given = [
             ("--kernel", self.kernel.is_some()),
             ("--sim-state", self.sim_state.is_some()),
@@ -241,7 +241,7 @@ impl MachineOptions {
     }
 
     /// The simulated machine that an argument names, with what the options say about it.
-    pub fn simulated(&self, name: &str) -> Result<SimSetup, Failure> {
+    pub(crate) fn simulated(&self, name: &str) -> Result<SimSetup, Failure> {
         let name = name.strip_prefix("sim:").unwrap_or(name);
         let mut setup = SimSetup::parse(name).map_err(Failure::usage)?;
         self.adjust(&mut setup)?;

@@ -29,7 +29,7 @@ impl<T: Document> Document for &T {
 
 /// In which form data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     Text,
     Json,
 }
@@ -57,19 +57,19 @@ pub(crate) struct Envelope<'a, T> {
 
 /// Prints data in the form that the user chose.
 #[derive(Debug, Clone)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     format: Format,
     provenance: Provenance,
 }
 
 impl Reporter {
     /// A reporter for data that is not about a machine.
-    pub fn new(format: Format) -> Reporter {
+    pub(crate) fn new(format: Format) -> Reporter {
         Reporter { format, provenance: Provenance::default() }
     }
 
     /// The same for data about `host`.
-    pub fn about(&self, host: &dyn Host) -> Reporter {
+    pub(crate) fn about(&self, host: &dyn Host) -> Reporter {
         if self.format == Format::Text {
             // Only JSON has an envelope.
             return self.clone();
@@ -79,17 +79,17 @@ impl Reporter {
     }
 
     /// The same for data about a machine that is simulated or not.
-    pub fn about_simulated(&self, simulated: bool) -> Reporter {
+    pub(crate) fn about_simulated(&self, simulated: bool) -> Reporter {
         Reporter { format: self.format, provenance: Provenance { simulated, emulated: None } }
     }
 
     /// For commands that collect something else for JSON than for text.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }
 
     /// Prints an object: `data` as JSON, or `text`. Only the one that is printed is built.
-    pub fn object<T: Document>(
+    pub(crate) fn object<T: Document>(
         &self,
         data: impl FnOnce() -> T,
         text: impl FnOnce() -> String,
@@ -101,14 +101,14 @@ impl Reporter {
     }
 
     /// Prints an object as JSON on one line: one of a stream.
-    pub fn json_line<T: Document>(&self, data: &T) -> Result<(), Failure> {
+    pub(crate) fn json_line<T: Document>(&self, data: &T) -> Result<(), Failure> {
         let mut out = terminal::json_stdout();
         let text = serde_json::to_string(&self.envelope(data)).map_err(Failure::failed)? + "\n";
         checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     /// Prints a list of objects, each with its schema and provenance.
-    pub fn list<T: Document>(
+    pub(crate) fn list<T: Document>(
         &self,
         data: impl FnOnce() -> Vec<T>,
         text: impl FnOnce() -> String,
@@ -123,7 +123,7 @@ impl Reporter {
     }
 
     /// The same object for a file.
-    pub fn file<T: Document>(data: T) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn file<T: Document>(data: T) -> Result<Vec<u8>, Failure> {
         let whole = Envelope { schema: T::ID, provenance: &Provenance::default(), data };
         serde_json::to_vec_pretty(&whole).map_err(Failure::failed)
     }
@@ -138,7 +138,7 @@ static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stderr. The standard library's macros panic where that fails, in the middle of a
 /// change if need be.
-pub fn complain(text: impl Display) {
+pub(crate) fn complain(text: impl Display) {
     if !terminal::complain(terminal::fitted_stderr(text.to_string())) {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
@@ -146,12 +146,12 @@ pub fn complain(text: impl Display) {
 
 /// How the process ends: a success of which not everything could be said is not quite one. The exit
 /// code of a command that flyball ran is left alone.
-pub fn concluded(exit: Exit) -> Exit {
+pub(crate) fn concluded(exit: Exit) -> Exit {
     if exit == Exit::Done && STDERR_FAILED.load(Ordering::Relaxed) { Exit::Unwritten } else { exit }
 }
 
 /// Prints text on stdout.
-pub fn print(text: impl Display) -> Result<(), Failure> {
+pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = terminal::stdout();
     // Flushed here, where its failure can be reported; at the end of the process it would be lost.
     let text = terminal::fitted(text.to_string());
@@ -159,13 +159,13 @@ pub fn print(text: impl Display) -> Result<(), Failure> {
 }
 
 /// Prints text on stdout that another program reads: as it is, whatever the width of the terminal.
-pub fn raw(text: &str) -> Result<(), Failure> {
+pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     let mut out = terminal::stdout();
     checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Prints a line on stdout.
-pub fn line(text: impl Display) -> Result<(), Failure> {
+pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }
 
@@ -178,7 +178,7 @@ fn json(data: &impl Serialize) -> Result<(), Failure> {
 
 /// Makes a failure of what stdout does not take (a full disk behind `>`). A reader that went away
 /// is not a failure; it only gets here where SIGPIPE does not end the process.
-pub fn checked(written: io::Result<()>) -> Result<(), Failure> {
+pub(crate) fn checked(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         // A reader that has seen enough is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

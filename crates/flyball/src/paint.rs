@@ -4,29 +4,29 @@ use std::fmt::Write;
 
 use flyball_host::CpuList;
 use flyball_text::columns::Painter;
-pub use flyball_text::columns::{Cell, Columns, Style, one_line};
+pub(crate) use flyball_text::columns::{Cell, Columns, Style, one_line};
 
-pub use crate::terminal::columns as terminal_columns;
+pub(crate) use crate::terminal::columns as terminal_columns;
 use crate::terminal::{self, Mark};
 
 /// Whether to mark text for the terminal; see [`Mark`].
 #[derive(Debug, Clone, Copy)]
-pub struct Paint {
+pub(crate) struct Paint {
     on: bool,
 }
 
 impl Paint {
     /// As stdout takes it.
-    pub fn stdout() -> Paint {
+    pub(crate) fn stdout() -> Paint {
         Paint { on: terminal::is_coloured() }
     }
 
     /// Never any colour.
-    pub fn plain() -> Paint {
+    pub(crate) fn plain() -> Paint {
         Paint { on: false }
     }
 
-    pub fn apply(self, style: Style, text: &str) -> String {
+    pub(crate) fn apply(self, style: Style, text: &str) -> String {
         Painter::apply(&self, style, text)
     }
 }
@@ -50,7 +50,7 @@ impl Painter for Paint {
 }
 
 /// A CPU list as text. Runs with a step are written as `0-14:2`, which `-c` accepts.
-pub fn cpus(list: &CpuList) -> String {
+pub(crate) fn cpus(list: &CpuList) -> String {
     let numbers: Vec<u32> = list.iter().collect();
     let mut out = String::new();
     let mut rest = numbers.as_slice();
@@ -74,7 +74,7 @@ pub fn cpus(list: &CpuList) -> String {
 }
 
 /// A CPU list in at most `width` characters: truncated at a comma, followed by the number of CPUs.
-pub fn cpus_within(list: &CpuList, width: usize) -> String {
+pub(crate) fn cpus_within(list: &CpuList, width: usize) -> String {
     let whole = cpus(list);
     if whole.len() <= width {
         return whole;

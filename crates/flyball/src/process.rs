@@ -17,13 +17,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::exit::{Exit, Failure};
 
 /// The path of flyball's own program, to start it again.
-pub fn own_program() -> Result<PathBuf, Failure> {
+pub(crate) fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))
 }
 
 /// The command line that the user typed, for the lock and the journal.
-pub fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     // An argument need not be UTF-8, and `args` panics where one is not.
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -36,7 +36,7 @@ pub fn command_line() -> String {
 }
 
 /// A flag that these signals set, instead of ending the process.
-pub fn flag_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn flag_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in signals {
         signal_hook::flag::register(*signal, Arc::clone(&flag))
@@ -47,14 +47,14 @@ pub fn flag_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
 
 /// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two
 /// writes.
-pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     flag_on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
 /// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit
 /// code is that of the command; 128 + N if signal N ended it, as in a shell. `tick` is called a few
 /// times per second meanwhile.
-pub fn run_in_foreground(
+pub(crate) fn run_in_foreground(
     launch: Launch,
     program: &str,
     stop: &AtomicBool,

@@ -33,7 +33,7 @@ const MAX_PROFILE: u64 = 64 << 20;
 
 /// Where a profile with a name is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     File(PathBuf),
     /// Its text.
     BuiltIn(&'static str),
@@ -41,7 +41,7 @@ pub enum Source {
 
 /// A profile with its text.
 #[derive(Debug)]
-pub struct Named {
+pub(crate) struct Named {
     pub name: String,
     /// The file, if it is not built in.
     pub file: Option<PathBuf>,
@@ -56,7 +56,7 @@ fn is_name(argument: &str) -> bool {
 }
 
 /// Where the profile of this name is.
-pub fn find(name: &str) -> Option<Source> {
+pub(crate) fn find(name: &str) -> Option<Source> {
     find_in(&DIRECTORIES.map(Path::new), name)
 }
 
@@ -74,7 +74,7 @@ fn find_in(directories: &[&Path], name: &str) -> Option<Source> {
 }
 
 /// Every profile that has a name: the built-in ones, then those of the directories.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> = BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut others: Vec<String> = Vec::new();
     for directory in DIRECTORIES {
@@ -91,7 +91,7 @@ pub fn names() -> Vec<String> {
 }
 
 /// Reads the profile that an argument means: a name, a file, or `-` for stdin.
-pub fn read(argument: &str) -> Result<Named, Failure> {
+pub(crate) fn read(argument: &str) -> Result<Named, Failure> {
     // Messages name a built-in profile by its name and any other by its file.
     let (file, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),

@@ -16,14 +16,14 @@ use crate::{
 
 /// Whether meters are read during a round or run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Observer {
+pub(crate) enum Observer {
     /// Only before and after it.
     None,
 }
 
 /// The options that say how quiet, and for which CPUs.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Quiet {
+pub(crate) struct Quiet {
     /// How much speed to give up: light, steady or fixed.
     #[arg(long, default_value = "steady", value_name = "LEVEL")]
     pub level: Level,
@@ -43,7 +43,7 @@ pub struct Quiet {
 
 impl Quiet {
     /// Without what only starts a command.
-    pub fn options(&self) -> QuietOptions {
+    pub(crate) fn options(&self) -> QuietOptions {
         QuietOptions { level: self.level, cpus: self.cpus.clone(), freq: self.freq }
     }
 }
@@ -62,7 +62,7 @@ impl From<&QuietError> for Exit {
 }
 
 /// Prints what cannot be done on this machine.
-pub fn print_limits(plan: &QuietPlan, host: &dyn Host) {
+pub(crate) fn print_limits(plan: &QuietPlan, host: &dyn Host) {
     for what in &plan.recipe.unavailable {
         eprintln!("note: cannot {what}");
     }
@@ -76,7 +76,7 @@ pub fn print_limits(plan: &QuietPlan, host: &dyn Host) {
 }
 
 /// A quiet machine. Everything is restored when the session ends, also if it is dropped.
-pub struct QuietSession<'h> {
+pub(crate) struct QuietSession<'h> {
     pub transaction: Transaction<'h>,
     /// The control group of the benchmark's CPUs, if there is one.
     pub group: Option<String>,
@@ -87,7 +87,7 @@ impl<'h> QuietSession<'h> {
     /// Makes the machine quiet. With `guarded` a guardian restores it if this process dies. Without
     /// a guardian nothing is printed until the changes are committed, because a closed pipe would
     /// end the process in the middle.
-    pub fn begin(
+    pub(crate) fn begin(
         context: &Context,
         host: &'h dyn Host,
         quiet: &Quiet,
@@ -123,7 +123,7 @@ impl<'h> QuietSession<'h> {
     }
 
     /// Restores everything.
-    pub fn end(self) -> Result<(), Failure> {
+    pub(crate) fn end(self) -> Result<(), Failure> {
         let restoration = self.transaction.end();
         if restoration.is_exact() {
             return Ok(());
@@ -134,7 +134,7 @@ impl<'h> QuietSession<'h> {
 
 /// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed
 /// addresses.
-pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
+pub(crate) fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
     // -20: whatever shares its CPUs with a benchmark should wait for it.
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
     if let Some(group) = group {

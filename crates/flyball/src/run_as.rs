@@ -8,7 +8,7 @@ use crate::exit::Failure;
 
 /// The options of commands that run a command.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct RunAs {
+pub(crate) struct RunAs {
     /// Run the command as this user [default: under sudo, the user who called sudo].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
@@ -21,13 +21,13 @@ pub struct RunAs {
 impl RunAs {
     /// The user that a command on `host` is to run as; `None` for the one that flyball runs as.
     /// Says which if sudo started flyball or an option names a user.
-    pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
+    pub(crate) fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
         // A machine in software runs models; only the files that they leave behind are somebody's.
         self.choose(host.software().is_none())
     }
 
     /// The same for a command that always is a program of this computer.
-    pub fn user_of_program(&self) -> Result<Option<User>, Failure> {
+    pub(crate) fn user_of_program(&self) -> Result<Option<User>, Failure> {
         self.choose(true)
     }
 

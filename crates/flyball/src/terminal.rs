@@ -14,19 +14,19 @@ use std::{
 };
 
 use flyball_process::terminal::{Form, Plain};
-pub use flyball_process::terminal::{Mark, complain, is_mark, stderr};
+pub(crate) use flyball_process::terminal::{Mark, complain, is_mark, stderr};
 
 /// stdout for text.
-pub fn stdout() -> Plain<io::Stdout> {
+pub(crate) fn stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Text { coloured: is_coloured() })
 }
 
-pub fn json_stdout() -> Plain<io::Stdout> {
+pub(crate) fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }
 
 /// Colours as the user asked for them, instead of what stdout and the environment suggest.
-pub fn use_colours(choice: clap::ColorChoice) {
+pub(crate) fn use_colours(choice: clap::ColorChoice) {
     match choice {
         clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         clap::ColorChoice::Always => anstream::ColorChoice::Always,
@@ -37,17 +37,17 @@ pub fn use_colours(choice: clap::ColorChoice) {
 
 /// Whether stdout shows colours: a terminal that can, and a user who did not turn them off
 /// (NO_COLOR, CLICOLOR).
-pub fn is_coloured() -> bool {
+pub(crate) fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Whether stdout is a terminal.
-pub fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Whether the file is the one that stdout is (`record /dev/stdout`).
-pub fn is_stdout(path: &Path) -> bool {
+pub(crate) fn is_stdout(path: &Path) -> bool {
     let identity = |status: Metadata| (status.dev(), status.ino());
     let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
     match (std::fs::metadata(path), stdout) {
@@ -57,12 +57,12 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// Whether stdout is a terminal that a screen can be drawn on.
-pub fn is_screen() -> bool {
+pub(crate) fn is_screen() -> bool {
     is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
 }
 
 /// The width of the terminal on standard output; `None` if it is not a terminal.
-pub fn columns() -> Option<usize> {
+pub(crate) fn columns() -> Option<usize> {
     let columns =
         // A serial console has no size; 80 columns fit it.
         || terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0));
@@ -70,7 +70,7 @@ pub fn columns() -> Option<usize> {
 }
 
 /// `text` for stdout: if that is a terminal, its lines are broken at the terminal's width.
-pub fn fitted(text: String) -> String {
+pub(crate) fn fitted(text: String) -> String {
     match columns() {
         Some(width) => wrap::wrap(&text, width),
         None => text,
@@ -78,7 +78,7 @@ pub fn fitted(text: String) -> String {
 }
 
 /// `text` for stderr, as [`fitted`].
-pub fn fitted_stderr(text: String) -> String {
+pub(crate) fn fitted_stderr(text: String) -> String {
     if !io::stderr().is_terminal() {
         return text;
     }
@@ -88,7 +88,7 @@ pub fn fitted_stderr(text: String) -> String {
 
 /// Draws the lines of `text` over the last `before` lines of stderr, if that is a terminal that
 /// can, and says whether it is. Lines must fit its width.
-pub fn redraw_lines(text: &str, before: usize) -> bool {
+pub(crate) fn redraw_lines(text: &str, before: usize) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
     {
@@ -104,7 +104,7 @@ pub fn redraw_lines(text: &str, before: usize) -> bool {
 }
 
 /// Draws `line` over the last line of stderr, if that is a terminal, and says whether it is.
-pub fn redraw(line: &str) -> bool {
+pub(crate) fn redraw(line: &str) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() {
         return false;

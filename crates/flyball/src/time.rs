@@ -6,18 +6,18 @@ use flyball_host::Host;
 use flyball_text::date::Utc;
 
 /// The wall clock, for records of when something was done.
-pub fn seconds_since_1970() -> u64 {
+pub(crate) fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// A seed from the clock: five digits are enough, and can be typed again.
-pub fn arbitrary_seed() -> u64 {
+pub(crate) fn arbitrary_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64 % 100_000)
 }
 
 /// What distinguishes a recording of `host` from others. The same machine in software and the same
 /// workload make the same file.
-pub fn trace_id(host: &dyn Host) -> u64 {
+pub(crate) fn trace_id(host: &dyn Host) -> u64 {
     if host.software().is_some() {
         // 'sim' in ASCII.
         return 0x73_696d;
@@ -28,6 +28,6 @@ pub fn trace_id(host: &dyn Host) -> u64 {
 }
 
 /// Date and time for a directory's name, in UTC: `20260131-235959`.
-pub fn stamp() -> String {
+pub(crate) fn stamp() -> String {
     Utc::from_seconds(seconds_since_1970()).stamp()
 }

@@ -24,7 +24,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// The error with a tip that fits.
-pub fn with_tip(mut error: Error, words: &[String]) -> Error {
+pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     let text = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,

@@ -9,7 +9,7 @@ use flyball_host::{CommandKnob, Host};
 use flyball_measure::{Arm, SettingsError, UserKnobError};
 
 /// Reads each knob twice. What does not read the same could be neither checked nor restored.
-pub fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), SettingsError> {
+pub(super) fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), SettingsError> {
     for knob in knobs {
         let read = || Ok::<_, SettingsError>(String::from_utf8_lossy(&knob.read(host)?).into_owned());
         let (first, second) = (read()?, read()?);
@@ -22,7 +22,7 @@ pub fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), SettingsError
 
 /// Writes the user's knobs of an arm. After a failure everything that the arm has changed is
 /// restored.
-pub fn apply(
+pub(super) fn apply(
     transaction: &mut Transaction<'_>,
     knobs: &[CommandKnob],
     arm: &Arm,

@@ -73,18 +73,18 @@ pub(super) struct Pass<'h> {
 }
 
 impl<'h> Pass<'h> {
-    pub fn over(host: &'h dyn Host) -> Pass<'h> {
+    pub(super) fn over(host: &'h dyn Host) -> Pass<'h> {
         Pass { host, files: RefCell::default(), folders: RefCell::default(), registers: RefCell::default() }
     }
 
     /// Returns the machine itself, for Speed Select and the kernel's log, which are not cached
     /// here.
-    pub fn host(&self) -> &'h dyn Host {
+    pub(super) fn host(&self) -> &'h dyn Host {
         self.host
     }
 
     /// Reads an attribute; later calls return the first answer.
-    pub fn read(&self, path: &str) -> Result<String, Unseen> {
+    pub(super) fn read(&self, path: &str) -> Result<String, Unseen> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
@@ -92,7 +92,7 @@ impl<'h> Pass<'h> {
     }
 
     /// Reads an attribute as it is now.
-    pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
+    pub(super) fn read_again(&self, path: &str) -> Result<String, Unseen> {
         let read = self.host.read(path).map_err(|error| match (error.is_absent(), self.host.kind()) {
             // A file that the recording lacks may exist on the machine.
             (true, Kind::Recorded) => Unseen::NotRecorded(path.to_owned()),
@@ -103,7 +103,7 @@ impl<'h> Pass<'h> {
         read
     }
 
-    pub fn exists(&self, path: &str) -> bool {
+    pub(super) fn exists(&self, path: &str) -> bool {
         // If the file was read, or refused to be read, it exists.
         match self.files.borrow().get(path) {
             Some(Ok(_) | Err(Unseen::Failed(_))) => true,
@@ -112,7 +112,7 @@ impl<'h> Pass<'h> {
     }
 
     /// Lists the names in a directory; empty if it does not exist.
-    pub fn list(&self, path: &str) -> Vec<String> {
+    pub(super) fn list(&self, path: &str) -> Vec<String> {
         let mut folders = self.folders.borrow_mut();
         let names = folders
             .entry(path.to_owned())
@@ -120,7 +120,7 @@ impl<'h> Pass<'h> {
         names.clone()
     }
 
-    pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, Unseen> {
+    pub(super) fn msr(&self, cpu: u32, register: u32) -> Result<u64, Unseen> {
         let mut registers = self.registers.borrow_mut();
         let read = registers.entry((cpu, register)).or_insert_with(|| {
             self.host.msr(cpu, register).map_err(|error| match (self.host.kind(), error.errno) {
@@ -139,7 +139,7 @@ impl<'h> Pass<'h> {
     }
 
     /// Lets the machine's time pass.
-    pub fn wait(&self, time: Duration) {
+    pub(super) fn wait(&self, time: Duration) {
         self.host.sleep(time);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Level {
 }
 
 impl SpeedSelectView {
-    pub fn take(host: &dyn Host, topology: &Topology, with_levels: bool) -> SpeedSelectView {
+    pub(super) fn take(host: &dyn Host, topology: &Topology, with_levels: bool) -> SpeedSelectView {
         let layout = Layout::read(host);
         let why = match &layout {
             Ok(_) => Why::NotNow("no power domain has Speed Select registers".to_owned()),

@@ -25,7 +25,7 @@ pub struct Auxiliary {
 }
 
 /// Every setting that is not a knob, in the order of [`AuxiliaryId`].
-pub static AUXILIARIES: &[Auxiliary] = &[
+pub(crate) static AUXILIARIES: &[Auxiliary] = &[
     Auxiliary {
         id: AuxiliaryId::DynamicEpp,
         title: "dynamic preference of amd-pstate",

@@ -14,7 +14,7 @@ use crate::{
 
 /// The settings of a policy: those that disappear with it, and those that its governor and its
 /// boost reset.
-pub const POLICY: &[Subject] = &[
+pub(crate) const POLICY: &[Subject] = &[
     Knob(Id::Governor),
     Knob(Id::Epp),
     Knob(Id::MinFreq),
@@ -28,25 +28,25 @@ pub const POLICY: &[Subject] = &[
 /// Settings that disappear when the last policy leaves a governor.
 // cpufreq_dbs_governor_exit frees a governor's tunables with their last user (gov_attr_set_put in
 // cpufreq_governor_attr_set.c); the next user starts from the defaults.
-pub const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
+pub(crate) const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
 
 /// If the hardware has no EPP of its own, preference and bias are one setting under two names.
 // intel_pstate_hwp_set writes the bias if X86_FEATURE_HWP_EPP is missing (intel_pstate_set_epb).
-pub const BIAS: &[Subject] = &[Knob(Id::Epb)];
+pub(crate) const BIAS: &[Subject] = &[Knob(Id::Epb)];
 
 /// See [`BIAS`].
-pub const PREFERENCE: &[Subject] = &[Knob(Id::Epp)];
+pub(crate) const PREFERENCE: &[Subject] = &[Knob(Id::Epp)];
 
 /// The frequency limits of one policy.
-pub const LIMITS: &[Subject] = &[Knob(Id::MinFreq), Knob(Id::MaxFreq)];
+pub(crate) const LIMITS: &[Subject] = &[Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 
 /// In passive mode the percentages are requests on every policy's limits (update_qos_requests in
 /// intel_pstate.c).
-pub const PERCENTAGES: &[Subject] =
+pub(crate) const PERCENTAGES: &[Subject] =
     &[Knob(Id::MinPerfPct), Knob(Id::MaxPerfPct), Knob(Id::MinFreq), Knob(Id::MaxFreq)];
 
 /// Settings that move with the highest frequency of the hardware.
-pub const TURBO: &[Subject] = &[
+pub(crate) const TURBO: &[Subject] = &[
     Knob(Id::Turbo),
     Knob(Id::MinPerfPct),
     Knob(Id::MaxPerfPct),
@@ -60,11 +60,11 @@ pub const TURBO: &[Subject] = &[
 /// Settings besides its policy that disappear when a CPU goes offline.
 // The kernel saves and restores the bias itself, but its file is away meanwhile (intel_epb_offline
 // in intel_epb.c).
-pub const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];
+pub(crate) const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];
 
 /// Every setting that a driver switch or SMT can touch. SMT `on` also brings CPUs back that were
 /// taken offline one by one.
-pub const EVERYTHING: &[Subject] = &[
+pub(crate) const EVERYTHING: &[Subject] = &[
     Knob(Id::DriverMode),
     Auxiliary(AuxiliaryId::DynamicEpp),
     Knob(Id::Online),
@@ -87,16 +87,16 @@ pub const EVERYTHING: &[Subject] = &[
 ];
 
 /// The root entry of a package writes to all its fabric clusters (uncore-frequency-tpmi.c).
-pub const UNCORE: &[Subject] = &[Knob(Id::UncoreMinFreq), Knob(Id::UncoreMaxFreq)];
+pub(crate) const UNCORE: &[Subject] = &[Knob(Id::UncoreMinFreq), Knob(Id::UncoreMaxFreq)];
 
 /// Power limits, which a performance level brings along.
-pub const POWER: &[Subject] = &[Knob(Id::PowerLimit), Knob(Id::PowerWindow)];
+pub(crate) const POWER: &[Subject] = &[Knob(Id::PowerLimit), Knob(Id::PowerWindow)];
 
 /// The features of Speed Select, which one word of a register holds.
-pub const FEATURES: &[Subject] = &[Knob(Id::SstBf), Knob(Id::SstTf)];
+pub(crate) const FEATURES: &[Subject] = &[Knob(Id::SstBf), Knob(Id::SstTf)];
 
 /// Firmware puts the level's own turbo ratio limits into the register, over what was set there.
-pub const RATIOS: &[Subject] = &[Knob(Id::Trl)];
+pub(crate) const RATIOS: &[Subject] = &[Knob(Id::Trl)];
 
 /// Core-power and its priority, which one word of a register holds.
-pub const CORE_POWER: &[Subject] = &[Knob(Id::SstCp), Knob(Id::SstCpPriority)];
+pub(crate) const CORE_POWER: &[Subject] = &[Knob(Id::SstCp), Knob(Id::SstCpPriority)];

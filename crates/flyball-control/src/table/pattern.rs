@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use flyball_host::{Errno, Host, HostError};
 
 /// Governors that have tunables in a directory of their name.
-pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
+pub(crate) const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
 
 /// Placeholder names and their values in a path.
-pub type Captures = Vec<(&'static str, String)>;
+pub(crate) type Captures = Vec<(&'static str, String)>;
 
 /// Returns the values of the placeholders of `pattern` in `path`; `None` if the path does not
 /// match.
-pub fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
+pub(crate) fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
     let mut found = Captures::new();
     let mut segments = path.split('/');
     for part in pattern.split('/') {
@@ -63,7 +63,10 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
 
 /// Retries while the machine does not answer: a write's footprint must not miss a setting because
 /// of a temporary error. ENOENT is a common answer, so that retry comes at once.
-pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
+pub(crate) fn patiently<T>(
+    host: &dyn Host,
+    mut ask: impl FnMut() -> Result<T, HostError>,
+) -> Result<T, HostError> {
     for pause in [1, 3, 9] {
         match ask() {
             Err(error) if error.errno == Errno::NOENT => {}
@@ -75,19 +78,19 @@ pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostErro
 }
 
 /// The folders of a machine, each listed once.
-pub struct Listing<'h> {
+pub(crate) struct Listing<'h> {
     host: &'h dyn Host,
     listed: BTreeMap<String, Vec<String>>,
 }
 
 impl<'h> Listing<'h> {
     /// Creates a listing for the machine behind `host`.
-    pub fn new(host: &'h dyn Host) -> Listing<'h> {
+    pub(crate) fn new(host: &'h dyn Host) -> Listing<'h> {
         Listing { host, listed: BTreeMap::new() }
     }
 
     /// Returns the names in a folder; empty if it cannot be listed.
-    pub fn names(&mut self, folder: &str) -> &[String] {
+    pub(crate) fn names(&mut self, folder: &str) -> &[String] {
         let host = self.host;
         self.listed
             .entry(folder.to_owned())
@@ -97,7 +100,7 @@ impl<'h> Listing<'h> {
     /// Returns the paths of `pattern`, with the values of `fixed` for the placeholders that it
     /// names and every name in the folders for the others. A last segment that is given is not
     /// checked to exist.
-    pub fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
+    pub(crate) fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
         let mut paths = vec![String::new()];
         for part in pattern.split('/').skip(1) {
             let mut longer = Vec::with_capacity(paths.len());

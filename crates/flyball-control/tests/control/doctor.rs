@@ -2,7 +2,7 @@
 //!
 //! The machines are small made-up trees (`machines`), each changed by a row (`rows`) in one place.
 
-pub mod machines;
+pub(crate) mod machines;
 mod rows;
 mod situation_rows;
 mod situations;

@@ -14,14 +14,14 @@ use std::{
 
 use flyball_host::{CpuList, Errno, Host, HostError, Kind, Op};
 
-pub const CPU: &str = "/sys/devices/system/cpu";
+pub(crate) const CPU: &str = "/sys/devices/system/cpu";
 const IRQ: &str = "/proc/irq";
 const HW_MIN: u64 = 400_000;
 const HW_BASE: u64 = 3_300_000;
 const HW_TURBO: u64 = 4_600_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
+pub(crate) enum Driver {
     AmdPstate,
     IntelPstate,
     AcpiCpufreq,
@@ -71,7 +71,7 @@ struct State {
 
 /// Something that happens to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// It fails with this errno.
     Fail(i32),
     /// If it is a write, the kernel accepts it and does nothing.
@@ -84,7 +84,7 @@ pub enum Event {
 
 /// Faults to inject.
 #[derive(Debug, Clone, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// The n-th write from now fails with this errno, once.
     pub fail_write: Option<(usize, i32)>,
     /// The n-th read of a file from now fails with this errno, once.
@@ -112,14 +112,14 @@ struct Events {
     flushed: usize,
 }
 
-pub struct Kernel {
+pub(crate) struct Kernel {
     state: Mutex<State>,
     events: Mutex<Events>,
     lag: u32,
 }
 
 impl Kernel {
-    pub fn new(driver: Driver, cpus: usize, per_policy: usize, lag: u32) -> Kernel {
+    pub(crate) fn new(driver: Driver, cpus: usize, per_policy: usize, lag: u32) -> Kernel {
         let mode = if driver == Driver::AcpiCpufreq { "none" } else { "active" };
         let numbers: Vec<usize> = (0..cpus).collect();
         let policies = numbers
@@ -159,7 +159,7 @@ impl Kernel {
     }
 
     /// Returns every file with its content, or the errno of reading it. Not counted, never faulty.
-    pub fn dump(&self) -> BTreeMap<String, Result<String, i32>> {
+    pub(crate) fn dump(&self) -> BTreeMap<String, Result<String, i32>> {
         let mut state = self.state.lock().unwrap();
         for policy in &mut state.policies {
             policy.lag = 0;
@@ -170,7 +170,7 @@ impl Kernel {
 
     /// Returns all settings by name, including those of policies that cannot be read because their
     /// CPUs are offline: the files would show them if the CPUs came online.
-    pub fn settings(&self) -> BTreeMap<String, String> {
+    pub(crate) fn settings(&self) -> BTreeMap<String, String> {
         let state = self.state.lock().unwrap();
         let mut all = BTreeMap::new();
         let mut put = |name: String, value: String| _ = all.insert(name, value);
@@ -209,18 +209,18 @@ impl Kernel {
     }
 
     /// Writes as another program, not counted.
-    pub fn poke(&self, path: &str, value: &str) -> Result<(), Errno> {
+    pub(crate) fn poke(&self, path: &str, value: &str) -> Result<(), Errno> {
         self.state.lock().unwrap().write(&format!("{CPU}/{path}"), value, 0)
     }
 
     /// Arms faults, and restarts the counters. `journal` is kept as it was at death.
-    pub fn arm(&self, faults: Faults, journal: PathBuf) {
+    pub(crate) fn arm(&self, faults: Faults, journal: PathBuf) {
         *self.events.lock().unwrap() = Events { faults, journal: Some(journal), ..Events::default() };
     }
 
     /// Brings a dead machine's process back to life, without faults, and puts the journal's image
     /// back.
-    pub fn revive(&self) -> bool {
+    pub(crate) fn revive(&self) -> bool {
         let mut events = self.events.lock().unwrap();
         let was_dead = events.dead;
         if let (Some(image), Some(path)) = (events.image.take(), events.journal.clone()) {
@@ -236,18 +236,18 @@ impl Kernel {
 
     /// Returns the numbers of the policies that the driver has not made, because their CPUs were
     /// never online under it.
-    pub fn unmade_policies(&self) -> Vec<usize> {
+    pub(crate) fn unmade_policies(&self) -> Vec<usize> {
         let state = self.state.lock().unwrap();
         state.policies.iter().filter(|policy| !policy.exists).map(|policy| policy.cpus[0]).collect()
     }
 
     /// Returns whether the process has died and was not revived yet.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.events.lock().unwrap().dead
     }
 
     /// Looks at the machine without faults, and then continues with them.
-    pub fn pause<T>(&self, look: impl FnOnce(&Kernel) -> T) -> T {
+    pub(crate) fn pause<T>(&self, look: impl FnOnce(&Kernel) -> T) -> T {
         let events = std::mem::take(&mut *self.events.lock().unwrap());
         let found = look(self);
         *self.events.lock().unwrap() = events;
@@ -255,15 +255,15 @@ impl Kernel {
     }
 
     /// Returns whether a driver removed a policy whose CPUs were offline.
-    pub fn has_lost_policies(&self) -> bool {
+    pub(crate) fn has_lost_policies(&self) -> bool {
         self.state.lock().unwrap().has_lost
     }
 
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.events.lock().unwrap().calls
     }
 
-    pub fn writes(&self) -> Vec<String> {
+    pub(crate) fn writes(&self) -> Vec<String> {
         self.events.lock().unwrap().writes.clone()
     }
 

@@ -52,7 +52,7 @@ const WORDS: &[&str] = &[
 ///
 /// # Panics
 /// If the planner asks for a knob that the snapshot for the intent was taken without.
-pub fn plan_every_knob(host: &dyn Host, most: usize) -> usize {
+pub(crate) fn plan_every_knob(host: &dyn Host, most: usize) -> usize {
     let mut planned = 0;
     for row in TABLE.iter().filter(|row| row.access() == Access::ReadWrite) {
         let mut accepted = 0;

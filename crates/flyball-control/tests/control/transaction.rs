@@ -89,7 +89,7 @@ const HISTORY: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug, Clone)]
-pub struct Scene {
+pub(crate) struct Scene {
     driver: Driver,
     per_policy: usize,
     lag: u32,
@@ -97,7 +97,7 @@ pub struct Scene {
     intents: Vec<Vec<usize>>,
 }
 
-pub fn scenes() -> impl Strategy<Value = Scene> {
+pub(crate) fn scenes() -> impl Strategy<Value = Scene> {
     let driver = prop_oneof![Just(Driver::AmdPstate), Just(Driver::IntelPstate), Just(Driver::AcpiCpufreq)];
     let history = proptest::collection::vec(0..HISTORY.len(), 0..8);
     let intent = proptest::collection::vec(0..SETTINGS.len(), 1..5);
@@ -107,7 +107,7 @@ pub fn scenes() -> impl Strategy<Value = Scene> {
 }
 
 impl Scene {
-    pub fn kernel(&self) -> Kernel {
+    pub(crate) fn kernel(&self) -> Kernel {
         let kernel = Kernel::new(self.driver, 4, self.per_policy, self.lag);
         for &index in &self.history {
             let (path, value) = HISTORY[index];
@@ -116,7 +116,7 @@ impl Scene {
         kernel
     }
 
-    pub fn intents(&self) -> Vec<Intent> {
+    pub(crate) fn intents(&self) -> Vec<Intent> {
         let intent = |choice: &Vec<usize>| {
             let mut intent = Intent::default();
             for &index in choice {
@@ -129,13 +129,13 @@ impl Scene {
     }
 }
 
-pub struct Place {
+pub(crate) struct Place {
     _folder: tempfile::TempDir,
     pub state: StateDir,
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let folder = tempfile::tempdir_in(memory()).unwrap();
         let state = StateDir::new(folder.path().join("state"));
         Place { _folder: folder, state }
@@ -165,7 +165,7 @@ fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, Apply
     }
 }
 
-pub type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
+pub(crate) type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
 
 /// Lists the files that differ, with both contents; empty if none does.
 fn differences(first: &Dump, now: &Dump) -> String {
@@ -174,7 +174,7 @@ fn differences(first: &Dump, now: &Dump) -> String {
     lines.map(|path| format!("{path}: {:?} became {:?}\n", first.get(path), now.get(path))).collect()
 }
 
-pub fn is_planned(kernel: &Kernel, intent: &Intent) -> bool {
+pub(crate) fn is_planned(kernel: &Kernel, intent: &Intent) -> bool {
     let snapshot = Snapshot::for_intent(kernel, intent).unwrap();
     plan(&snapshot, intent).is_ok_and(|plan| plan.is_empty())
 }

@@ -6,7 +6,7 @@ use crate::Host;
 /// Kernel parameters that are recorded with their value. For all others only the name is recorded:
 /// values hold network addresses, passwords and names of disks (ip=, systemd.set_credential=,
 /// cryptdevice=, root=). A name that ends in `.` stands for all parameters of that module.
-pub const PARAMETERS: &[&str] = &[
+pub(crate) const PARAMETERS: &[&str] = &[
     "acpi_cpufreq.",
     "amd_prefcore",
     "amd_pstate",

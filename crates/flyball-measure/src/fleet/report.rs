@@ -4,7 +4,7 @@ use super::member::{Experiment, Fact, Member};
 use crate::{Quantity, Verdict, stats::Interval};
 
 /// The probability of showing the effect that a design is made for.
-pub const POWER: f64 = 0.9;
+pub(super) const POWER: f64 = 0.9;
 
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct FleetReport {

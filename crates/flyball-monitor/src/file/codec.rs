@@ -69,7 +69,7 @@ fn column(sample: &Sample, index: usize) -> u64 {
 }
 
 /// Packs samples that each have `values` values.
-pub fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
+pub(super) fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity((values + LEADING) * samples.len() * 2);
     for index in 0..values + LEADING {
         let (mut last, mut step) = (0u64, 0u64);
@@ -90,7 +90,7 @@ pub fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
 }
 
 /// The samples of a chunk; `None` if the bytes are not exactly `count` samples.
-pub fn decode(mut bytes: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
+pub(super) fn decode(mut bytes: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
     // A byte for each number at least: what is allocated below is in proportion to what was read.
     if bytes.len() < (values + LEADING).checked_mul(count)? {
         return None;

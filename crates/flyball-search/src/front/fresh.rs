@@ -81,7 +81,7 @@ pub(super) fn no_domination(other: usize, by: [f64; 2], noise: [f64; 2], within:
 }
 
 impl Fresh {
-    pub fn new(goal: FrontGoal) -> Fresh {
+    pub(super) fn new(goal: FrontGoal) -> Fresh {
         Fresh {
             goal,
             proposals: Vec::new(),
@@ -92,12 +92,12 @@ impl Fresh {
     }
 
     /// Sets the noise of each arm.
-    pub fn know_noise(&mut self, noise: [Vec<f64>; 2]) {
+    pub(super) fn know_noise(&mut self, noise: [Vec<f64>; 2]) {
         self.noise = noise;
     }
 
     /// Proposes a label, if its arms fit into the rounds that are left.
-    pub fn propose(&mut self, arm: usize, label: Label, tests: Vec<Test>, left: usize) {
+    pub(super) fn propose(&mut self, arm: usize, label: Label, tests: Vec<Test>, left: usize) {
         let mut arms = self.arms.clone();
         arms.extend(tests.iter().map(|test| test.other).chain([arm]));
         arms.sort_unstable();
@@ -108,15 +108,15 @@ impl Fresh {
         }
     }
 
-    pub fn rounds(&self) -> usize {
+    pub(super) fn rounds(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    pub fn blocks(&self) -> impl Iterator<Item = &[Round]> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &[Round]> {
         self.blocks.iter().map(Vec::as_slice)
     }
 
-    pub fn standing(&self, arm: usize) -> Standing {
+    pub(super) fn standing(&self, arm: usize) -> Standing {
         let found = self.proposals.iter().find(|one| one.arm == arm);
         Standing {
             label: found.filter(|one| one.is_shown).map_or(Label::Undecided, |one| one.label),
@@ -126,7 +126,7 @@ impl Fresh {
         }
     }
 
-    pub fn add(&mut self, block: &[Round]) {
+    pub(super) fn add(&mut self, block: &[Round]) {
         self.blocks.push(block.to_vec());
         if let Some((_, share)) = LOOKS.iter().find(|(blocks, _)| *blocks == self.blocks.len()) {
             self.look(share * (1.0 - self.goal.confidence));
@@ -134,7 +134,7 @@ impl Fresh {
     }
 
     /// The arms of the next block: those of statements that are not shown yet. Empty at the end.
-    pub fn next(&self) -> Vec<usize> {
+    pub(super) fn next(&self) -> Vec<usize> {
         if self.blocks.len() >= LOOKS[LOOKS.len() - 1].0 {
             return Vec::new();
         }

@@ -11,9 +11,9 @@ use rand_distr::{Distribution, Normal, StudentT};
 use rand_pcg::Pcg64Mcg;
 
 /// The numbers of levels: preference, frequency, uncore, idle states.
-pub type Size = [usize; 4];
+pub(crate) type Size = [usize; 4];
 
-pub struct Machine {
+pub(crate) struct Machine {
     /// The logarithms of each setting's energy and time.
     truth: Vec<[f64; 2]>,
     deviations: Vec<f64>,
@@ -27,7 +27,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(size: Size, noise: f64, seed: u64) -> Machine {
+    pub(crate) fn new(size: Size, noise: f64, seed: u64) -> Machine {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let between = |random: &mut Pcg64Mcg, low: f64, high: f64| random.random_range(low..high);
         let memory = between(&mut random, 0.1, 0.6);
@@ -62,7 +62,7 @@ impl Machine {
     }
 
     /// The same machine, on which all settings are equal.
-    pub fn flat(mut self) -> Machine {
+    pub(crate) fn flat(mut self) -> Machine {
         let first = self.truth[0];
         self.truth.fill(first);
         self
@@ -70,7 +70,7 @@ impl Machine {
 
     /// A machine like this one, as another kernel or a simulated copy of it: every setting has
     /// moved by some 0.5 %, and the noise is another.
-    pub fn copy(&self, seed: u64, noise: f64) -> Machine {
+    pub(crate) fn copy(&self, seed: u64, noise: f64) -> Machine {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let moved = Normal::new(0.0, 0.005).expect("a deviation");
         let truth = self.truth.iter().map(|values| values.map(|value| value + moved.sample(&mut random)));
@@ -85,17 +85,17 @@ impl Machine {
     }
 
     /// A machine on which the settings are in the opposite order: what was best is worst.
-    pub fn reversed(mut self) -> Machine {
+    pub(crate) fn reversed(mut self) -> Machine {
         self.truth.reverse();
         self
     }
 
     /// The true logarithm of a setting's energy and time.
-    pub fn truth(&self, arm: usize) -> [f64; 2] {
+    pub(crate) fn truth(&self, arm: usize) -> [f64; 2] {
         self.truth[arm]
     }
 
-    pub fn round(&mut self, arm: usize) -> Round {
+    pub(crate) fn round(&mut self, arm: usize) -> Round {
         // A setting's n-th round is the same for every way to search.
         let place = (arm as u64) << 32 | self.runs[arm];
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -121,7 +121,7 @@ impl Machine {
 
     /// What a round would be without the drift of its time, and that drift, to be added up
     /// elsewhere.
-    pub fn recorded(&mut self, arm: usize, rounds: usize) -> Vec<[f64; 2]> {
+    pub(crate) fn recorded(&mut self, arm: usize, rounds: usize) -> Vec<[f64; 2]> {
         let drift = std::mem::replace(&mut self.drift, vec![0.0]);
         let values = (0..rounds).map(|_| {
             let round = self.round(arm);
@@ -132,13 +132,13 @@ impl Machine {
         values
     }
 
-    pub fn drift(&self) -> &[f64] {
+    pub(crate) fn drift(&self) -> &[f64] {
         &self.drift
     }
 
     /// Whether `arm` is a right answer: energy within 1 % of the best setting that keeps the limit,
     /// and the limit kept to half a percent.
-    pub fn is_right(&self, arm: usize, base: usize, limit: Option<f64>) -> bool {
+    pub(crate) fn is_right(&self, arm: usize, base: usize, limit: Option<f64>) -> bool {
         let over = |arm: usize, more: f64| {
             limit.is_some_and(|limit| self.truth[arm][1] - self.truth[base][1] > limit + more)
         };
@@ -173,7 +173,7 @@ fn levels(size: Size) -> Vec<[usize; 4]> {
     (0..a * b * c * d).map(|arm| [arm % a, arm / a % b, arm / a / b % c, arm / a / b / c]).collect()
 }
 
-pub fn space(size: Size) -> Space {
+pub(crate) fn space(size: Size) -> Space {
     let names = ["epp", "max-freq", "uncore-max-freq", "idle"];
     let factors: Vec<Factor> = names
         .iter()

@@ -259,7 +259,7 @@ fn recorded_rounds() {
 }
 
 /// The 95 % interval of a share, in percent (Wilson 1927).
-pub fn wilson(found: f64, of: f64) -> (f64, f64) {
+pub(crate) fn wilson(found: f64, of: f64) -> (f64, f64) {
     let z = 1.96;
     let (share, more) = (found / of, z * z / of);
     let middle = (share + more / 2.0) / (1.0 + more);

@@ -53,7 +53,7 @@ const fn storpool(
 }
 
 /// All that is known.
-pub const PUBLISHED: &[Published] = &[
+pub(super) const PUBLISHED: &[Published] = &[
     storpool("old", OLD, Measured::Latency, 60.0),
     storpool("old", OLD, Measured::WallPower, 150.0),
     storpool("new", NEW, Measured::Latency, 67.0),

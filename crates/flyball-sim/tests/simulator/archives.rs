@@ -4,7 +4,7 @@ use flyball_sim::{Recording, describe, silicon::MachineSpec};
 use flyball_testing::{Archive, Host as _};
 
 /// A recorded machine of the repository.
-pub struct Recorded<'a> {
+pub(crate) struct Recorded<'a> {
     pub name: &'a str,
     pub machine: &'a Archive,
 }
@@ -30,7 +30,7 @@ impl Recording for Recorded<'_> {
 }
 
 /// A recorded machine of the repository, described.
-pub fn described(name: &str) -> MachineSpec {
+pub(crate) fn described(name: &str) -> MachineSpec {
     let machine = flyball_testing::machine(name);
     describe(&Recorded { name, machine: &machine }).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -7,7 +7,7 @@
 //! recorded Granite Rapids of this repository.
 
 mod calls;
-pub mod machines;
+pub(crate) mod machines;
 
 use calls::script;
 use flyball_sim::{Boot, SimMachine};

@@ -132,7 +132,7 @@ fn per_line(width: usize, cell: usize) -> usize {
     if most >= 16 { most / 8 * 8 } else { most }
 }
 
-pub fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+pub(crate) fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
     let layout = scene.layout;
     let groups: Vec<Group> = groups(layout)
         .into_iter()
@@ -234,7 +234,7 @@ fn legend(quantity: Quantity, scale: &Scale) -> String {
 }
 
 /// A CPU in a line, what matters most first: a narrow screen cuts the rest.
-pub fn sentence(place: &Cpu, cpu: &CpuInterval, reason: Option<&Reason>) -> String {
+pub(super) fn sentence(place: &Cpu, cpu: &CpuInterval, reason: Option<&Reason>) -> String {
     let mut parts = Vec::new();
     if is_running(cpu) {
         match (cpu.mhz, wanted(cpu)) {

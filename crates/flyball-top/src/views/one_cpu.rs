@@ -12,7 +12,7 @@ use crate::{
     state::State,
 };
 
-pub fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+pub(crate) fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
     let layout = scene.layout;
     let first = layout.cpus.first().map(|cpu| cpu.number);
     let chosen = state.cpu.or(first).and_then(|number| layout.index_of(number)).unwrap_or(0);

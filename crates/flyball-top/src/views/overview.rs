@@ -55,7 +55,7 @@ fn cell(line: &Summary, group: &Group, column: usize) -> Cell {
     }
 }
 
-pub fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+pub(crate) fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
     let groups = groups(scene.layout);
     let mut columns = COLUMNS.to_vec();
     if canvas.width() < NARROW {

@@ -179,7 +179,7 @@ fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> 
     lines
 }
 
-pub fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
+pub(crate) fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Moment) -> Drawn {
     let lines = lines(state, scene, moment);
     let widest = lines.iter().map(|line| line.list.to_string().len()).max().unwrap_or(4);
     let mut columns = COLUMNS.to_vec();

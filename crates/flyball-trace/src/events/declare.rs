@@ -82,7 +82,7 @@ macro_rules! event {
             use $crate::events::{declare::KernelEvent, field::{Kind, Layout}};
 
             #[derive(Debug, Clone)]
-            pub struct Places {
+            pub(crate) struct Places {
                 $($field: <$kind as Kind>::Place,)+
             }
 

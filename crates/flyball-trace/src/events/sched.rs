@@ -30,7 +30,7 @@ pub struct Switch {
 
 /// Where the fields of [`Switch`] lie.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub(crate) struct Places {
     prev_comm: Field,
     prev_pid: Slot,
     prev_prio: Slot,

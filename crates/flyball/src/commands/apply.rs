@@ -39,7 +39,7 @@ Examples:
   flyball apply storage --at-boot -n     print what would be made; without -n, make it
 
 Exit codes are those of 'flyball set'.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,
 
@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 /// Applies the profile.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     if args.at_boot {
         return at_boot::run(context, &args.wanted.wanted, &intent, args.dry_run);

@@ -27,7 +27,7 @@ use flyball_measure::{
 };
 use flyball_process::User;
 
-pub use self::args::Args;
+pub(crate) use self::args::Args;
 use self::{
     manifest::{background_of, check_same_machine, command_of, length, manifest},
     progress::Progress,
@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// Runs the comparison, or describes it.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Opened by its own type first: the power at the wall is a number of the model, not of the host
     // interface.
     let simulated = context.open_simulated()?;

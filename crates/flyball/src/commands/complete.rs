@@ -17,7 +17,7 @@ use crate::{
 
 /// Arguments of `complete`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The words of the command line up to the cursor, without the program's.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
@@ -37,13 +37,13 @@ impl Offer {
 }
 
 /// The values of a knob on the machine, if there is a list of them.
-pub fn values_of(knob: &Knob, machine: &MachineArg) -> Vec<String> {
+pub(crate) fn values_of(knob: &Knob, machine: &MachineArg) -> Vec<String> {
     values::values(knob, machine)
 }
 
 /// Prints what fits, a line each: the word, a tab, what it is. A line of `:files` says that names
 /// of files fit too.
-pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let (words, current) = match args.words.split_last() {
         Some((last, words)) => (words, last.as_str()),
         None => (&[][..], ""),

@@ -16,13 +16,13 @@ Examples:
   flyball completions bash > /etc/bash_completion.d/flyball
   flyball completions zsh > ~/.zfunc/_flyball
   flyball completions fish > ~/.config/fish/completions/flyball.fish")]
-pub struct Args {
+pub(crate) struct Args {
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }
 
 /// Prints the completions.
-pub fn run(mut command: clap::Command, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(mut command: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let own = match args.shell {
         Shell::Bash => include_str!("completions/flyball.bash"),
         Shell::Zsh => include_str!("completions/flyball.zsh"),

@@ -39,7 +39,7 @@ Examples:
 Exit codes: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the processors are hidden (a virtual machine or a \
 container). Unknown checks do not affect the exit code.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
-pub struct Args {
+pub(crate) struct Args {
     /// Show evidence and reason for all checks.
     #[arg(short, long)]
     verbose: bool,
@@ -77,14 +77,14 @@ pub struct Args {
 
 impl Args {
     /// Adds the trace; `false` if the command may change the machine.
-    pub fn files(&self, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         self.trace.iter().for_each(|trace| files.read(trace));
         !(self.fix || self.write)
     }
 }
 
 /// Runs the checks and prints the findings.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.list {
         return list(&context.output);
     }

@@ -22,7 +22,7 @@ Examples:
   flyball explain            all knobs and facts
 
 Exit codes: 0 explained or found, 2 nothing has the name or mentions the word.")]
-pub struct Args {
+pub(crate) struct Args {
     /// A knob or fact, a profile, or a word to search for [default: list all].
     #[arg(value_name = "KNOB|PROFILE|WORD")]
     pub words: Vec<String>,
@@ -83,7 +83,7 @@ fn heading(named: &Named, paint: Paint) -> String {
 }
 
 /// Prints the knobs that were named, those that mention a word, or a list of all.
-pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let mut named: Vec<&Knob> = Vec::new();
     let mut found: Vec<&Knob> = Vec::new();
     let mut profiles: Vec<Named> = Vec::new();

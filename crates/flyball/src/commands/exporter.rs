@@ -29,7 +29,7 @@ Examples:
 
 Exit codes: 0 ended by a signal, or --stdout is done, 1 it cannot listen or write, 2 an address or the configuration is not accepted, \
 4 the machine has no CPUs to list.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Write the metrics to this file periodically, for node_exporter's textfile collector, instead
     /// of serving them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdout", "node"])]
@@ -91,7 +91,7 @@ fn pause(text: &str) -> Result<Duration, String> {
     if range.contains(&time) { Ok(time) } else { Err("give a time from 1s to 1h".to_owned()) }
 }
 
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: what cannot be served is said at once.
     let web = if args.stdout || args.textfile.is_some() { None } else { Some(serve::Web::open(args)?) };
     let host = context.open()?;

@@ -22,7 +22,7 @@ Examples:
   flyball get min-freq max-freq -c 0-3 --json
   flyball get power-limit:long_term
   if [ \"$(flyball get --bare turbo)\" = on ]; then echo turbo; fi")]
-pub struct Args {
+pub(crate) struct Args {
     /// Knobs or facts; `flyball explain` lists them.
     #[arg(value_name = "KNOB", required = true, value_parser = knob_arguments::Name, hide_possible_values = true)]
     pub knobs: Vec<KnobName>,
@@ -60,7 +60,7 @@ pub(crate) struct Object<'a> {
 }
 
 /// Prints the values.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;

@@ -13,10 +13,10 @@ use crate::{
 
 /// Arguments of `guardian`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub(crate) struct Args {}
 
 /// Waits for the end of the parent, which shows as the end of stdin. Stdout is the locked file.
-pub fn run(context: &Context) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context) -> Result<Exit, Failure> {
     let host = context.machine.open_quietly()?;
     let state = context.state()?;
     // Ctrl-C and a closing terminal end the parent; this process must survive to clean up.

@@ -33,7 +33,7 @@ Examples:
 
 Exit codes: those of the program; 4 if it is not installed or is of another version than flyball."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// A command of the program, and its arguments.
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
@@ -43,13 +43,13 @@ pub struct Args {
 const PROGRAM: &str = "flyball-guest";
 
 /// Runs a command of the program.
-pub fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit, Failure> {
     start(kernel, json, |program| program.args(&args.words))
 }
 
 /// Runs this command line in a guest. A comparison is given as its arguments, because its arms may
 /// need several boots.
-pub fn inside(
+pub(crate) fn inside(
     choice: &str,
     kernel: Option<&str>,
     json: bool,

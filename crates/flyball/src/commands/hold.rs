@@ -62,7 +62,7 @@ Examples:
 Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
 this knob, 5 status: a setting does not hold, 6 another flyball command is changing the machine, 7 the kernel clamped a value."
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -99,7 +99,7 @@ struct ReleaseArgs {
     dry_run: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Add(args) => add::run(context, args),
         Command::Release(args) => release(context, args),
@@ -275,7 +275,7 @@ fn stays(host: &dyn Host, store: &Store, before: &Status, released: &[Hold]) -> 
 
 /// Holds a profile while `command` runs. A flyball that is killed leaves the end to the service, or
 /// to the next command that changes holds: the hold ends with this process.
-pub fn while_running(
+pub(crate) fn while_running(
     context: &Context,
     profile: &str,
     command: impl FnOnce() -> Result<Exit, Failure>,
@@ -357,7 +357,7 @@ fn exit_of(brought: &Brought) -> Exit {
 }
 
 /// Releases every hold because everything has been restored. The caller has the lock.
-pub fn release_all(host: &dyn Host, state: &StateDir) -> Result<(), Failure> {
+pub(crate) fn release_all(host: &dyn Host, state: &StateDir) -> Result<(), Failure> {
     let mut store = Store::load(state, host)?;
     let count = store.clear();
     if count > 0 {

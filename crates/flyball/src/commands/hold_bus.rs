@@ -17,13 +17,13 @@ const USER: &str = "flyball-bus";
 
 /// Arguments of `hold-bus`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Serve the desktop's power profiles too.
     #[arg(long)]
     desktop: bool,
 }
 
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let socket = |descriptor: BorrowedFd<'_>| {
         descriptor
             .try_clone_to_owned()

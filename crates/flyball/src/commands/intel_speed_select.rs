@@ -38,7 +38,7 @@ const PID_FILE: &str = "/run/hfi-events.pid";
 
 /// Arguments of `intel-speed-select`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The tool's options and commands; --strict first for results on stdout and reliable exit
     /// codes.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
@@ -47,7 +47,7 @@ pub struct Args {
 
 /// Runs the tool if this process was started by its name or with it as the command; `None`
 /// otherwise.
-pub fn of_process() -> Option<ExitCode> {
+pub(crate) fn of_process() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
     if called == NAME {
@@ -162,7 +162,7 @@ fn standard_output() -> Box<dyn std::io::Write> {
 }
 
 /// Runs the tool if clap parsed the command line.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let words: Vec<String> = std::iter::once(NAME.to_owned()).chain(args.words.iter().cloned()).collect();
     run_on(host.as_ref(), &words).map(Exit::Command)

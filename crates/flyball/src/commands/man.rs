@@ -21,7 +21,7 @@ Examples:
   flyball man compare | man -l -
   flyball man trace record | man -l -
   flyball man --dir /usr/local/share/man/man1")]
-pub struct Args {
+pub(crate) struct Args {
     /// The command whose page to print [default: flyball's own page].
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -48,7 +48,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Prints or writes pages.
-pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the manual: {error}"));
     // clap propagates global options to subcommands only when built.
     let mut top = help::without_machine(top);

@@ -25,7 +25,7 @@ Examples:
 
 Exit codes: 0 printed (also if there is nothing to change), 2 a value is not accepted, 4 the machine does not have this \
 knob.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,
 
@@ -36,20 +36,25 @@ pub struct Args {
 
 impl Args {
     /// Adds the files that the command reads, besides the machine's.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         self.wanted.files(files);
     }
 }
 
 /// Prints the plan.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;
     print(context, &*host, &intent, args.each)
 }
 
 /// Plans `intent` on the machine and prints the plan.
-pub fn print(context: &Context, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
+pub(crate) fn print(
+    context: &Context,
+    host: &dyn Host,
+    intent: &Intent,
+    each: bool,
+) -> Result<Exit, Failure> {
     let snapshot = Snapshot::for_intent(host, intent)?;
     change::print_plan(&context.output.about(host), &plan::plan(&snapshot, intent)?, each)?;
     Ok(Exit::Done)

@@ -29,10 +29,10 @@ Examples:
   flyball restore && flyball apply balanced    another one instead
 
 Exit codes: 0 listed; 1 the machine cannot be read.")]
-pub struct Args {}
+pub(crate) struct Args {}
 
 /// Adds the files that the command reads, besides the machine's.
-pub fn files(files: &mut Confinement) {
+pub(crate) fn files(files: &mut Confinement) {
     for name in profiles::names() {
         if let Some(Source::File(path)) = profiles::find(&name) {
             files.read(path);
@@ -56,7 +56,7 @@ pub(crate) struct Object {
 }
 
 /// Prints the list.
-pub fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
     let mut all: Vec<Named> = Vec::new();
     for name in profiles::names() {
         match profiles::read(&name) {

@@ -44,7 +44,7 @@ Under sudo the command runs as the user who called sudo; --as-root keeps it root
 Exit codes: that of the command; otherwise 0 done, 1 failed, settings restored, 2 usage, 3 restoring failed, 6 another \
 flyball holds the machine."
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
 
@@ -79,7 +79,7 @@ enum Action {
 
 impl Args {
     /// Adds the series of `quiet shifts`; `false` for everything else, which works on a machine.
-    pub fn files(&self, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         match &self.action {
             Some(Action::Shifts(args)) => {
                 args.files(files);
@@ -90,12 +90,12 @@ impl Args {
     }
 
     /// Whether it only looks at the machine.
-    pub fn looks(&self) -> bool {
+    pub(crate) fn looks(&self) -> bool {
         matches!(self.action, Some(Action::Status(_))) || (self.action.is_none() && self.dry_run)
     }
 }
 
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
         Some(Action::On(quiet)) => on_off::on(context, quiet),
         Some(Action::Off) => on_off::off(context),

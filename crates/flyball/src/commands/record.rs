@@ -28,7 +28,7 @@ Examples:
   sudo modprobe msr
   sudo flyball record server7.tar.zst
   flyball -M server7.tar.zst show")]
-pub struct Args {
+pub(crate) struct Args {
     /// The file to write (.tar.zst).
     #[arg(value_name = "OUT.tar.zst", required_unless_present = "print_what")]
     pub out: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the file that the command writes.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         if let Some(file) = &self.out {
             files.write(file);
         }
@@ -52,7 +52,7 @@ impl Args {
 }
 
 /// Records the machine.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.print_what {
         let host = context.open()?;
         let text = text(&*host).map_err(|error| Failure::failed(format!("cannot record: {error}")))?;

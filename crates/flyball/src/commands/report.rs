@@ -30,7 +30,7 @@ derived cells, judge every pair of arms
   flyball report --fleet DIR --design 1%             how many machines and rounds show a change of 1 %
 
 Exit codes: 0 done, 2 the directory or file cannot be read.")]
-pub struct Args {
+pub(crate) struct Args {
     /// A run directory, or a selftest's CSV file; with --fleet any number of directories.
     #[arg(value_name = "DIR|CSV", required = true)]
     paths: Vec<PathBuf>,
@@ -53,7 +53,7 @@ pub struct Args {
 
 /// Other forms of a comparison's report.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Forms {
+pub(crate) struct Forms {
     /// Also write the report as Markdown to this file.
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct Forms {
 
 impl Args {
     /// Adds the directory or file, and the directory that the report goes to.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         self.paths.iter().chain(&self.of_fleet.hosts).for_each(|path| files.read(path));
         // A CSV file and a fleet have no report's files without -o.
         let place = self.output.clone().or_else(|| {
@@ -83,7 +83,7 @@ impl Args {
 
 /// Rebuilds the report. `is_search` and `search` recognise and report a directory of `tune`, which
 /// is built upon this command.
-pub fn run(
+pub(crate) fn run(
     output: &Reporter,
     args: &Args,
     is_search: fn(&Path) -> bool,
@@ -146,7 +146,7 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
 }
 
 /// Writes the report's files into a directory.
-pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
+pub(crate) fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
     // As the owner of the directory, who could have put links in it: root must not write where that
@@ -163,7 +163,7 @@ pub fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Fai
 }
 
 /// Writes the report's files into a directory and prints it.
-pub fn write_and_print(
+pub(crate) fn write_and_print(
     output: &Reporter,
     directory: &RunDirectory,
     place: &Path,

@@ -33,7 +33,7 @@ Examples:
   flyball restore -n         print what is saved and what would be written
 
 Exit codes: 0 everything is restored, 3 something could not be restored, 6 another flyball command is changing the machine.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Undo only the last command.
     #[arg(long)]
     last: bool,
@@ -47,7 +47,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
     let state = context.patient_state()?;

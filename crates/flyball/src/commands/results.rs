@@ -32,7 +32,7 @@ Examples:
 
 Exit codes: 0 done, 1 a file cannot be written, 2 usage, no dataset, or nothing of what was given can be added, 4 this build has no \
 Parquet, 6 another process has the dataset locked for a minute.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
 }
@@ -148,7 +148,7 @@ struct Shifts {
 
 impl Args {
     /// Adds what is read, and the dataset for writing if something is added.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         match &self.action {
             Action::Add(add) => {
                 add.paths.iter().for_each(|path| files.read(path));
@@ -165,7 +165,7 @@ impl Args {
 
 /// Runs the action.
 #[cfg(feature = "parquet")]
-pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
         Action::Add(args) => run::add(output, args),
         Action::List(args) => run::list(output, args),

@@ -50,7 +50,7 @@ names another user.
 Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
 was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball command is changing the machine. \
 3 if the settings could not be restored.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs. They override those of the profile.
     #[arg(value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
@@ -91,7 +91,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(profile) = &args.hold {
         let user = args.run_as.user_of_program()?;
         let signals = Signals::catch()?;

@@ -24,7 +24,7 @@ the same machine in the same state writes nothing.
 Examples:
   flyball save before.toml      then: flyball apply before.toml
   flyball save -                to stdout")]
-pub struct Args {
+pub(crate) struct Args {
     /// The file to write; - for stdout. An existing file is overwritten only with --force.
     #[arg(value_name = "OUT.toml")]
     out: PathBuf,
@@ -36,7 +36,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the file that the command writes.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         if self.out.as_os_str() != "-" {
             files.write(&self.out);
         }
@@ -44,7 +44,7 @@ impl Args {
 }
 
 /// Writes the profile.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let snapshot = Snapshot::of_knobs(&*host, &saved())?;
     let text = save(&snapshot)?;

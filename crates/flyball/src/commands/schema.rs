@@ -22,7 +22,7 @@ Examples:
   flyball schema --all       one schema that has all of them, for generators of code
 
 Exit codes: 0 printed, 2 there is no such schema.")]
-pub struct Args {
+pub(crate) struct Args {
     /// A schema, with its number or without; without a name, all are listed.
     #[arg(value_name = "NAME", value_parser = name, hide_possible_values = true)]
     name: Option<Schema>,
@@ -38,7 +38,7 @@ fn name(text: &str) -> Result<Schema, String> {
 }
 
 /// Prints a schema or the list.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let generated = match &args.name {
         Some(schema) => Some(schema.generate()),
         None => args.all.then(generate_all),

@@ -23,7 +23,7 @@ Examples:
 
 Exit codes: 0 done, 1 a write failed and all settings were restored, 2 a value is not accepted, 3 restoring failed too, \
 4 the machine does not have this knob, 6 another flyball command is changing the machine, 7 the kernel clamped a value.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs.
     #[arg(required = true, value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 /// Applies the settings.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: a misspelled knob is the user's whatever the machine is.
     let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref()).map_err(Failure::usage)?;
     let host = context.open()?;

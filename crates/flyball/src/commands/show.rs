@@ -34,7 +34,7 @@ Examples:
   flyball show idle-state:C6 -c package:0
   flyball show --all --json
   flyball show --nfd --expires 2h")]
-pub struct Args {
+pub(crate) struct Args {
     /// Knobs or facts to show [default: those that fit the screen].
     #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, hide_possible_values = true, help_heading = None)]
     pub knobs: Vec<KnobName>,
@@ -66,7 +66,7 @@ pub(crate) struct Whole<'a> {
 }
 
 /// Prints the machine.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
     // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the
@@ -136,7 +136,7 @@ fn whole(
 
 /// The exit code of a command that printed `rows`; errors go to stderr. With `strict` the rows were
 /// requested by name, so that no value at all is a failure.
-pub fn verdict(rows: &[Row], strict: bool) -> Exit {
+pub(crate) fn verdict(rows: &[Row], strict: bool) -> Exit {
     let (mut values, mut broken, mut denied) = (0, 0, 0);
     for row in rows {
         match &row.outcome {

@@ -20,7 +20,7 @@ use crate::{
 /// Arguments of `sim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: What,
 }
@@ -95,7 +95,7 @@ Examples:
 }
 
 /// Adds the machine file that `sim show` reads; `false` for what runs something.
-pub fn files(args: &Args, files: &mut Confinement) -> bool {
+pub(crate) fn files(args: &Args, files: &mut Confinement) -> bool {
     match &args.command {
         What::Show { name, .. } => {
             // With `sim:` too, as -M takes it; a right to read what is not there does no harm.
@@ -109,7 +109,7 @@ pub fn files(args: &Args, files: &mut Confinement) -> bool {
 }
 
 /// Runs `sim`.
-pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         What::List => list(output),
         What::Show { name, toml } => show(options, output, name, *toml),

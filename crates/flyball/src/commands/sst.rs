@@ -38,7 +38,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed, settings restored, 2 not accepted, 4 no Speed Select here, 6 another flyball command is changing the machine, \
 7 the firmware changed the value.")]
-pub struct Args {
+pub(crate) struct Args {
     /// CPUs: 0-3,7, package:0, core:3 and so on [default: the whole machine].
     #[arg(short, long, value_name = "CPUS")]
     cpu: Option<String>,
@@ -292,7 +292,7 @@ impl Session<'_> {
 }
 
 /// Runs the subcommand.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut machine = Snapshot::begin(&*host)?;
     // Taken here and not by `begin`: it asks every power domain, which other commands do not need.

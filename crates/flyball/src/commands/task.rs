@@ -13,7 +13,7 @@ use crate::{
 
 /// Arguments of `task`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     task: Task,
 }
@@ -53,7 +53,7 @@ enum Task {
 }
 
 /// Runs the task and prints its result.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {

@@ -22,7 +22,7 @@ use crate::{
 /// Arguments of `top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
-pub struct Args {
+pub(crate) struct Args {
     /// Time between samples, 50ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -171,7 +171,7 @@ fn factor(text: &str) -> Result<f64, String> {
 impl Args {
     /// Adds the files of a recording; `false` if this machine is watched, whose files cannot be
     /// listed beforehand.
-    pub fn files(&self, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         let Some(replay) = &self.replay else { return false };
         for file in self.found.get_or_init(|| file::shards(replay).unwrap_or_default()) {
             files.read(file);
@@ -212,7 +212,7 @@ pub(crate) enum Form {
 }
 
 /// Shows the machine or the recording.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let form = args.form(context);
     if let Some(path) = &args.replay {
         return replay::run(context, args, path, form);

@@ -9,12 +9,12 @@ mod record;
 pub(crate) mod report;
 pub(crate) mod run;
 mod tables;
-pub mod traced_machine;
+pub(crate) mod traced_machine;
 
 use clap::Subcommand;
 use flyball_process::confine::Confinement;
 
-pub use self::input::writer;
+pub(crate) use self::input::writer;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
 }
@@ -43,7 +43,7 @@ enum What {
 
 impl Args {
     /// Adds the files of a trace that is read; `false` for one that is recorded.
-    pub fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
         match &self.what {
             What::Diagnose(args) => args.files(machine, files),
             // They write to tracefs and start commands.
@@ -57,7 +57,7 @@ impl Args {
 }
 
 /// Runs the part of `trace` that was typed.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Diagnose(args) => diagnose::run(context, args),
         What::Record(args) => record::run(context, args),

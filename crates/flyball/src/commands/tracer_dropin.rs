@@ -35,7 +35,7 @@ Examples:
 
 Exit codes: those of trace record and trace report."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Read this trace.
     #[arg(short = 't', long = "trace_file", value_name = "FILE")]
     trace_file: Option<PathBuf>,
@@ -58,14 +58,14 @@ pub struct Args {
 }
 
 /// The command that a link to this program is called as, if it has a tracer's name.
-pub fn of_link(program: &OsStr) -> Option<&'static str> {
+pub(crate) fn of_link(program: &OsStr) -> Option<&'static str> {
     let called = Path::new(program).file_name()?;
     NAMES.into_iter().find(|name| called == OsStr::new(name))
 }
 
 impl Args {
     /// The commands of flyball that do what the script does, after making the directory.
-    pub fn commands(&self, context: &Context) -> Result<Vec<Vec<OsString>>, Failure> {
+    pub(crate) fn commands(&self, context: &Context) -> Result<Vec<Vec<OsString>>, Failure> {
         let directory = self.make_directory()?;
         let mut commands = Vec::new();
         let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(Into::into).collect() };
@@ -116,7 +116,7 @@ impl Args {
 }
 
 /// Runs the commands one after the other; the first that does not end well is the last.
-pub fn run(
+pub(crate) fn run(
     context: &Context,
     args: &Args,
     mut run: impl FnMut(Vec<OsString>) -> Result<Exit, Failure>,

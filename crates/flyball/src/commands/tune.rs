@@ -26,8 +26,8 @@ use flyball_tune::{
     SearchRequest, Searched, Verdict,
 };
 
-pub use self::args::Args;
-pub use self::replay::report;
+pub(crate) use self::args::Args;
+pub(crate) use self::replay::report;
 use self::screen::Screen;
 use super::compare::{
     Finished, confirm, failure, manifest, power, quiet_during_arms, resume_command, resumed_quiet,
@@ -48,7 +48,7 @@ const CAP: f64 = 3.0;
 const SPARE_PAIRS: usize = 2;
 
 /// Runs the search, or describes it.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
     let (directory, record) = match &args.resume {

@@ -27,20 +27,20 @@ Examples:
   flyball verify governor=performance -c 0-3
 
 Exit codes: 0 held, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,
 }
 
 impl Args {
     /// Adds the files that the command reads, besides the machine's.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         self.wanted.files(files);
     }
 }
 
 /// Compares the machine with the settings and prints what differs.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;
     let snapshot = Snapshot::for_intent(&*host, &intent)?;

@@ -44,7 +44,7 @@ Examples:
   flyball why --replay top.fbt --at 14:05               what 'flyball top --record' saw in the 5 s before
 
 Exit codes: 0 explained, 1 none of the CPUs can be explained, 2 invalid arguments or recording.")]
-pub struct Args {
+pub(crate) struct Args {
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
     /// commas [default: all].
     #[arg(value_name = "CPUS", help_heading = None)]
@@ -78,7 +78,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the files of a recording; `false` if a machine is watched.
-    pub fn files(&self, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         let Some(replay) = &self.replay else { return false };
         for file in self.found.get_or_init(|| shards(replay).unwrap_or_default()) {
             files.read(file);
@@ -111,7 +111,7 @@ struct One<'a> {
 }
 
 /// Watches and explains.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.time < Duration::from_millis(100) || args.time > Duration::from_secs(3600) {
         return Err(Failure::usage("--time is 100ms to 1h"));
     }

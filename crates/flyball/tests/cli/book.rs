@@ -104,7 +104,7 @@ fn every_link_leads_somewhere() {
 }
 
 /// A block of code in a page.
-pub struct Block {
+pub(crate) struct Block {
     line: usize,
     language: String,
     text: String,
@@ -115,7 +115,7 @@ pub struct Block {
 
 impl Block {
     /// Commands for a machine.
-    pub fn of(text: &str, machine: &str) -> Block {
+    pub(crate) fn of(text: &str, machine: &str) -> Block {
         Block {
             line: 1,
             language: String::new(),
@@ -198,7 +198,7 @@ exit $code
 "#;
 
 /// Runs the commands of a page's blocks; what failed.
-pub fn run(name: &str, blocks: &[Block]) -> Vec<String> {
+pub(crate) fn run(name: &str, blocks: &[Block]) -> Vec<String> {
     let tree = Tree::new();
     let bin = tree.path().join("bin");
     fs::create_dir(&bin).unwrap();

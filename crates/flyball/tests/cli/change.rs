@@ -11,12 +11,12 @@ use std::{
 };
 
 /// A machine of plain files with its state directory inside.
-pub struct Machine {
+pub(crate) struct Machine {
     tree: Tree,
 }
 
 impl Machine {
-    pub fn new(cpus: usize) -> Machine {
+    pub(crate) fn new(cpus: usize) -> Machine {
         let tree = Tree::new();
         let put = |path: String, text: &str| tree.put(path, format!("{text}\n"));
         let cpu = "sys/devices/system/cpu";
@@ -50,20 +50,20 @@ impl Machine {
         Machine { tree }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.tree.path()
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join("sys/devices/system/cpu").join(name)
     }
 
     /// What a file below the folder of the CPUs holds.
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap().trim().to_owned()
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = flyball!();
         command.arg("-M").arg(format!("tree:{}", self.path().display())).args(arguments);
         command.env("NO_COLOR", "1").stdin(Stdio::null());
@@ -72,7 +72,7 @@ impl Machine {
 
     /// Runs and checks the exit code.
     #[track_caller]
-    pub fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
+    pub(crate) fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
         let ran = Ran::of(&mut self.command(arguments));
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.text());
         ran
@@ -80,7 +80,7 @@ impl Machine {
 
     /// Runs with `--json` and checks the exit code; the answer is what it prints.
     #[track_caller]
-    pub fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
+    pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
         self.expect(code, &[arguments, &["--json"]].concat()).json()
     }
 
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// Every file of sys.
-    pub fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.path().join("sys")];
         while let Some(folder) = folders.pop() {

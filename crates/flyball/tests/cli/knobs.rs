@@ -22,7 +22,7 @@ pub(crate) const KNOB: &str =
     "[pool]\nvalues = [4, 8, 16]\nordered = true\nread = 'cat DIR/pool'\nwrite = 'echo {value} > DIR/pool'\n";
 
 impl Service {
-    pub fn new(knob: &str) -> Service {
+    pub(crate) fn new(knob: &str) -> Service {
         let machine = Machine::new();
         machine.put("pool", "4");
         let service = Service { machine };
@@ -39,7 +39,7 @@ impl Service {
         service
     }
 
-    pub fn with_path(&self, text: &str) -> String {
+    pub(crate) fn with_path(&self, text: &str) -> String {
         text.replace("DIR", &self.machine.path().display().to_string())
     }
 
@@ -51,13 +51,13 @@ impl Service {
         fs::read_to_string(self.machine.path().join("pool")).expect("it is there").trim().to_owned()
     }
 
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.machine.flyball(words);
         command.current_dir(self.machine.path()).stdin(Stdio::null());
         command
     }
 
-    pub fn tune(&self, words: &[&str]) -> Command {
+    pub(crate) fn tune(&self, words: &[&str]) -> Command {
         let space = "tune --knob knobs.toml --over pool=4,8,16 --maximize score --unit points/s --seed 1 --directory run-directory";
         let mut all: Vec<&str> = space.split(' ').collect();
         all.extend(words);
@@ -67,7 +67,7 @@ impl Service {
 
     /// Nothing of flyball is left: settings and journal.
     #[track_caller]
-    pub fn is_restored(&self) {
+    pub(crate) fn is_restored(&self) {
         assert_eq!((self.pool().as_str(), self.machine.governor().as_str()), ("4", "schedutil"));
         assert!(!self.has_writes(), "the journal is empty");
     }
@@ -79,7 +79,7 @@ impl Service {
         journal.is_ok_and(|text| text.contains("{\"write\":"))
     }
 
-    pub fn rounds(&self) -> usize {
+    pub(crate) fn rounds(&self) -> usize {
         fs::read_to_string(self.machine.run_directory().join("rounds.jsonl"))
             .map_or(0, |text| text.lines().count())
     }

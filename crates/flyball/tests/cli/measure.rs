@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub fn new() -> Machine {
+    pub(crate) fn new() -> Machine {
         let machine = Machine { tree: Tree::new() };
         let cpu = "sys/devices/system/cpu";
         for (path, text) in [
@@ -52,11 +52,11 @@ impl Machine {
         machine
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.tree.path()
     }
 
-    pub fn put(&self, path: &str, line: &str) {
+    pub(crate) fn put(&self, path: &str, line: &str) {
         self.tree.put(path, format!("{line}\n"));
     }
 
@@ -64,23 +64,23 @@ impl Machine {
         self.path().join("sys/devices/system/cpu/cpufreq/policy0/scaling_governor")
     }
 
-    pub fn governor(&self) -> String {
+    pub(crate) fn governor(&self) -> String {
         fs::read_to_string(self.governor_file()).expect("it is there").trim().to_owned()
     }
 
-    pub fn run_directory(&self) -> PathBuf {
+    pub(crate) fn run_directory(&self) -> PathBuf {
         self.path().join("run-directory")
     }
 
     /// A command of flyball on this machine.
-    pub fn flyball(&self, words: &[&str]) -> Command {
+    pub(crate) fn flyball(&self, words: &[&str]) -> Command {
         let mut command = flyball(&["-M", &format!("tree:{}", self.path().display())]);
         command.args(words);
         command
     }
 
     /// Waits until the governor is this.
-    pub fn wait_for(&self, governor: &str) {
+    pub(crate) fn wait_for(&self, governor: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.governor() != governor {
             assert!(Instant::now() < deadline, "the governor is {}, not {governor}", self.governor());

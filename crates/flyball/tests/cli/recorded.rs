@@ -89,7 +89,7 @@ fn raw(name: &str, machine: &Path) -> Result<(), Failed> {
 }
 
 /// Runs flyball on a machine.
-pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn flyball(machine: &Path, arguments: &[&str]) -> Output {
     flyball!()
         .arg("-M")
         .arg(machine)
@@ -103,7 +103,7 @@ pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
 ///
 /// # Errors
 /// What went wrong, in words, with the file or the program that it went wrong with.
-pub fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
+pub(crate) fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
     let output = flyball(machine, arguments);
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);

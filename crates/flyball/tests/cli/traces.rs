@@ -14,7 +14,7 @@ use flyball_trace::{
 };
 
 /// Runs `flyball trace` with `input` on its standard input.
-pub fn flyball(arguments: &[&str], input: &[u8]) -> Output {
+pub(crate) fn flyball(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = flyball!();
     command.arg("trace").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -30,7 +30,7 @@ pub fn flyball(arguments: &[&str], input: &[u8]) -> Output {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub(crate) struct Request {
     pub time: u64,
     pub cpu: u32,
     pub pid: i32,
@@ -43,7 +43,7 @@ pub struct Request {
 }
 
 /// `count` requests of `cpus` CPUs in turn, a millisecond apart.
-pub fn requests(count: u64, cpus: u32) -> Vec<Request> {
+pub(crate) fn requests(count: u64, cpus: u32) -> Vec<Request> {
     (0..count)
         .map(|number| Request {
             time: 5_000_000_000 + number * 1_000_000 + number % 7 * 1_000,
@@ -62,7 +62,7 @@ pub fn requests(count: u64, cpus: u32) -> Vec<Request> {
 const NAMES: [&str; 3] = ["job[12]", "a b-3", "kworker/0:1"];
 
 /// As the file `trace` has them.
-pub fn text(requests: &[Request]) -> String {
+pub(crate) fn text(requests: &[Request]) -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for request in requests {
         let Request { cpu, pid, des, khz, mperf, aperf, tsc, fast, .. } = request;
@@ -77,17 +77,17 @@ pub fn text(requests: &[Request]) -> String {
     text
 }
 
-pub const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+pub(crate) const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
     \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
     \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 
-pub const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\
+pub(crate) const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\
     \tarray       :   32 bits\n\n\tpadding     : type == 29\n\ttime_extend : type == 30\n\
     \ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
 
 /// The format file of `amd_pstate_perf` on kernels from 6.15 on.
-pub fn format() -> String {
+pub(crate) fn format() -> String {
     let field = |declaration: &str, offset: usize, size: usize, signed: u8| {
         format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")
     };
@@ -116,7 +116,7 @@ pub fn format() -> String {
 }
 
 /// The pages of one CPU, as trace_pipe_raw gives them.
-pub fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
+pub(crate) fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
     let mut pages = Vec::new();
     let own: Vec<&Request> = requests.iter().filter(|request| request.cpu == cpu).collect();
     for some in own.chunks(66) {
@@ -149,7 +149,7 @@ pub fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
 }
 
 /// A trace.dat file.
-pub fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
+pub(crate) fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
     let cpus = requests.iter().map(|request| request.cpu + 1).max().unwrap_or(1);
     let mut inputs: Vec<CpuInput> = (0..cpus)
         .map(|cpu| {
@@ -186,7 +186,7 @@ pub fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
 }
 
 /// A directory with the format files that raw pages need.
-pub fn events(directory: &Path) {
+pub(crate) fn events(directory: &Path) {
     let event = directory.join("events/amd_cpu/amd_pstate_perf");
     std::fs::create_dir_all(&event).unwrap();
     std::fs::write(event.join("format"), format()).unwrap();

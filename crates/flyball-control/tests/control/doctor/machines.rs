@@ -4,15 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use flyball_host::{Errno, Host, HostError, Kind, Op};
 
-pub type Files = BTreeMap<String, Option<String>>;
+pub(crate) type Files = BTreeMap<String, Option<String>>;
 
-pub const CPU: &str = "sys/devices/system/cpu";
+pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
-pub fn put(files: &mut Files, path: impl Into<String>, text: impl Into<String>) {
+pub(crate) fn put(files: &mut Files, path: impl Into<String>, text: impl Into<String>) {
     files.insert(path.into(), Some(text.into()));
 }
 
-pub fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, model: u32) {
+pub(crate) fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, model: u32) {
     let mut cpuinfo = String::new();
     for cpu in 0..4 {
         cpuinfo += &format!(
@@ -51,7 +51,7 @@ pub fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, model: 
 }
 
 /// Builds a first-generation Xeon Scalable, well set up.
-pub fn intel() -> Files {
+pub(crate) fn intel() -> Files {
     let mut files = Files::new();
     common(&mut files, "ida epb pts hwp hwp_epp aperfmperf", "GenuineIntel", 6, 0x55);
     for cpu in 0..4 {
@@ -99,7 +99,7 @@ pub fn intel() -> Files {
 }
 
 /// Builds an EPYC with amd-pstate in active mode, well set up.
-pub fn amd() -> Files {
+pub(crate) fn amd() -> Files {
     let mut files = Files::new();
     common(&mut files, "cpb cppc hw_pstate aperfmperf", "AuthenticAMD", 0x1a, 2);
     for cpu in 0..4 {
@@ -135,7 +135,7 @@ pub fn amd() -> Files {
 }
 
 /// Builds a server of two sockets with the management port's files, both loaded.
-pub fn epyc() -> Files {
+pub(crate) fn epyc() -> Files {
     let mut files = amd();
     flags(&mut files, "model name\t: Test", "model name\t: AMD EPYC 9755 128-Core Processor");
     for socket in 0..2 {
@@ -156,14 +156,14 @@ pub fn epyc() -> Files {
 }
 
 /// Builds an Intel desktop.
-pub fn client() -> Files {
+pub(crate) fn client() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
     files
 }
 
 /// Builds a Xeon whose power domains report their limits through TPMI.
-pub fn tpmi() -> Files {
+pub(crate) fn tpmi() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 173");
     for domain in 0..2 {
@@ -177,7 +177,7 @@ pub fn tpmi() -> Files {
 }
 
 /// Builds a Haswell without hardware P-states, whose driver decides in the scheduler's callback.
-pub fn haswell() -> Files {
+pub(crate) fn haswell() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 63");
     flags(&mut files, " hwp hwp_epp", "");
@@ -192,14 +192,14 @@ pub fn haswell() -> Files {
 }
 
 /// Builds a first-generation Xeon Scalable as StorPool's page wants it.
-pub fn storpool() -> Files {
+pub(crate) fn storpool() -> Files {
     let mut files = intel();
     (0..4).for_each(|cpu| put(&mut files, format!("{CPU}/cpu{cpu}/power/energy_perf_bias"), "15"));
     files
 }
 
 /// Builds an EPYC with acpi-cpufreq whose firmware limits nothing.
-pub fn acpi() -> Files {
+pub(crate) fn acpi() -> Files {
     let mut files = amd();
     files.remove(&format!("{CPU}/amd_pstate/status"));
     for cpu in 0..4 {
@@ -213,14 +213,14 @@ pub fn acpi() -> Files {
     files
 }
 
-pub fn each_policy(files: &mut Files, name: &str, value: &str) {
+pub(crate) fn each_policy(files: &mut Files, name: &str, value: &str) {
     for cpu in 0..4 {
         put(files, format!("{CPU}/cpufreq/policy{cpu}/{name}"), value);
     }
 }
 
 /// Replaces a register's line.
-pub fn msr(files: &mut Files, register: u32, value: &str) {
+pub(crate) fn msr(files: &mut Files, register: u32, value: &str) {
     let text = files["msr.txt"].clone().unwrap();
     let prefix = format!("{register:x}:");
     let kept: String =
@@ -228,17 +228,17 @@ pub fn msr(files: &mut Files, register: u32, value: &str) {
     put(files, "msr.txt", format!("{kept}{prefix}0|{value} 1|{value} 2|{value} 3|{value}"));
 }
 
-pub fn no_policies(files: &mut Files) {
+pub(crate) fn no_policies(files: &mut Files) {
     files.retain(|path, _| !path.contains("/cpufreq/"));
 }
 
-pub fn flags(files: &mut Files, from: &str, to: &str) {
+pub(crate) fn flags(files: &mut Files, from: &str, to: &str) {
     let text = files["proc/cpuinfo"].clone().unwrap().replace(from, to);
     put(files, "proc/cpuinfo", text);
 }
 
 /// A machine of these files. What it lacks was not recorded.
-pub struct FileHost<'f>(pub &'f Files);
+pub(crate) struct FileHost<'f>(pub &'f Files);
 
 impl FileHost<'_> {
     fn text(&self, path: &str) -> Option<&str> {

@@ -6,14 +6,14 @@ use super::machines::{
     CPU, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put, tpmi,
 };
 
-pub struct Row {
+pub(super) struct Row {
     pub id: &'static str,
     pub base: fn() -> Files,
     pub change: fn(&mut Files),
     pub expected: Verdict,
 }
 
-pub fn row(id: &'static str, base: fn() -> Files, change: fn(&mut Files), expected: Verdict) -> Row {
+pub(super) fn row(id: &'static str, base: fn() -> Files, change: fn(&mut Files), expected: Verdict) -> Row {
     Row { id, base, change, expected }
 }
 
@@ -59,7 +59,7 @@ fn idle_states_off_since_boot(files: &mut Files) {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<Row> {
     use Verdict::{Fault, Note, Ok, Unknown, Warning};
     vec![
         row("driver.present", intel, no_policies, Fault),

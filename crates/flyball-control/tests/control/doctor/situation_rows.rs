@@ -25,7 +25,7 @@ const fn row(
     Situation { machine, change, id, verdict, remedy }
 }
 
-pub fn situations() -> Vec<Situation> {
+pub(super) fn situations() -> Vec<Situation> {
     [settings(), idle(), registers(), firmware(), amd()].into_iter().flatten().collect()
 }
 

@@ -16,7 +16,7 @@ use flyball_testing::machines;
 
 /// One change of a machine.
 #[derive(Debug, Clone, Copy)]
-pub enum Change {
+pub(super) enum Change {
     /// The text of a file.
     File(&'static str, &'static str),
     /// A word in a file, everywhere in it.
@@ -29,7 +29,7 @@ pub enum Change {
     RegisterOf(u32, u32, u64),
 }
 
-pub struct Situation {
+pub(super) struct Situation {
     pub machine: &'static str,
     pub change: Change,
     pub id: &'static str,

@@ -4,7 +4,7 @@
 use flyball_sim::Caller;
 
 /// A call as the probe makes it.
-pub struct Call {
+pub(super) struct Call {
     /// The call's name in the recordings.
     pub name: String,
     /// The ioctl's number.
@@ -82,7 +82,7 @@ fn associations(header: [u16; 3], elements: &[(u8, u16, u16)]) -> Vec<u8> {
 
 #[expect(clippy::too_many_lines, reason = "a script: the order of the calls is that of the recordings")]
 /// The probe's calls in its order. `highest` is the highest level of the first domain.
-pub fn script(cpus: u32, highest: u8) -> Vec<Call> {
+pub(super) fn script(cpus: u32, highest: u8) -> Vec<Call> {
     let mut s = Script { calls: Vec::new(), caller: Caller::Root };
     s.add("platform info", 0, R, [0; 8]);
     for cpu in (0..cpus.min(6)).chain([cpus, 9999]) {

@@ -1,14 +1,14 @@
 //! The machines that the recorded answers were given on, in flyball's terms.
 
 #[path = "../archives.rs"]
-pub mod archives;
+pub(crate) mod archives;
 
 use std::path::PathBuf;
 
 use flyball_sim::{Kernel, silicon::MachineSpec};
 
 /// Where the recordings are.
-pub fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     flyball_testing::shared("lab/results/sst")
 }
 
@@ -34,7 +34,7 @@ fn granite_rapids(packages: u32) -> Option<MachineSpec> {
 }
 
 /// The machine that a recording was made on, and its kernel.
-pub fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
+pub(crate) fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
     let (class, kernel) = name.rsplit_once('-')?;
     let kernel: Kernel = kernel.parse().unwrap();
     let mailbox = |model: u32, class: &str| {

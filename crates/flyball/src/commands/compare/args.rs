@@ -73,7 +73,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed (settings are restored), 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
 a knob, 6 another flyball command is changing the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
-pub struct Args {
+pub(crate) struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
     pub(super) arm: Vec<String>,
@@ -205,7 +205,7 @@ impl Args {
     }
 
     /// Whether the comparison is only described.
-    pub fn dry_run(&self) -> bool {
+    pub(crate) fn dry_run(&self) -> bool {
         self.dry_run
     }
 }

@@ -10,7 +10,7 @@ use flyball_text::span;
 use crate::quiet_machine::Observer;
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct RoundArgs {
+pub(crate) struct RoundArgs {
     /// Warm-up rounds per arm, not counted.
     #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warm_up: u32,
@@ -68,7 +68,7 @@ fn parse_number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|value| value.is_finite())
 }
 
-pub fn parse_percent(text: &str) -> Result<f64, &'static str> {
+pub(crate) fn parse_percent(text: &str) -> Result<f64, &'static str> {
     let value = parse_number(text.trim().trim_end_matches('%')).map(|percent| percent / 100.0);
     value.filter(|value| *value > 0.0 && *value < 1.0).ok_or("write a percentage above 0, as 1% or 0.5%")
 }

@@ -13,14 +13,14 @@ use flyball_measure::{Arm, Manifest, Settings};
 use crate::{change, context::Context, exit::Failure, quiet_machine::print_limits};
 
 /// What keeps the machine quiet beneath all arms.
-pub struct QuietDuringArms {
+pub(crate) struct QuietDuringArms {
     pub options: QuietOptions,
     /// Decided for the machine as it is before the first arm.
     pub plan: QuietPlan,
 }
 
 /// The settings of a comparison, and the control group that the workload is to join.
-pub struct Taken<'h> {
+pub(crate) struct Taken<'h> {
     pub settings: Box<dyn Settings + 'h>,
     pub group: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(super) fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
 }
 
 /// Takes the machine for the arms of a comparison.
-pub fn take<'h>(
+pub(crate) fn take<'h>(
     context: &Context,
     host: &'h dyn Host,
     manifest: &Manifest,

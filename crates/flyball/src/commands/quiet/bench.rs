@@ -27,7 +27,7 @@ use crate::{
 
 /// Arguments of `quiet bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Number of runs.
     #[arg(long, short_alias = 'n', alias = "rounds", default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Measured<'a> {
 
 /// Runs the series. A machine in software is not booted between the runs: a fault that is set for a
 /// time happens in the middle of the series.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live && host.software().is_none() {
         return Err(Failure::usage("a series runs on this machine or on a simulated one (-M sim:NAME)"));

@@ -15,7 +15,12 @@ use crate::{
 };
 
 /// Runs one command on the quiet machine.
-pub fn run(context: &Context, options: &Quiet, run_as: &RunAs, command: &[String]) -> Result<Exit, Failure> {
+pub(super) fn run(
+    context: &Context,
+    options: &Quiet,
+    run_as: &RunAs,
+    command: &[String],
+) -> Result<Exit, Failure> {
     let host = context.open()?;
     // The command would run on this machine, whose settings were not touched.
     if host.kind() != Kind::Live {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Makes the machine quiet until `quiet off`.
-pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+pub(super) fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
     let stopped = || interrupted.load(Ordering::Relaxed);
@@ -38,7 +38,7 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
 }
 
 /// Undoes `quiet on`.
-pub fn off(context: &Context) -> Result<Exit, Failure> {
+pub(super) fn off(context: &Context) -> Result<Exit, Failure> {
     let host = context.open()?;
     change::must_be_writable(&*host)?;
     let state = context.state()?;

@@ -29,7 +29,7 @@ Examples:
   flyball quiet shifts flyball-compare-20260131-120000
 
 Exit codes: 0 whether or not there are shifts, 2 the file is not a series.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The file (- for standard input), or a run directory.
     #[arg(value_name = "FILE")]
     file: String,
@@ -46,7 +46,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the series.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         files.read(&self.file);
     }
 }
@@ -70,7 +70,7 @@ struct Explained {
 }
 
 /// Looks for shifts in one series.
-pub fn look(series: &Series, options: &Options) -> Found {
+pub(crate) fn look(series: &Series, options: &Options) -> Found {
     let shifts = shifts::find(&series.values, options)
         .into_iter()
         .map(|shift| Explained { with: shifts::column_changes(&shift, &series.columns, options), shift })
@@ -79,7 +79,7 @@ pub fn look(series: &Series, options: &Options) -> Found {
 }
 
 /// Reads the file and prints its shifts.
-pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = Options { alpha: args.alpha, ..Options::default() };
     // 1999 permutations cannot show a probability below 1/2000.
     if !(0.0005..=0.5).contains(&options.alpha) {
@@ -170,7 +170,7 @@ fn short(value: f64) -> String {
 }
 
 /// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
-pub fn render(found: &Found) -> String {
+pub(crate) fn render(found: &Found) -> String {
     let mut out = String::new();
     if found.shifts.is_empty() {
         // A shift needs the shortest segment on either side.

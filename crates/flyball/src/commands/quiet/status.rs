@@ -55,7 +55,7 @@ pub(crate) struct QuietStatus<'a> {
 }
 
 /// Prints the plan, and writes nothing.
-pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+pub(crate) fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
     let recipe = &quiet_plan.recipe;
@@ -107,7 +107,7 @@ fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
 }
 
 /// Prints whether the machine is quiet for a level.
-pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
     let recipe = &quiet_plan.recipe;

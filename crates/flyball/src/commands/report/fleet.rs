@@ -29,7 +29,7 @@ const MAX_HOSTS: u64 = 16 << 20;
 
 /// Arguments that belong to `--fleet`.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct FleetArgs {
+pub(crate) struct FleetArgs {
     /// Combine run directories of many machines; a DIR may contain such directories.
     #[arg(long, conflicts_with_all = ["export_markdown", "plot", "time_limit"])]
     pub fleet: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Printed<'a> {
     design: Option<&'a [Vec<Pilot>]>,
 }
 
-pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = &args.of_fleet;
     let Collected { members, experiments, skipped } = Collected::read(&args.paths)?;
     let members: Vec<Member> = members.into_values().collect();

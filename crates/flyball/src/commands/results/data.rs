@@ -44,7 +44,7 @@ pub(crate) struct Shown {
 
 /// Rounds of an arm.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub struct Of {
+pub(crate) struct Of {
     pub benchmark: String,
     /// The arm; empty if there is none.
     pub arm: String,

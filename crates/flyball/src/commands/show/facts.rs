@@ -7,7 +7,7 @@ use flyball_host::{CpuList, Host, Kind};
 use serde::Serialize;
 
 #[derive(Debug, schemars::JsonSchema, Serialize)]
-pub struct Facts {
+pub(super) struct Facts {
     /// The name that the host gives.
     pub name: String,
     pub kind: Kind,
@@ -50,7 +50,7 @@ pub struct Facts {
 
 impl Facts {
     /// Collects them.
-    pub fn of(host: &dyn Host, snapshot: &Snapshot) -> Facts {
+    pub(super) fn of(host: &dyn Host, snapshot: &Snapshot) -> Facts {
         let topology = snapshot.topology();
         let number = |number: Option<u32>| number.unwrap_or(0);
         Facts {
@@ -82,7 +82,7 @@ impl Facts {
     }
 
     /// Why there is no cpufreq driver, and what to do.
-    pub fn no_cpufreq(&self) -> String {
+    pub(super) fn no_cpufreq(&self) -> String {
         if let Some(driver) = &self.driver_before_policies {
             return format!(
                 "flyball: the driver is {driver}, but this kernel is older than 4.3 and keeps its policies below each \

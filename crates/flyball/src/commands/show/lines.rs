@@ -50,12 +50,12 @@ impl<'a> From<&'a Row> for Object<'a> {
     }
 }
 
-pub fn objects(rows: &[Row]) -> Vec<Object<'_>> {
+pub(crate) fn objects(rows: &[Row]) -> Vec<Object<'_>> {
     rows.iter().map(Object::from).collect()
 }
 
 /// One line per row: knob, value, CPUs, source.
-pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
+pub(crate) fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
     let mut columns = Columns::new();
     let mut last = String::new();
     for row in rows {
@@ -81,7 +81,7 @@ pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
 }
 
 /// A row's value as a cell.
-pub fn value(row: &Row) -> Cell {
+pub(crate) fn value(row: &Row) -> Cell {
     match &row.outcome {
         Outcome::Value(value) => {
             let text = value.to_string();

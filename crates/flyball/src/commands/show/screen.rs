@@ -20,7 +20,7 @@ fn width() -> usize {
 
 /// Reads what the screen has beyond its rows: the dies of uncore domains, and the times of the idle
 /// states, which one CPU knows for all.
-pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
+pub(super) fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     // Not CPU 0, which may be offline.
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
     let knobs = &[Id::IdleLatency, Id::IdleResidency];
@@ -29,7 +29,12 @@ pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
 }
 
 /// The screen; `all` for what is shown on request only.
-pub fn render(facts: &Facts, rows: &[Row], snapshot: &Snapshot, (all, paint): (bool, Paint)) -> String {
+pub(super) fn render(
+    facts: &Facts,
+    rows: &[Row],
+    snapshot: &Snapshot,
+    (all, paint): (bool, Paint),
+) -> String {
     let screen = Screen { facts, rows, snapshot, all, paint };
     let mut out = screen.head();
     for section in [

@@ -34,7 +34,7 @@ impl From<RecordError> for Failure {
     }
 }
 
-pub fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Failure> {
     let host = context.open()?;
     let options = options(args, form);
     let sampler = Sampler::open(&*host, options)?;

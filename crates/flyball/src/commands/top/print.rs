@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Prints moments of one machine.
-pub struct Printer {
+pub(crate) struct Printer {
     output: Reporter,
     form: Form,
     layout: Layout,
@@ -71,7 +71,7 @@ pub(super) const COLUMNS: [(&str, Kind); 19] = [
 
 impl Printer {
     /// `columns` are those of the CSV; all, if there are none.
-    pub fn new(output: Reporter, form: Form, layout: &Layout, columns: &[String]) -> Printer {
+    pub(crate) fn new(output: Reporter, form: Form, layout: &Layout, columns: &[String]) -> Printer {
         let place = |name: &String| COLUMNS.iter().position(|column| column.0 == name);
         let columns = match columns {
             [] => (0..COLUMNS.len()).collect(),
@@ -81,7 +81,7 @@ impl Printer {
     }
 
     /// An alert that begins or is over: on stderr, or between the lines of JSON.
-    pub fn event(&self, event: &Event) -> Result<(), Failure> {
+    pub(crate) fn event(&self, event: &Event) -> Result<(), Failure> {
         match self.form {
             Form::Json => self.output.json_line(&AlertLine { alert: event }),
             _ => {
@@ -91,7 +91,7 @@ impl Printer {
         }
     }
 
-    pub fn moment(&mut self, moment: &Moment) -> Result<(), Failure> {
+    pub(crate) fn moment(&mut self, moment: &Moment) -> Result<(), Failure> {
         match self.form {
             Form::Json => {
                 let why =

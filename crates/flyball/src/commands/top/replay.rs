@@ -79,7 +79,7 @@ impl Replay {
 }
 
 /// Opens the files of a recording.
-pub fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
+pub(crate) fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     if files.is_empty() {
         return Err(usage(&"there is no such recording"));
@@ -90,7 +90,7 @@ pub fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> 
 }
 
 /// What of a recording could not be read.
-pub fn notice(lost: Lost) -> Option<String> {
+pub(crate) fn notice(lost: Lost) -> Option<String> {
     let mut parts = Vec::new();
     if lost.bytes > 0 {
         parts.push(format!("{} bytes are torn or damaged", lost.bytes));

@@ -21,7 +21,7 @@ use flyball_top::{Moment, Recording, Source, SourceError, Status};
 const KEPT: Duration = Duration::from_secs(600);
 
 /// A machine that is sampled.
-pub struct Machine<'h> {
+pub(super) struct Machine<'h> {
     host: &'h dyn Host,
     sampler: Sampler<'h>,
     history: History,
@@ -45,7 +45,7 @@ pub struct Machine<'h> {
 }
 
 impl<'h> Machine<'h> {
-    pub fn new(
+    pub(super) fn new(
         host: &'h dyn Host,
         sampler: Sampler<'h>,
         interval: Duration,
@@ -72,18 +72,18 @@ impl<'h> Machine<'h> {
         }
     }
 
-    pub fn record_to(&mut self, recorder: Recorder, name: String) {
+    pub(super) fn record_to(&mut self, recorder: Recorder, name: String) {
         self.recorder = Some(recorder);
         self.recording = Some(name);
     }
 
-    pub fn facts(&self) -> Option<&Facts> {
+    pub(super) fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()
     }
 
     /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait
     /// for them.
-    pub fn learn(&mut self) {
+    pub(super) fn learn(&mut self) {
         if !self.has_learnt {
             self.has_learnt = true;
             // Who set a limit is the business of `why`, which takes its time.
@@ -91,18 +91,18 @@ impl<'h> Machine<'h> {
         }
     }
 
-    pub fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &Layout {
         self.history.layout()
     }
 
     /// How long to wait between two samples, in our time.
-    pub fn pause(&self) -> Duration {
+    pub(super) fn pause(&self) -> Duration {
         let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
         self.interval.div_f64(factor)
     }
 
     /// Takes a sample.
-    pub fn take(&mut self) -> Result<(), RecordError> {
+    pub(super) fn take(&mut self) -> Result<(), RecordError> {
         // The time of a machine in software passes only here.
         if self.last.is_some() && self.host.software().is_some() {
             self.host.sleep(self.interval);
@@ -178,7 +178,7 @@ impl Source for Machine<'_> {
 }
 
 /// The alerts of a run, and the command that hears of them.
-pub struct Alerts {
+pub(super) struct Alerts {
     watches: Vec<Watch>,
     /// Numbers of the samples at which alerts began, the last thousand.
     begun: Vec<u64>,
@@ -195,7 +195,7 @@ pub struct Alerts {
 const MAX_STARTED: usize = 1000;
 
 impl Alerts {
-    pub fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
+    pub(super) fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
         Alerts {
             watches: alerts.iter().cloned().map(Watch::new).collect(),
             begun: Vec::new(),

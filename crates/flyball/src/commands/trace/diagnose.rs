@@ -34,7 +34,7 @@ The topology shows which CPUs share a core, so that conflicting requests of sibl
 (nohz_full, isolcpus) explains why a driver was not called.
 
 Exit codes: 0 nothing worse than a note, 8 a warning, 9 a fault.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
@@ -50,7 +50,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the trace and what is known of its machine; `false` if that is this machine.
-    pub fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
+    pub(crate) fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
         self.input.files(files);
         match self.topology.as_deref() {
             None => true,
@@ -73,7 +73,7 @@ pub(crate) struct Output<'a> {
 }
 
 /// Reads the trace and prints the findings.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the trace is read: a wrong name should not cost the time to read it.
     let given = match args.topology.as_deref() {
         None => None,

@@ -21,7 +21,7 @@ use super::{input::simulated, plots};
 
 /// The options that ask for files.
 #[derive(Debug, clap::Args)]
-pub struct Files {
+pub(super) struct Files {
     /// Write cpu.csv, and a cpuNNN.csv per CPU, to this directory, with the columns of the kernel's
     /// tracers.
     #[arg(long, value_name = "DIR")]
@@ -50,7 +50,7 @@ pub struct Files {
 
 impl Files {
     /// Adds what is written.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(super) fn files(&self, files: &mut Confinement) {
         for folder in self.csv.iter().chain(&self.plots) {
             files.write_in(folder);
         }
@@ -61,7 +61,7 @@ impl Files {
 }
 
 /// A file, or a directory of files, made of a trace's records.
-pub trait Format {
+pub(super) trait Format {
     /// Adds some records, in the order of time.
     fn add(&mut self, records: &[Record]) -> Result<(), TraceError>;
 
@@ -70,7 +70,7 @@ pub trait Format {
 }
 
 /// The formats that the user asked for, of the file `trace`.
-pub fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>, Failure> {
+pub(super) fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>, Failure> {
     let mut formats: Vec<Box<dyn Format + Send>> = Vec::new();
     if let Some(path) = &args.parquet {
         formats.push(parquet(path)?);

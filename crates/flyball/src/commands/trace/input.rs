@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 
 /// Arguments of every command that reads a trace.
 #[derive(Debug, clap::Args)]
-pub struct Input {
+pub(super) struct Input {
     /// The trace: trace.dat, text of trace or trace_pipe (also gzip or zstd), raw pages; - for a
     /// pipe.
     #[arg(value_name = "FILE")]
@@ -63,7 +63,7 @@ impl From<TraceError> for Failure {
 
 impl Input {
     /// Adds what is read.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(super) fn files(&self, files: &mut Confinement) {
         files.read(&self.file);
         if !self.file.is_file() {
             // A trace.dat from a pipe is stored first.
@@ -78,7 +78,7 @@ impl Input {
 
     /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of
     /// passed-through events.
-    pub fn read_details(
+    pub(super) fn read_details(
         &self,
         names: &Arc<Names>,
         sink: &mut DetailSink<'_>,
@@ -97,7 +97,7 @@ impl Input {
     }
 
     /// As [`Input::read_details`] without details, in batches, as they come.
-    pub fn read_batches(
+    pub(super) fn read_batches(
         &self,
         names: &Arc<Names>,
         sink: &mut RecordSink<'_>,
@@ -230,13 +230,13 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
 }
 
 /// The simulated machine that a trace was recorded on, if it says so: `sim:ryzen-5750g`.
-pub fn simulated(summary: &TraceSummary) -> Option<&str> {
+pub(super) fn simulated(summary: &TraceSummary) -> Option<&str> {
     let (_, machine) = summary.writer.as_deref()?.strip_suffix(SIMULATED)?.split_once(", of ")?;
     Some(machine)
 }
 
 /// What the writer of a trace says, as it stands in the file.
-pub fn writer(machine: &str, simulated: bool) -> String {
+pub(crate) fn writer(machine: &str, simulated: bool) -> String {
     let version = env!("CARGO_PKG_VERSION");
     if simulated {
         format!("flyball {version}, of {machine}{SIMULATED}")
@@ -248,7 +248,7 @@ pub fn writer(machine: &str, simulated: bool) -> String {
 const SIMULATED: &str = " (simulated)";
 
 /// Says on stderr what is damaged, missing or lost. Answers whether the trace was whole.
-pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
+pub(super) fn say_what_is_missing(summary: &TraceSummary) -> bool {
     // A file damaged throughout has a problem per page.
     for problem in summary.problems.iter().take(20) {
         eprintln!("flyball: {problem}");

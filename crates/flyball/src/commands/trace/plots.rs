@@ -14,7 +14,7 @@ use crate::exit::Failure;
 
 /// How pictures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     /// Bitmaps, 1200 x 600 (builds with feature `png`).
     Png,
     /// Vector graphics.
@@ -91,7 +91,7 @@ impl Pictures<'_> {
 
 /// Writes all pictures into `directory`: of `series` over time, and of `samples` those that the
 /// tracers have. Answers how many.
-pub fn write(
+pub(super) fn write(
     directory: &Path,
     format: Format,
     series: &mut SeriesSet,

@@ -13,7 +13,7 @@ use flyball_trace::{Clock, Event, Record, live::LiveSink};
 use crate::terminal;
 
 /// Prints records while they are recorded; a reader that went away ends the recording.
-pub fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
+pub(super) fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
     Box::new(move |records: &[(Record, String)]| {
         // For each batch: what is held back would reach the reader only with the next one.
         let mut out = std::io::BufWriter::new(terminal::stdout());

@@ -43,7 +43,7 @@ Examples:
 Recording uses a trace instance of its own and does not affect other tracing. Lost records are counted: received plus \
 lost is what the kernel wrote.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
-pub struct Args {
+pub(super) struct Args {
     /// The file to write; trace-cmd and kernelshark can open it.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
     pub(super) output: PathBuf,
@@ -163,7 +163,7 @@ const DEFAULT_TIME: Duration = Duration::from_secs(10);
 /// The longest recording of a machine in software: some models do not end.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let (summary, code) = make(context, &*host, args)?;
     context.output.about(&*host).object(|| &summary, String::new)?;

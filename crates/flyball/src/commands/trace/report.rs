@@ -35,7 +35,7 @@ Examples:
 Load is MPERF/TSC of each sample, averaged over samples, as in the kernel's scripts; C0 is the sum of all MPERF divided by \
 the sum of all TSC. A CPU's first record describes the time before the trace and is left out of both. Lag is the time from \
 a changed request until the measured frequency has covered half the difference.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
@@ -57,7 +57,7 @@ pub struct Args {
 
 impl Args {
     /// Adds the trace and the files that are made of it.
-    pub fn files(&self, files: &mut Confinement) {
+    pub(crate) fn files(&self, files: &mut Confinement) {
         self.input.files(files);
         self.files.files(files);
     }
@@ -71,7 +71,7 @@ pub(crate) struct Output<'a> {
 }
 
 /// Reads the trace and prints the report.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     // Before the trace is read: what cannot be written should not cost the time to read it.

@@ -33,7 +33,7 @@ The recording stays in the file of -o, for `flyball trace report` and `flyball t
 Exit codes: that of the command if it failed; otherwise 0, 8 a warning, 9 a fault, 1 records that could not be read.")]
 // Its options are those of two other commands, whose group has the same name.
 #[group(skip)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     record: record::Args,
 
@@ -56,7 +56,7 @@ pub(crate) struct Output<'a> {
 }
 
 /// Records, and prints report and findings.
-pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let (recording, code) = record::make(context, &*host, &args.record)?;
     record::say(&recording);

@@ -12,7 +12,7 @@ use super::input::simulated;
 use crate::paint::{Columns, Paint, cpus_within, one_line, terminal_columns};
 
 /// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
-pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
+pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
     let mut out = String::new();
     let paint = Paint::stdout();
     let unit = if report.clock.nanoseconds() { "s" } else { " ticks" };

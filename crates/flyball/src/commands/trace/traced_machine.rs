@@ -10,7 +10,7 @@ use flyball_trace::Machine;
 use crate::{exit::Failure, machine::MachineArg};
 
 /// What `host` says of itself.
-pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
+pub(crate) fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
     let read = |path: &str| -> Option<String> {
         let text = host.read_optional(path).ok().flatten()?;
         Some(text.trim().to_owned())
@@ -49,7 +49,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
 }
 
 /// What `from` says: a machine as `-M` names it, or a file with the output of `lscpu -p`.
-pub fn of_text(from: &str) -> Result<Machine, Failure> {
+pub(crate) fn of_text(from: &str) -> Result<Machine, Failure> {
     let path = Path::new(from);
     if path.is_file()
         // A line of lscpu has 20 bytes.

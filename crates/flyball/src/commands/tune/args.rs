@@ -40,7 +40,7 @@ Examples:
 Exit codes: 0 done, even if nothing is better than 'now'; 1 failed (settings are restored), 2 invalid arguments, \
 3 restoring failed too, 4 no meter for the quantity, 6 another flyball command is changing the machine, 130 stopped by \
 Ctrl-C or a signal (settings are restored).")]
-pub struct Args {
+pub(crate) struct Args {
     /// A knob and the values to try; may be repeated.
     #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,

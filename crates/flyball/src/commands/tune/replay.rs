@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 /// A directory that is damaged, or whose search is not over.
-pub fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<Exit, Failure> {
+pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<Exit, Failure> {
     let record = Record::read(directory)?;
     if record.goal.second.is_some() {
         return front::report(output, directory, &record, place);

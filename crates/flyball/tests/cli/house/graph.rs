@@ -11,7 +11,7 @@ use super::sources::{crates, page, root};
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// What the manifests say: the crates of the workspace that a crate's product uses.
-pub fn manifests() -> Graph {
+pub(super) fn manifests() -> Graph {
     let names = crates();
     let uses = |name: &String| {
         let text = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();

@@ -6,17 +6,17 @@ use std::{
 };
 
 /// The workspace.
-pub fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The page that is checked.
-pub fn page() -> String {
+pub(super) fn page() -> String {
     fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
 /// The names of the crates, sorted.
-pub fn crates() -> Vec<String> {
+pub(super) fn crates() -> Vec<String> {
     let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap());
     let mut names: Vec<String> = folders
         .filter(|entry| entry.path().join("Cargo.toml").is_file())
@@ -27,7 +27,7 @@ pub fn crates() -> Vec<String> {
 }
 
 /// A source file of a crate.
-pub struct Source {
+pub(super) struct Source {
     pub krate: String,
     /// From the root of the workspace.
     pub path: String,
@@ -36,7 +36,7 @@ pub struct Source {
 
 impl Source {
     /// The text with comments, and tests at its end, replaced by blanks: lines keep their numbers.
-    pub fn product(&self) -> String {
+    pub(super) fn product(&self) -> String {
         without_comments(self.before_tests())
     }
 
@@ -49,13 +49,13 @@ impl Source {
     }
 
     /// The line of a place in the text.
-    pub fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         self.text[..at].matches('\n').count() + 1
     }
 }
 
 /// Every file in `src` of every crate but those that hold only tests.
-pub fn sources() -> Vec<Source> {
+pub(super) fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     for krate in crates() {
         let mut folders = vec![root().join("crates").join(&krate).join("src")];

@@ -147,7 +147,7 @@ fn files(machine: &Archive, folder: &str, found: &mut BTreeMap<String, String>) 
 }
 
 /// Compares both ways.
-pub fn check(name: &str, machine: &Path) -> Result<(), Failed> {
+pub(super) fn check(name: &str, machine: &Path) -> Result<(), Failed> {
     const SYSTEM: &str = "/sys/devices/system/";
     let registers = flyball_testing::machine(name);
     let mut found = BTreeMap::new();

@@ -8,7 +8,7 @@ use std::{
 
 /// The plain tree of the machine packed in `packed`. Unpacked beside and renamed, so that tests at
 /// the same time cannot see half of one.
-pub fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
+pub(super) fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
     let machines = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines");
     let stamp = fs::metadata(packed.join("sys/inlinefiles.txt"))?.len();
     let tree = machines.join(format!("{name}-{stamp}"));

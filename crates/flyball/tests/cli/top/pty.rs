@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What is on the screen.
 #[derive(Debug, Clone, Default)]
-pub struct Screen {
+pub(super) struct Screen {
     width: usize,
     height: usize,
     cells: Vec<char>,
@@ -51,13 +51,13 @@ impl Screen {
     }
 
     /// Its lines, without the blanks at their ends.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let width = self.width.max(1);
         let line = |cells: &[char]| cells.iter().collect::<String>().trim_end().to_owned() + "\n";
         self.cells.chunks(width).map(line).collect()
     }
 
-    pub fn line(&self, y: usize) -> String {
+    pub(super) fn line(&self, y: usize) -> String {
         self.text().lines().nth(y).unwrap_or_default().to_owned()
     }
 
@@ -141,7 +141,7 @@ impl Screen {
 }
 
 /// A program in a terminal.
-pub struct Terminal {
+pub(super) struct Terminal {
     person: File,
     child: Child,
     screen: Arc<Mutex<Screen>>,
@@ -159,7 +159,7 @@ fn set_size(person: &File, screen: &mut Screen, (width, height): (u16, u16)) {
 }
 
 /// How a program left its terminal.
-pub struct Left {
+pub(super) struct Left {
     pub status: ExitStatus,
     pub screen: Screen,
     /// Whether lines are edited and echoed as before.
@@ -168,7 +168,7 @@ pub struct Left {
 
 impl Terminal {
     /// Starts a command in a terminal of this size, as the leader of a session of its own.
-    pub fn start(size: (u16, u16), command: &Command) -> Terminal {
+    pub(super) fn start(size: (u16, u16), command: &Command) -> Terminal {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -230,14 +230,14 @@ impl Terminal {
         }));
     }
 
-    pub fn resize(&self, width: u16, height: u16) {
+    pub(super) fn resize(&self, width: u16, height: u16) {
         set_size(&self.person, &mut self.screen.lock().unwrap(), (width, height));
     }
 
     /// Closes the terminal as its window does, and waits until the program has ended. It must be
     /// one that goes on drawing.
     #[track_caller]
-    pub fn hang_up(mut self) {
+    pub(super) fn hang_up(mut self) {
         self.closes.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
         self.person = File::open("/dev/null").unwrap();
@@ -248,21 +248,21 @@ impl Terminal {
         }
     }
 
-    pub fn keys(&mut self, keys: &str) {
+    pub(super) fn keys(&mut self, keys: &str) {
         self.person.write_all(keys.as_bytes()).unwrap();
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), signal).unwrap();
     }
 
-    pub fn screen(&self) -> Screen {
+    pub(super) fn screen(&self) -> Screen {
         self.screen.lock().unwrap().clone()
     }
 
     /// Waits until the screen is as it should be.
     #[track_caller]
-    pub fn wait(&mut self, what: &str, is_so: impl Fn(&Screen) -> bool) -> Screen {
+    pub(super) fn wait(&mut self, what: &str, is_so: impl Fn(&Screen) -> bool) -> Screen {
         let until = Instant::now() + PATIENCE;
         loop {
             let screen = self.screen();
@@ -279,7 +279,7 @@ impl Terminal {
 
     /// Waits until the program has ended, without a panic.
     #[track_caller]
-    pub fn ended(self) -> Left {
+    pub(super) fn ended(self) -> Left {
         let left = self.ended_by_panic();
         assert_ne!(left.status.code(), Some(101), "{}", left.screen.printed);
         left
@@ -287,7 +287,7 @@ impl Terminal {
 
     /// Waits until the program has ended.
     #[track_caller]
-    pub fn ended_by_panic(mut self) -> Left {
+    pub(super) fn ended_by_panic(mut self) -> Left {
         let until = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -316,11 +316,11 @@ impl Drop for Terminal {
 
 impl Left {
     /// Whether the program gave back what it had taken.
-    pub fn is_restored(&self) -> bool {
+    pub(super) fn is_restored(&self) -> bool {
         self.is_as_before && !self.screen.is_taken && !self.screen.hides_cursor
     }
 
-    pub fn signal(&self) -> Option<i32> {
+    pub(super) fn signal(&self) -> Option<i32> {
         self.status.signal()
     }
 }
