@@ -4,11 +4,14 @@ use std::{fmt, time::Duration};
 
 /// A text that is not a time span.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpanError(pub String);
+pub struct SpanError {
+    /// As the user wrote it.
+    pub text: String,
+}
 
 impl fmt::Display for SpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a time; write 500ms, 10s, 5min, 1h 30min or 7d", self.0)
+        write!(f, "'{}' is not a time; write 500ms, 10s, 5min, 1h 30min or 7d", self.text)
     }
 }
 
@@ -20,7 +23,7 @@ impl std::error::Error for SpanError {}
 /// # Errors
 /// The text, if it is not a time span.
 pub fn parse(text: &str) -> Result<Duration, SpanError> {
-    sum(text.trim()).ok_or_else(|| SpanError(text.to_owned()))
+    sum(text.trim()).ok_or_else(|| SpanError { text: text.to_owned() })
 }
 
 fn sum(text: &str) -> Option<Duration> {
@@ -106,7 +109,7 @@ mod tests {
         let bad =
             ["", "s", "-5s", "+5s", "5x", "1e3s", "inf", "nan", "1h 30", "30 1h", "1..5s", "5é", "9e99d"];
         for text in bad {
-            assert_eq!(parse(text), Err(SpanError(text.to_owned())));
+            assert_eq!(parse(text), Err(SpanError { text: text.to_owned() }));
         }
         assert!(parse(&format!("{}d", "9".repeat(400))).is_err());
     }
