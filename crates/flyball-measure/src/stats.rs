@@ -15,6 +15,9 @@ mod power;
 mod trend;
 mod unpaired;
 
+/// The median distance of normal values from their median, in standard deviations.
+pub const NORMAL_MEDIAN_DISTANCE: f64 = 0.674_489_750_196_081_7;
+
 pub use always::{always_interval, always_p};
 pub use bootstrap::{Interval, bootstrap};
 pub use effect::{cliffs_delta, false_discovery, holm};

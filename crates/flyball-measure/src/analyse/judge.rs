@@ -10,11 +10,8 @@ use crate::{
     metric::Better,
     run_directory::Manifest,
     schedule::Length,
-    stats::{self, Interval},
+    stats::{self, Interval, NORMAL_MEDIAN_DISTANCE},
 };
-
-/// The median distance of normal values from their median, in standard deviations.
-const NORMAL_MEDIAN_DISTANCE: f64 = 0.674_489_750_196_081_7;
 
 /// The logarithms of `other` over `base`, block by block, in the order of blocks.
 pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {

@@ -190,8 +190,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
 /// Blocks further than five scaled median absolute deviations from the median.
 pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
     let away: Vec<f64> = summary.points.iter().map(|point| (point.value - summary.median).abs()).collect();
-    // 1.4826: the deviation of normal noise with a median absolute deviation of 1.
-    let scale = 1.4826 * stats::median(&away).unwrap_or(0.0);
+    let scale = stats::median(&away).unwrap_or(0.0) / stats::NORMAL_MEDIAN_DISTANCE;
     // More than half of the values equal makes the scale 0, and everything else an outlier.
     if summary.points.len() < 5 || scale <= 0.0 {
         return Vec::new();

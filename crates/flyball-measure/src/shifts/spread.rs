@@ -4,11 +4,7 @@
 use rand::Rng;
 
 use super::{Chance, Form, Options, Shift, best_split, normal_scores, permutation_test, temporary};
-use crate::stats;
-
-/// From the median distance of normal values from their middle to their standard deviation: half of
-/// them are within 0.6745 deviations.
-const TO_DEVIATION: f64 = 1.0 / 0.6745;
+use crate::stats::{self, NORMAL_MEDIAN_DISTANCE};
 
 /// The changes of spread of a series around its levels, which `shifts` are the changes of, in
 /// order.
@@ -35,8 +31,9 @@ pub(super) fn find(
             of_shares.iter().any(|other| other.at.abs_diff(edge.at) <= near && other.rises == edge.rises)
         });
     }
-    let deviation =
-        |range: std::ops::Range<usize>| stats::median(&distances[range]).unwrap_or(f64::NAN) * TO_DEVIATION;
+    let deviation = |range: std::ops::Range<usize>| {
+        stats::median(&distances[range]).unwrap_or(f64::NAN) / NORMAL_MEDIAN_DISTANCE
+    };
     let shifts = edges.iter().enumerate().map(|(index, &Edge { at, p, .. })| {
         let before = index.checked_sub(1).map_or(0, |index| edges[index].at)..at;
         let after = at..edges.get(index + 1).map_or(values.len(), |next| next.at);
