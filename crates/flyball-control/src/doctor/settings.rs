@@ -217,17 +217,17 @@ fn contradicts(word: &str, number: u64) -> bool {
     }
 }
 
-/// Like `contradicts`, for drivers that may map words to different numbers on each kind of core.
-/// Only a few CPUs whose number differs from that of most CPUs with the same word stand out.
-/// `numbers` holds the word and the number of every CPU.
-fn stands_out(numbers: &[(String, u64)], word: &str, number: u64) -> bool {
+/// How many CPUs have each number, by their preference's word.
+type NumbersOfWord = BTreeMap<String, BTreeMap<u64, usize>>;
+
+/// As [`contradicts`], if the driver may have its own numbers for the words of each kind of core:
+/// then a CPU stands out if few CPUs with the same word have its number.
+fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
     if word.parse::<u64>().is_ok() {
         return contradicts(word, number);
     }
-    let same_word = numbers.iter().filter(|(other, _)| other == word);
-    let (all, equal) =
-        same_word.fold((0, 0), |(all, equal), (_, other)| (all + 1, equal + usize::from(*other == number)));
-    equal * 8 <= all
+    let Some(counts) = numbers.get(word) else { return true };
+    counts.get(&number).unwrap_or(&0) * 8 <= counts.values().sum()
 }
 
 fn registers(facts: &Facts) -> Option<Answer> {
@@ -250,10 +250,12 @@ fn registers(facts: &Facts) -> Option<Answer> {
     let word_of =
         |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
     let words_differ = models::amd_words_differ(facts);
-    let numbers: Vec<(String, u64)> = values
-        .iter()
-        .filter_map(|(cpu, value)| Some((word_of(policy_of(*cpu)?), value >> 24 & 0xff)))
-        .collect();
+    let mut numbers = NumbersOfWord::new();
+    for (cpu, value) in &values {
+        if let Some(policy) = policy_of(*cpu) {
+            *numbers.entry(word_of(policy)).or_default().entry(value >> 24 & 0xff).or_default() += 1;
+        }
+    }
     let (mut preference, mut maximum) = (CpuList::new(), CpuList::new());
     let mut evidence = Vec::new();
     let mut without_policy = CpuList::new();
