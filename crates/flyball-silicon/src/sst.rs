@@ -2,12 +2,14 @@
 //! set in each power domain, and what that does to frequencies. The ways in are registers, one set
 //! a generation:
 //!
-//! | class | what a driver touches | functions of [`Silicon`](crate::Silicon) |
-//! |---|---|---|
-//! | Skylake-X family | MSRs 0xB0 (interface) and 0xB1 (data) | `read_msr`, `write_msr` |
-//! | Ice Lake to Emerald Rapids | configuration space of PCI device 30 function 1 on bus 1: data at 0xA0, interface at 0xA4 | `mailbox_config_read`, `mailbox_config_write` |
-//! | the same | the PUNIT's memory, 32 bits a register (device 0 function 1 on bus 0) | `mmio_read`, `mmio_write` |
-//! | Granite Rapids and later | the TPMI device's memory, 64 bits a register | `tpmi_memory_read`, `tpmi_memory_write`; one domain's block: `tpmi_read`, `tpmi_write` |
+//! - Skylake-X family: MSRs 0xB0 (interface) and 0xB1 (data).
+//! - Ice Lake to Emerald Rapids: the configuration space of PCI device 30 function 1 on bus 1 (data
+//!   at 0xA0, interface at 0xA4) for the mailbox, and the PUNIT's memory, 32 bits a register (device
+//!   0 function 1 on bus 0), for the classes.
+//! - Granite Rapids and later: the TPMI device's memory, 64 bits a register.
+//!
+//! The functions of [`Silicon`](crate::Silicon) for them are `read_msr`, `mailbox_config_read`,
+//! `mmio_read`, `tpmi_memory_read` (one domain's block: `tpmi_read`) and the same with `write`.
 //!
 //! A write acts at once; its effect on frequencies begins with the next
 //! [`settle`](crate::Silicon::settle) or step. All of them lead to the same switches, and firmware

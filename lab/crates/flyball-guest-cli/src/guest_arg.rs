@@ -1,6 +1,6 @@
-//! `-M
-//! guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,class=C][,seed=N][,memory=MB][,root=host][,file=FILE][,open]`:
-//! a guest in which the whole command line runs.
+//! `-M guest:MACHINE[,OPTION]...`: a guest in which the whole command line runs. The options are
+//! `driver=D`, `cpus=N`, `interface=W`, `cycles=N`, `class=C`, `seed=N`, `memory=MB`, `root=host`,
+//! `file=FILE` and `open`.
 
 use std::path::PathBuf;
 

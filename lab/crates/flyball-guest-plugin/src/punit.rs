@@ -2,11 +2,11 @@
 //! machine, where they are in the guest, their configuration spaces and their memory. What the
 //! registers mean is flyball-silicon's.
 //!
-//! | machine | function | guest's driver |
-//! |---|---|---|
-//! | Ice Lake to Emerald Rapids | the mailbox, 8086:3459 (later 8086:3259), in configuration space | isst_if_mbox_pci |
-//! | the same | the PUNIT's registers, 8086:3451 (later 8086:3251), in memory | isst_if_mmio |
-//! | Granite Rapids and later | TPMI, 8086:09a7, in memory | intel_vsec, intel_vsec_tpmi and what they find |
+//! - Ice Lake to Emerald Rapids: the mailbox, 8086:3459 (later 8086:3259), in configuration space,
+//!   for isst_if_mbox_pci; the PUNIT's registers, 8086:3451 (later 8086:3251), in memory, for
+//!   isst_if_mmio.
+//! - Granite Rapids and later: TPMI, 8086:09a7, in memory, for intel_vsec, intel_vsec_tpmi and the
+//!   drivers that they find.
 //!
 //! The first two are device 30 function 1 and device 0 function 1 of a bus for each package, whose
 //! number MSR 128h says; in the guest that is a bridge. The memory driver takes the address from
