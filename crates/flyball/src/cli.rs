@@ -1,11 +1,11 @@
-//! The command line. Each command's own arguments are in its module under `commands`.
+//! The command line: the options of all commands. The commands are in `commands`.
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use crate::{
-    commands,
+    commands::Command,
     machine::{EVERYWHERE, MachineOptions},
 };
 
@@ -69,138 +69,6 @@ impl ColorWhen {
             ColorWhen::Never => clap::ColorChoice::Never,
         }
     }
-}
-
-#[derive(Debug, Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "a process has one")]
-pub(crate) enum Command {
-    /// Show the whole machine on one screen.
-    Show(commands::show::Args),
-
-    /// Print the values of knobs.
-    Get(commands::get::Args),
-
-    /// Explain a knob: effect, values, interactions, files and registers.
-    Explain(commands::explain::Args),
-
-    /// Explain why CPUs run below their maximum frequency.
-    Why(commands::why::Args),
-
-    /// Check the machine's CPU configuration and suggest fixes.
-    Doctor(commands::doctor::Args),
-
-    /// Change settings until reboot or restore: governor=performance turbo=off ...
-    Set(commands::set::Args),
-
-    /// Show every write that settings need, without writing.
-    Plan(commands::plan::Args),
-
-    /// List profiles and what each would change here.
-    Profiles(commands::profiles::Args),
-
-    /// Apply a profile until reboot or restore.
-    Apply(commands::apply::Args),
-
-    /// Check that settings are still in effect, and find out who changed them.
-    Verify(commands::verify::Args),
-
-    /// Undo flyball's changes, even after a crash.
-    Restore(commands::restore::Args),
-
-    /// Keep settings in place, and report what changes them.
-    Hold(commands::hold::Args),
-
-    /// Save the current settings as a profile.
-    Save(commands::save::Args),
-
-    /// Run a workload under several settings and report the differences.
-    Compare(commands::compare::Args),
-
-    /// Find the best settings for a workload, and measure them again.
-    Tune(commands::tune::Args),
-
-    /// Run a command under settings, then restore them.
-    Run(commands::run::Args),
-
-    /// Rebuild a comparison's report, combine those of a fleet, or check a kernel selftest's CSV.
-    Report(commands::report::Args),
-
-    /// Collect results over years as Parquet files, and find shifts.
-    Results(commands::results::Args),
-
-    /// Prepare the machine for benchmarks, and find shifts in a series of runs.
-    Quiet(commands::quiet::Args),
-
-    /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and
-    /// undo.
-    Sst(commands::sst::Args),
-
-    /// Record, report and diagnose the P-state driver's decisions.
-    Trace(commands::trace::Args),
-
-    /// Show the speed each CPU is asked for, the speed it delivers, and what limits it.
-    Top(commands::top::Args),
-
-    /// Serve processor metrics to Prometheus, or write them to a file.
-    Exporter(commands::exporter::Args),
-
-    /// List simulated machines, run programs on them, compare them with measurements.
-    Sim(commands::sim::Args),
-
-    /// Boot real kernels on emulated processors and run commands in them.
-    Guest(commands::guest::Args),
-
-    /// Record this machine in one file, for -M elsewhere.
-    Record(commands::record::Args),
-
-    /// Drop-in replacement for the kernel's intel-speed-select.
-    // -h and -v are the tool's own.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
-    IntelSpeedSelect(commands::intel_speed_select::Args),
-
-    /// Drop-in replacement for the kernel's amd_pstate_trace.py.
-    #[command(
-        name = "amd_pstate_trace.py",
-        override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"
-    )]
-    AmdPstateTrace(commands::tracer_dropin::Args),
-
-    /// Drop-in replacement for the kernel's intel_pstate_tracer.py.
-    #[command(
-        name = "intel_pstate_tracer.py",
-        override_usage = "flyball intel_pstate_tracer.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball intel_pstate_tracer.py -n <NAME> -i <SECONDS> [OPTIONS]"
-    )]
-    IntelPstateTracer(commands::tracer_dropin::Args),
-
-    /// Print the manual.
-    Man(commands::man::Args),
-
-    /// Print shell completions.
-    Completions(commands::completions::Args),
-
-    /// Print the JSON Schemas of output and files.
-    Schema(commands::schema::Args),
-
-    /// What fits at the cursor: for the scripts of `completions`.
-    #[command(hide = true)]
-    Complete(commands::complete::Args),
-
-    /// Whether words are a command line: for tests of documents.
-    #[command(hide = true)]
-    Parse(commands::parse::Args),
-
-    /// Run a built-in workload once and print its result.
-    #[command(hide = true)]
-    Task(commands::task::Args),
-
-    /// The process that restores settings if flyball dies.
-    #[command(hide = true)]
-    Guardian(commands::guardian::Args),
-
-    /// The process that speaks D-Bus for the service.
-    #[cfg(feature = "bus")]
-    #[command(hide = true)]
-    HoldBus(commands::hold_bus::Args),
 }
 
 #[cfg(test)]

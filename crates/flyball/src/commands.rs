@@ -1,4 +1,4 @@
-//! One module per command: its arguments, and `run`.
+//! The commands. Each is a module with its arguments and `run`, and a variant of [`Command`].
 
 pub(crate) mod apply;
 pub(crate) mod compare;
@@ -41,3 +41,308 @@ pub(crate) mod tracer_dropin;
 pub(crate) mod tune;
 pub(crate) mod verify;
 pub(crate) mod why;
+
+use std::ffi::OsString;
+
+use clap::Subcommand;
+use flyball_process::confine::Confinement;
+
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    machine::{MachineArg, MachineOptions},
+};
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a process has one")]
+pub(crate) enum Command {
+    /// Show the whole machine on one screen.
+    Show(show::Args),
+
+    /// Print the values of knobs.
+    Get(get::Args),
+
+    /// Explain a knob: effect, values, interactions, files and registers.
+    Explain(explain::Args),
+
+    /// Explain why CPUs run below their maximum frequency.
+    Why(why::Args),
+
+    /// Check the machine's CPU configuration and suggest fixes.
+    Doctor(doctor::Args),
+
+    /// Change settings until reboot or restore: governor=performance turbo=off ...
+    Set(set::Args),
+
+    /// Show every write that settings need, without writing.
+    Plan(plan::Args),
+
+    /// List profiles and what each would change here.
+    Profiles(profiles::Args),
+
+    /// Apply a profile until reboot or restore.
+    Apply(apply::Args),
+
+    /// Check that settings are still in effect, and find out who changed them.
+    Verify(verify::Args),
+
+    /// Undo flyball's changes, even after a crash.
+    Restore(restore::Args),
+
+    /// Keep settings in place, and report what changes them.
+    Hold(hold::Args),
+
+    /// Save the current settings as a profile.
+    Save(save::Args),
+
+    /// Run a workload under several settings and report the differences.
+    Compare(compare::Args),
+
+    /// Find the best settings for a workload, and measure them again.
+    Tune(tune::Args),
+
+    /// Run a command under settings, then restore them.
+    Run(run::Args),
+
+    /// Rebuild a comparison's report, combine those of a fleet, or check a kernel selftest's CSV.
+    Report(report::Args),
+
+    /// Collect results over years as Parquet files, and find shifts.
+    Results(results::Args),
+
+    /// Prepare the machine for benchmarks, and find shifts in a series of runs.
+    Quiet(quiet::Args),
+
+    /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and
+    /// undo.
+    Sst(sst::Args),
+
+    /// Record, report and diagnose the P-state driver's decisions.
+    Trace(trace::Args),
+
+    /// Show the speed each CPU is asked for, the speed it delivers, and what limits it.
+    Top(top::Args),
+
+    /// Serve processor metrics to Prometheus, or write them to a file.
+    Exporter(exporter::Args),
+
+    /// List simulated machines, run programs on them, compare them with measurements.
+    Sim(sim::Args),
+
+    /// Boot real kernels on emulated processors and run commands in them.
+    Guest(guest::Args),
+
+    /// Record this machine in one file, for -M elsewhere.
+    Record(record::Args),
+
+    /// Drop-in replacement for the kernel's intel-speed-select.
+    // -h and -v are the tool's own.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    IntelSpeedSelect(intel_speed_select::Args),
+
+    /// Drop-in replacement for the kernel's amd_pstate_trace.py.
+    #[command(
+        name = "amd_pstate_trace.py",
+        override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"
+    )]
+    AmdPstateTrace(tracer_dropin::Args),
+
+    /// Drop-in replacement for the kernel's intel_pstate_tracer.py.
+    #[command(
+        name = "intel_pstate_tracer.py",
+        override_usage = "flyball intel_pstate_tracer.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball intel_pstate_tracer.py -n <NAME> -i <SECONDS> [OPTIONS]"
+    )]
+    IntelPstateTracer(tracer_dropin::Args),
+
+    /// Print the manual.
+    Man(man::Args),
+
+    /// Print shell completions.
+    Completions(completions::Args),
+
+    /// Print the JSON Schemas of output and files.
+    Schema(schema::Args),
+
+    /// What fits at the cursor: for the scripts of `completions`.
+    #[command(hide = true)]
+    Complete(complete::Args),
+
+    /// Whether words are a command line: for tests of documents.
+    #[command(hide = true)]
+    Parse(parse::Args),
+
+    /// Run a built-in workload once and print its result.
+    #[command(hide = true)]
+    Task(task::Args),
+
+    /// The process that restores settings if flyball dies.
+    #[command(hide = true)]
+    Guardian(guardian::Args),
+
+    /// The process that speaks D-Bus for the service.
+    #[cfg(feature = "bus")]
+    #[command(hide = true)]
+    HoldBus(hold_bus::Args),
+}
+
+/// What commands need from the program around them.
+pub(crate) struct Program<'p> {
+    pub options: &'p MachineOptions,
+    pub json: bool,
+    /// Returns the whole command line for clap.
+    pub grammar: fn() -> clap::Command,
+    /// Runs another command line.
+    pub run: fn(Vec<OsString>) -> Result<Exit, Failure>,
+}
+
+impl Command {
+    /// The files to which a command is confined, if it only reads and prints what another user may
+    /// have written. The command line names these files, so the process gives up everything else
+    /// before it opens the first one.
+    ///
+    /// Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a
+    /// machine (`sim run`), starts an emulator (`guest`, `-M guest:`), or works on this machine,
+    /// whose files cannot be listed beforehand. docs/privileges.md has the table.
+    pub(crate) fn files(&self, options: &MachineOptions) -> Result<Option<Confinement>, Failure> {
+        let mut files = Confinement::default();
+        // -M with --sim-state and the like; what is wrong with them is said by the command.
+        let machine = match self {
+            // Their machine is an argument; -M has no meaning for them.
+            Command::Sim(_) | Command::Guest(_) => None,
+            _ => Some(options.machine()?),
+        };
+        let of_machine =
+            |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
+        // No default arm: a new command has to say here which files it reads, or why it cannot.
+        #[deny(clippy::wildcard_enum_match_arm)]
+        let confined = match self {
+            Command::Show(args) => {
+                if let Some(file) = &args.nfd {
+                    files.write(file);
+                }
+                of_machine(&mut files)
+            }
+            Command::Get(_) => of_machine(&mut files),
+            // On any other machine it may change something, with a journal.
+            // A running machine is asked through perf events too.
+            Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
+            Command::Why(args) => {
+                args.files(&mut files)
+                    || matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files)
+            }
+            Command::Plan(args) => {
+                args.files(&mut files);
+                of_machine(&mut files)
+            }
+            Command::Profiles(_) => {
+                profiles::files(&mut files);
+                of_machine(&mut files)
+            }
+            Command::Verify(args) => {
+                args.files(&mut files);
+                of_machine(&mut files)
+            }
+            // --fix and --write change the machine; the trace is added in any case.
+            Command::Doctor(args) => args.files(&mut files) && of_machine(&mut files),
+            Command::Save(args) => {
+                args.files(&mut files);
+                of_machine(&mut files)
+            }
+            Command::Record(args) => {
+                args.files(&mut files);
+                of_machine(&mut files)
+            }
+            // `trace report` reads a file and needs no machine; what records does, and it is not
+            // confined.
+            Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
+            // Of a machine it is not confined, whose files cannot be listed; --replay needs none.
+            Command::Top(args) => args.files(&mut files),
+            Command::Report(args) => {
+                args.files(&mut files);
+                true
+            }
+            Command::Results(args) => {
+                args.files(&mut files);
+                true
+            }
+            Command::Quiet(args) => {
+                let recorded = matches!(machine, Some(MachineArg::Recorded(_)));
+                args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
+            }
+            Command::Sim(args) => sim::files(args, &mut files),
+            // They change the machine, run programs or keep working on a machine whose files cannot be
+            // listed.
+            Command::Set(_)
+            | Command::Apply(_)
+            | Command::Restore(_)
+            | Command::Hold(_)
+            | Command::Compare(_)
+            | Command::Tune(_)
+            | Command::Run(_)
+            | Command::Exporter(_)
+            | Command::Guest(_)
+            | Command::Task(_)
+            | Command::Guardian(_)
+            | Command::IntelSpeedSelect(_)
+            | Command::AmdPstateTrace(_)
+            | Command::IntelPstateTracer(_) => false,
+            // They print text of flyball's own; `complete` looks for names in any directory.
+            Command::Explain(_)
+            | Command::Man(_)
+            | Command::Completions(_)
+            | Command::Schema(_)
+            | Command::Complete(_)
+            | Command::Parse(_) => false,
+            // Confines itself, more tightly, once it has its sockets.
+            #[cfg(feature = "bus")]
+            Command::HoldBus(_) => false,
+        };
+        Ok(confined.then_some(files))
+    }
+
+    pub(crate) fn run(&self, context: &Context, program: &Program<'_>) -> Result<Exit, Failure> {
+        match self {
+            Command::Show(args) => show::run(context, args),
+            Command::Sst(args) => sst::run(context, args),
+            Command::Sim(args) => sim::run(program.options, &context.output, args),
+            Command::Get(args) => get::run(context, args),
+            Command::Record(args) => record::run(context, args),
+            Command::Man(args) => man::run((program.grammar)(), args),
+            Command::Completions(args) => completions::run((program.grammar)(), args),
+            Command::Schema(args) => schema::run(args),
+            Command::Complete(args) => complete::run((program.grammar)(), args),
+            Command::Parse(args) => parse::run((program.grammar)(), args),
+            Command::Explain(args) => explain::run(&context.output, args),
+            Command::Top(args) => top::run(context, args),
+            Command::Exporter(args) => exporter::run(context, args),
+            Command::Trace(args) => trace::run(context, args),
+            Command::Doctor(args) => doctor::run(context, args),
+            Command::Quiet(args) => quiet::run(context, args),
+            Command::Set(args) => set::run(context, args),
+            Command::Plan(args) => plan::run(context, args),
+            Command::Profiles(args) => profiles::run(context, args),
+            Command::Apply(args) => apply::run(context, args),
+            Command::Verify(args) => verify::run(context, args),
+            Command::Why(args) => why::run(context, args),
+            Command::Restore(args) => restore::run(context, args),
+            Command::Hold(args) => hold::run(context, args),
+            Command::Save(args) => save::run(context, args),
+            Command::Compare(args) => compare::run(context, args),
+            Command::Tune(args) => tune::run(context, args),
+            Command::Run(args) => run::run(context, args),
+            Command::Report(args) => {
+                report::run(&context.output, args, flyball_tune::Record::is_in, tune::report)
+            }
+            Command::Results(args) => results::run(&context.output, args),
+            Command::Task(args) => task::run(args),
+            Command::Guest(args) => guest::run(program.options.kernel.as_deref(), program.json, args),
+            Command::Guardian(_) => guardian::run(context),
+            #[cfg(feature = "bus")]
+            Command::HoldBus(args) => hold_bus::run(args),
+            Command::IntelSpeedSelect(args) => intel_speed_select::run(context, args),
+            Command::AmdPstateTrace(args) | Command::IntelPstateTracer(args) => {
+                tracer_dropin::run(context, args, program.run)
+            }
+        }
+    }
+}

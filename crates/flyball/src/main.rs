@@ -1,11 +1,10 @@
 //! The command line: parse, call, render.
 //!
-//! `cli` holds what the user may type; each command is a module under `commands`. A command gets
+//! `cli` has the options of all commands; each command is a module under `commands`. A command gets
 //! its own arguments and a [`context::Context`]: the machine, its state directory and the reporter.
-//! Modules only use modules that are further down in this list: `help`, `confine`, `cli`,
-//! `commands`, `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`, `output`,
-//! `paint`, `terminal`, `process`, `exit`. Knobs, plans, comparisons and searches are in the
-//! libraries.
+//! Modules only use modules that are further down in this list: `help`, `cli`, `commands`,
+//! `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`, `output`, `paint`,
+//! `terminal`, `process`, `exit`. Knobs, plans, comparisons and searches are in the libraries.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
@@ -17,7 +16,6 @@ macro_rules! eprintln {
 mod change;
 mod cli;
 mod commands;
-mod confine;
 mod context;
 mod exit;
 mod fold;
@@ -43,13 +41,8 @@ use flyball_host::{Host, Live};
 use flyball_process::bounds::NotingAllocator;
 
 use crate::{
-    cli::{Cli, ColorWhen, Command},
-    commands::{
-        apply, compare, complete, completions, doctor, explain, exporter, get, guardian, guest, hold,
-        intel_speed_select, man, parse, plan, profiles as profiles_command, quiet as quiet_command, record,
-        report, restore, results, run, save, set, show, sim, sst, task, top, trace, tracer_dropin, tune,
-        verify, why,
-    },
+    cli::{Cli, ColorWhen},
+    commands::{Command, Program, guest, intel_speed_select, tracer_dropin},
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
@@ -171,7 +164,11 @@ fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
 
 /// Runs the command that was typed.
 fn run_command(cli: Cli) -> Result<Exit, Failure> {
-    confine::enter(&cli)?;
+    if let Some(files) = cli.command.files(&cli.machine)? {
+        // A kernel that cannot confine is no failure: the readers are safe by themselves, and this is
+        // the second wall.
+        let _ = files.enter();
+    }
     let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });
     let options = cli.machine;
     // A guest is not opened as a host: the whole command line runs inside it.
@@ -193,49 +190,11 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         _ => options.machine()?,
     };
     let context = &Context::new(machine, cli.state_dir, output);
-    match &cli.command {
-        Command::Show(args) => show::run(context, args),
-        Command::Sst(args) => sst::run(context, args),
-        Command::Sim(args) => sim::run(&options, &context.output, args),
-        Command::Get(args) => get::run(context, args),
-        Command::Record(args) => record::run(context, args),
-        Command::Man(args) => man::run(Cli::command(), args),
-        Command::Completions(args) => completions::run(Cli::command(), args),
-        Command::Schema(args) => commands::schema::run(args),
-        Command::Complete(args) => complete::run(Cli::command(), args),
-        Command::Parse(args) => parse::run(Cli::command(), args),
-        Command::Explain(args) => explain::run(&context.output, args),
-        Command::Top(args) => top::run(context, args),
-        Command::Exporter(args) => exporter::run(context, args),
-        Command::Trace(args) => trace::run(context, args),
-        Command::Doctor(args) => doctor::run(context, args),
-        Command::Quiet(args) => quiet_command::run(context, args),
-        Command::Set(args) => set::run(context, args),
-        Command::Plan(args) => plan::run(context, args),
-        Command::Profiles(args) => profiles_command::run(context, args),
-        Command::Apply(args) => apply::run(context, args),
-        Command::Verify(args) => verify::run(context, args),
-        Command::Why(args) => why::run(context, args),
-        Command::Restore(args) => restore::run(context, args),
-        Command::Hold(args) => hold::run(context, args),
-        Command::Save(args) => save::run(context, args),
-        Command::Compare(args) => compare::run(context, args),
-        Command::Tune(args) => tune::run(context, args),
-        Command::Run(args) => run::run(context, args),
-        Command::Report(args) => {
-            report::run(&context.output, args, flyball_tune::Record::is_in, tune::report)
-        }
-        Command::Results(args) => results::run(&context.output, args),
-        Command::Task(args) => task::run(args),
-        Command::Guest(args) => guest::run(options.kernel.as_deref(), cli.json, args),
-        Command::Guardian(_) => guardian::run(context),
-        #[cfg(feature = "bus")]
-        Command::HoldBus(args) => commands::hold_bus::run(args),
-        Command::IntelSpeedSelect(args) => intel_speed_select::run(context, args),
-        Command::AmdPstateTrace(args) | Command::IntelPstateTracer(args) => {
-            tracer_dropin::run(context, args, |words| {
-                run_command(Cli::try_parse_from(words).map_err(Failure::usage)?)
-            })
-        }
-    }
+    let program = Program {
+        options: &options,
+        json: cli.json,
+        grammar: Cli::command,
+        run: |words| run_command(Cli::try_parse_from(words).map_err(Failure::usage)?),
+    };
+    cli.command.run(context, &program)
 }
