@@ -47,21 +47,21 @@ def exported(dataset: pathlib.Path, kind: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(flyball_of(dataset, "results", "export", "results", kind).stdout)))
 
 
-def medians(dataset: pathlib.Path) -> list[tuple[str, str, int, float]]:
+def medians(dataset: pathlib.Path) -> list[tuple[str, str, str, str, int, float]]:
     """What the queries are to give, of the CSV."""
-    values: dict[tuple[str, str], list[float]] = {}
+    values: dict[tuple[str, str, str, str], list[float]] = {}
     for row in exported(dataset, "rounds"):
         if row["warm_up"] == "false" and not row["failure"]:
-            values.setdefault((row["host"], row["arm"]), []).append(float(row["value"]))
+            key = (row["host"], row["benchmark"], row["arm"], row["metric"])
+            values.setdefault(key, []).append(float(row["value"]))
     assert len(values) == 6
-    return [(host, arm, len(of), statistics.median(of)) for (host, arm), of in sorted(values.items())]
+    return [(*key, len(of), statistics.median(of)) for key, of in sorted(values.items())]
 
 
 def same(rows: list[Any], dataset: pathlib.Path) -> None:
     expected = medians(dataset)
-    assert [tuple(row)[:3] for row in rows] == [row[:3] for row in expected]
-    # CSV has six decimals.
-    assert [row[3] for row in rows] == pytest.approx([row[3] for row in expected], abs=1e-6)
+    assert [tuple(row)[:5] for row in rows] == [row[:5] for row in expected]
+    assert [row[5] for row in rows] == pytest.approx([row[5] for row in expected])
 
 
 def documented(engine: str) -> list[str]:

@@ -49,6 +49,8 @@ pub struct Answer {
     pub series: usize,
     /// Series with fewer.
     pub short: usize,
+    /// Series with runs of one time, in words. They were not searched.
+    pub undated: Vec<String>,
     /// Names that stand for several experiments on one host, which are kept apart.
     pub ambiguous: Vec<String>,
     /// The first and the last run, in milliseconds since 1970.
@@ -206,7 +208,10 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
         runs.sort_by_key(|run| run.time);
         (key, runs)
     });
-    let (mut series, short): (Vec<_>, Vec<_>) = whole.partition(|(_, runs)| runs.len() >= LEAST_RUNS);
+    let (series, short): (Vec<_>, Vec<_>) = whole.partition(|(_, runs)| runs.len() >= LEAST_RUNS);
+    // Inputs of one time, as files of one checkout, have no known order.
+    let is_dated = |(_, runs): &(Key, Vec<Run>)| runs.windows(2).all(|two| two[0].time != two[1].time);
+    let (mut series, undated): (Vec<_>, Vec<_>) = series.into_iter().partition(is_dated);
     // In an order that depends on nothing but the names.
     series.sort_by(|(a, _), (b, _)| {
         let name =
@@ -239,14 +244,22 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
         })
         .collect();
     let with = with(&series, &shifted, &words, &mut settings);
-    let hosts: BTreeSet<u32> = series.iter().chain(&short).map(|(key, _)| key.host).collect();
-    let times = || series.iter().chain(&short).flat_map(|(_, runs)| runs).map(|run| run.time.cast_unsigned());
+    let hosts: BTreeSet<u32> = series.iter().chain(&short).chain(&undated).map(|(key, _)| key.host).collect();
+    let times = || {
+        series
+            .iter()
+            .chain(&short)
+            .chain(&undated)
+            .flat_map(|(_, runs)| runs)
+            .map(|run| run.time.cast_unsigned())
+    };
     Ok(Answer {
         confidence: question.confidence,
         rounds,
         hosts: hosts.len(),
         series: series.len(),
         short: short.len(),
+        undated: undated.iter().map(|(key, runs)| undated_note(*key, runs, &words)).collect(),
         ambiguous: ambiguous(series.iter().chain(&short).map(|(key, _)| key), &words),
         first: times().min().unwrap_or(0),
         last: times().max().unwrap_or(0),
@@ -254,6 +267,21 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
         with,
         passed,
     })
+}
+
+/// That runs of a series have the time of another one.
+fn undated_note(key: Key, runs: &[Run], words: &Words) -> String {
+    let is_equal = |at: usize| {
+        let time = |at: usize| runs.get(at).map(|run| run.time);
+        at > 0 && time(at - 1) == time(at) || time(at + 1) == time(at)
+    };
+    let equal = (0..runs.len()).filter(|at| is_equal(*at)).count();
+    format!(
+        "{}: {}: {equal} of {} runs have the time of another run, so their order is not known",
+        words.text(key.host),
+        words.text(key.benchmark),
+        runs.len()
+    )
 }
 
 /// Adds the rounds of a file to their series.

@@ -108,6 +108,10 @@ pub(super) fn shifts(answer: &Answer) -> String {
             count(answer.short, "series", "series")
         );
     }
+    for series in answer.undated.iter().take(MAX_LINES) {
+        let _ = writeln!(out, "{series}: not searched (results add --time gives inputs a time)");
+    }
+    more(&mut out, answer.undated.len(), "series without an order");
     for name in &answer.ambiguous {
         let _ =
             writeln!(out, "'{name}' is several experiments on one host (command line, metric): kept apart");
