@@ -90,14 +90,24 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     for load in &manifest.workload.background {
         let _ = writeln!(out, "during each round: {}", load.title());
     }
-    for arm in arms {
+    for (index, arm) in arms.iter().enumerate() {
         let _ = writeln!(out, "\narm '{}'", arm.name);
+        let settings = &manifest.arms[index].settings;
+        let own: Vec<String> = settings
+            .iter()
+            .filter(|setting| setting.user_knob(&manifest.knobs).is_some())
+            .map(ToString::to_string)
+            .collect();
+        if !own.is_empty() {
+            let _ = writeln!(out, "  by your own commands: {}", own.join(" "));
+        }
         if !arm.booted_with.is_empty() {
             let _ = writeln!(out, "  booted with {}", arm.booted_with.join(" "));
         }
         match (&arm.needs_boot, &arm.plan) {
             (Some(needed), _) => out += &format!("  needs a boot with {needed}, then --resume\n"),
-            (None, None) => out += "  the machine as it is\n",
+            (None, None) if own.is_empty() => out += "  the machine as it is\n",
+            (None, None) => {}
             (None, Some(plan)) => out += &change::plan_text(plan, false),
         }
     }
