@@ -2,8 +2,10 @@
 //!
 //! Arms are compared with the first one. Rounds of one block ran close together, so their ratios
 //! are compared, not their values: what changed over the hours changed for both. The test is
-//! Wilcoxon's on the logarithms of these ratios, its probabilities exact, corrected after Holm for
-//! the number of arms; the estimate and its interval are those that belong to the test. Arms that
+//! Wilcoxon's on the logarithms of these ratios, its probabilities exact; the estimate and its
+//! interval are those that belong to the test. Probabilities and intervals are corrected after
+//! Bonferroni for all questions that a report answers (arms, quantities and steadiness): an interval
+//! leaves out 0 exactly where a difference is claimed, and all claims hold together. Arms that
 //! ran in different boots have no common blocks; they are compared by the rank-sum test, and the
 //! report says so. A comparison that ended when it knew enough (`--until`) has looked at its rounds
 //! again and again: its intervals and probabilities are those of `stats::always_interval`, which
@@ -15,15 +17,17 @@ mod quantity;
 mod report;
 mod sift;
 
+pub use self::{
+    judge::{Correction, EQUIVALENT},
+    notes::same_time_at_other_speeds,
+    quantity::Quantity,
+    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Steadiness, Summary, Verdict},
+    sift::disturbance,
+};
 use self::{
     judge::{compare, log_ratios},
     notes::notes,
     sift::{report_arm, report_points},
-};
-pub use self::{
-    quantity::Quantity,
-    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Steadiness, Summary, Verdict},
-    sift::disturbance,
 };
 use crate::{
     run_directory::{Manifest, Round},
@@ -37,10 +41,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
     let mut comparisons = Vec::new();
-    // Each quantity is a question of its own; Holm's correction counts the arms within it, as the
-    // report says.
-    for quantity in Quantity::JUDGED {
-        comparisons.extend(compare(manifest, &arms, quantity));
+    let correction = Correction::for_arms(manifest, &arms);
+    for quantity in Quantity::judged(&manifest.workload.metric) {
+        comparisons.extend(compare(manifest, &arms, quantity, correction));
     }
     let reason = |get: fn(&crate::meter::MeterList) -> &Option<String>| {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())
@@ -52,6 +55,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         quiet: manifest.quiet.clone(),
         arms,
         comparisons,
+        questions: correction.questions,
+        correction: correction.medians,
         no_energy: reason(|meters| &meters.no_energy),
         no_frequency: reason(|meters| &meters.no_frequency),
         notes: Vec::new(),
@@ -60,17 +65,20 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     // show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
+    report.notes.extend(notes::busy(manifest, rounds));
+    report.notes.extend(same_time_at_other_speeds(&report));
+    report.notes.extend(notes::carry_over(manifest, &counted, &report.arms));
     report.notes.extend(notes(manifest, &counted, &report));
     report
 }
 
-/// Every arm against the first in one quantity, as [`analyse`] compares them in those that it
-/// judges.
+/// Every arm against the first in one quantity, as [`analyse`] compares them, but each as the only
+/// question.
 pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Comparison> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
-    compare(manifest, &arms, quantity)
+    compare(manifest, &arms, quantity, Correction::NONE)
 }
 
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.
@@ -82,8 +90,9 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantit
         let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
         Some((quantity, arm, log_ratios(base, other)))
     };
-    let each =
-        Quantity::JUDGED.into_iter().flat_map(|quantity| (1..arms.len()).map(move |arm| (quantity, arm)));
+    let each = Quantity::judged(&manifest.workload.metric)
+        .into_iter()
+        .flat_map(|quantity| (1..arms.len()).map(move |arm| (quantity, arm)));
     each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
 }
 
@@ -95,9 +104,11 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
     let Some(arms) = manifest.boots.get(boot).map(|boot| &boot.arms) else { return false };
     let reports: Vec<ArmReport> = arms.iter().map(|arm| report_points(manifest, &counted, *arm)).collect();
     let level = manifest.schedule.confidence;
+    // As strict as the report.
+    let level = 1.0 - (1.0 - level) / Correction::for_arms(manifest, &reports).medians;
     let Some((base, others)) = reports.split_first() else { return false };
     let Some(base) = base.summary(Quantity::Performance) else { return false };
-    let is_narrow = |values: &[f64], level| {
+    let is_narrow = |values: &[f64]| {
         stats::always_interval(values, level)
             .is_some_and(|found| found.half_width() <= half_width || decided && !found.contains(0.0))
     };
@@ -106,14 +117,11 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
         // compared with nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
-        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), level);
+        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>());
     }
-    // As strict as Holm's correction is to the surest, because the report applies it to all of
-    // them.
-    let each = 1.0 - (1.0 - level) / if decided { others.len() as f64 } else { 1.0 };
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);
-        other.is_some_and(|other| is_narrow(&log_ratios(base, other), each))
+        other.is_some_and(|other| is_narrow(&log_ratios(base, other)))
     })
 }
 

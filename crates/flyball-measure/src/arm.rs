@@ -120,6 +120,9 @@ pub enum ArmError {
     /// An arm without a name and settings.
     #[error("an arm needs a name or settings, as in --arm 'fast: governor=performance'")]
     Empty,
+    /// A name without a colon.
+    #[error("'{0}' sets nothing; write '{0}: knob=value', or '{0}:' for the machine as it is")]
+    Bare(String),
     /// Two arms have the same name.
     #[error("two arms are called '{0}'")]
     Twice(String),
@@ -151,7 +154,8 @@ impl Arm {
         Arm { name: join(&settings), settings }
     }
 
-    /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`.
+    /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`. Another word
+    /// alone would be the machine as it is under a name that says otherwise, such as a governor's.
     ///
     /// # Errors
     /// Words that are not settings.
@@ -165,7 +169,8 @@ impl Arm {
         let (name, settings) = match text.split_once(':') {
             Some((name, rest)) if !name.contains('=') => (Some(name.trim()), rest),
             _ if text.contains('=') => (None, text),
-            _ => (Some(text), ""),
+            _ if text == "now" => (Some(text), ""),
+            _ => return Err(ArmError::Bare(text.to_owned())),
         };
         let settings = settings.split_whitespace().map(setting).collect::<Result<Vec<_>, _>>()?;
         let name = match name {
@@ -263,6 +268,7 @@ mod tests {
         assert_eq!(Arm::parse("x: governor"), Err(ArmError::Word("governor".to_owned())));
         assert_eq!(Arm::parse("x: =3"), Err(ArmError::Word("=3".to_owned())));
         assert_eq!(Arm::parse(" "), Err(ArmError::Empty));
+        assert_eq!(Arm::parse("performance"), Err(ArmError::Bare("performance".to_owned())));
     }
 
     #[test]

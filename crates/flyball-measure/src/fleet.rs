@@ -24,6 +24,10 @@ use crate::{
 /// Pairs that a machine needs: of fewer, the error is hardly known.
 const LEAST_PAIRS: usize = 3;
 
+/// Pairs of each machine from which on the intervals hold as often as they say. With three to five
+/// they are too narrow, because the errors of the machines are estimated (docs/dev/compare.md).
+pub(crate) const ENOUGH_PAIRS: usize = 6;
+
 /// Peers that a machine is held against, at least: of fewer, the scatter is known so badly that
 /// machines like the others are called odd (`stats::pooled`'s tests print how often).
 const LEAST_PEERS: usize = 9;
@@ -44,7 +48,7 @@ pub fn analyse_fleet(
 ) -> FleetReport {
     let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::of).collect();
     let mut effects = Vec::new();
-    for quantity in Quantity::JUDGED {
+    for quantity in Quantity::judged(&experiment.metric) {
         let better = quantity.metric(&experiment.metric).better;
         let judged = |arm| judge(members, &mut machines, (arm, quantity), better, confidence);
         let mut of_arms: Vec<Effect> = (1..experiment.arms.len()).filter_map(judged).collect();
@@ -93,7 +97,7 @@ fn judge(
         counts[match verdict {
             Verdict::Better => 0,
             Verdict::Worse => 1,
-            Verdict::NoDifferenceShown | Verdict::TooFewRounds => 2,
+            Verdict::Equivalent | Verdict::NoDifferenceShown | Verdict::TooFewRounds => 2,
         }] += 1;
         machines[*index].effects.push(MachineEffect {
             arm,
@@ -105,6 +109,14 @@ fn judge(
     }
     let facts = by_fact(members, &known, confidence);
     let others = stats::leave_one_out(&estimates);
+    // Machines are weighted by how well their effect is known. If that goes with the effect, the
+    // mean is that of quiet machines.
+    let plain = stats::mean(&estimates.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
+    let is_other = |plain: &f64| {
+        whole
+            .interval(confidence)
+            .is_some_and(|interval| (plain - whole.mean).abs() > 0.5 * interval.half_width())
+    };
     // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
     // a fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
@@ -114,6 +126,7 @@ fn judge(
         quantity,
         machines: whole.machines,
         change: change(whole.mean),
+        plain_change: plain.filter(is_other).map(change),
         interval: whole.interval(confidence).map(as_change),
         p: whole.p().unwrap_or(1.0),
         p_corrected: 1.0,
@@ -199,10 +212,12 @@ fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> 
             facts: vec![fact],
             p: compared.p,
             p_corrected: 1.0,
+            within: None,
             groups: groups.collect(),
         });
         divisions.push(division);
     }
+    within_surest(known, &mut found, &divisions);
     let p: Vec<f64> = found.iter().map(|fact| fact.p).collect();
     for (fact, p) in found.iter_mut().zip(stats::holm(&p)) {
         fact.p_corrected = p;
@@ -210,6 +225,30 @@ fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> 
     }
     found.sort_by(|a, b| a.p.total_cmp(&b.p));
     found
+}
+
+/// Tests each fact again among the machines that share the surest one. What merely goes with it
+/// divides the fleet too, but not these.
+fn within_surest(known: &[(usize, Estimate)], found: &mut [FactEffect], divisions: &[Vec<usize>]) {
+    let Some(first) = (0..found.len()).min_by(|a, b| found[*a].p.total_cmp(&found[*b].p)) else { return };
+    let grouped = |division: &[usize], estimates: &[Estimate]| {
+        let mut groups = vec![Vec::new(); division.iter().max().map_or(0, |most| most + 1)];
+        for (estimate, group) in estimates.iter().zip(division) {
+            groups[*group].push(*estimate);
+        }
+        groups
+    };
+    let estimates: Vec<Estimate> = known.iter().map(|(_, estimate)| *estimate).collect();
+    let Some(means) = stats::groups(&grouped(&divisions[first], &estimates)) else { return };
+    let left: Vec<Estimate> = estimates
+        .iter()
+        .zip(&divisions[first])
+        .map(|(estimate, group)| Estimate { value: estimate.value - means.means[*group].mean, ..*estimate })
+        .collect();
+    let name = found[first].facts[0];
+    for (place, fact) in found.iter_mut().enumerate().filter(|(place, _)| *place != first) {
+        fact.within = stats::groups(&grouped(&divisions[place], &left)).map(|compared| (name, compared.p));
+    }
 }
 
 /// The machines that are unlike their peers, corrected for the number of machines.

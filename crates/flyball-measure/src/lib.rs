@@ -28,8 +28,8 @@ pub mod watch;
 mod workload;
 
 pub use analyse::{
-    ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Steadiness, Summary, Verdict,
-    analyse, disturbance, judge,
+    ArmReport, Comparison, Correction, Drift, EQUIVALENT, Grades, LeftOut, Point, Quantity, Report,
+    Steadiness, Summary, Verdict, analyse, disturbance, judge, same_time_at_other_speeds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};

@@ -65,6 +65,23 @@ impl Metric {
         Metric::new("performance per watt", unit, Better::Higher)
     }
 
+    /// The unit of the energy that a rate's work takes: `J/MB` of `MB/s`.
+    pub(crate) fn energy_per_work_unit(&self) -> String {
+        let per_joule = self.per_watt().unit;
+        per_joule.strip_suffix("/J").map_or_else(
+            || format!("J/({per_joule} J)"),
+            |work| match work {
+                "1" => "J".to_owned(),
+                work => format!("J/{work}"),
+            },
+        )
+    }
+
+    /// Whether performance per watt is the inverse of a quantity of energy that is judged too.
+    pub(crate) fn is_per_watt_of_energy(&self) -> bool {
+        self.is_rate() || self.is_time_of_work()
+    }
+
     /// Performance per watt of one round.
     pub fn value_per_watt(&self, value: f64, seconds: f64, joules: f64) -> Option<f64> {
         let result = if self.is_rate() {

@@ -17,7 +17,7 @@ pub use crate::numbers::{level, number, p_value, percent, probability};
 pub use charts::{Named, charts};
 pub use fleet::{fleet_page, fleet_text};
 pub use markdown::markdown;
-pub use page::page;
+pub use page::{banner, page};
 pub use parts::Screen;
 pub use sheet::{sheet_charts, sheet_page, sheet_text};
 pub use strips::strips;

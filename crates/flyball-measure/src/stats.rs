@@ -26,7 +26,7 @@ pub use paired::{SignedRank, hodges_lehmann, pairs_needed, signed_rank, walsh_in
 pub use pooled::{
     Estimate, Groups, LeftOutOne, Pooled, groups, leave_one_out, machines_to_show, next_machine, pooled,
 };
-pub use power::{mean_shift_shown, rounds_to_show};
+pub use power::{rounds_to_show, shift_shown, spread_of_interval};
 pub use trend::{Trend, trend};
 pub use unpaired::{
     rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, trimmed_t, welch,

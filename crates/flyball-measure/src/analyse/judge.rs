@@ -7,7 +7,7 @@ use super::{
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
 };
 use crate::{
-    metric::Better,
+    metric::{Better, Metric},
     run_directory::Manifest,
     schedule::Length,
     stats::{self, Interval, NORMAL_MEDIAN_DISTANCE},
@@ -71,32 +71,80 @@ fn steadiness(base: &Summary, other: &Summary) -> Option<Steadiness> {
     })
 }
 
-/// Judges steadiness, corrected for the number of arms like the medians. The word follows the
-/// tested estimate. If the printed spreads contradict it, no difference is claimed.
-fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64) {
-    let p: Vec<f64> = comparisons.iter().filter_map(|one| Some(one.steadiness?.p)).collect();
-    let mut corrected = stats::holm(&p).into_iter();
+/// The share of the error that the medians have. Steadiness, which seldom is the question, has the
+/// rest: half of it would cost every fourth slowdown of a disturbed machine.
+const OF_MEDIANS: f64 = 0.9;
+
+/// How strictly each question of a report is answered, so that all answers hold together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Correction {
+    /// Questions: each arm against the first in each quantity that is judged, and in steadiness.
+    pub questions: usize,
+    /// By how much a probability is multiplied, and the error of an interval divided.
+    pub medians: f64,
+    /// The same of steadiness.
+    pub steadiness: f64,
+}
+
+impl Correction {
+    /// Of the only question.
+    pub(super) const NONE: Correction = Correction { questions: 1, medians: 1.0, steadiness: 1.0 };
+
+    /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not judge
+    /// steadiness.
+    pub fn new(arms: usize, has_energy: bool, metric: &Metric, until: bool) -> Correction {
+        let of_energy = match (has_energy, metric.is_per_watt_of_energy()) {
+            (false, _) => 0,
+            // One is the inverse of the other, so both have one answer.
+            (true, true) => 1,
+            (true, false) => 2,
+        };
+        let others = arms.saturating_sub(1).max(1);
+        let judged = others * (1 + of_energy);
+        let share = if until { 1.0 } else { OF_MEDIANS };
+        Correction {
+            questions: judged + if until { 0 } else { others },
+            medians: judged as f64 / share,
+            steadiness: others as f64 / (1.0 - OF_MEDIANS),
+        }
+    }
+
+    /// For arms that have run.
+    pub(super) fn for_arms(manifest: &Manifest, arms: &[ArmReport]) -> Correction {
+        let is_of_energy = |one: &Summary| one.is_judged && one.quantity != Quantity::Performance;
+        let has_energy = arms.iter().flat_map(|arm| &arm.summaries).any(is_of_energy);
+        let until = matches!(manifest.schedule.length, Length::Until { .. });
+        Correction::new(arms.len(), has_energy, &manifest.workload.metric, until)
+    }
+}
+
+/// Judges steadiness, corrected like the medians. The word follows the tested estimate. If the
+/// printed spreads contradict it, no difference is claimed.
+fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
-        let decided = !matches!(comparison.verdict, Verdict::TooFewRounds);
+        let can_decide = 2.0_f64.powi(1 - comparison.pairs as i32) * correction <= alpha;
         let Some(found) = &mut comparison.steadiness else { continue };
-        found.p_corrected = corrected.next().unwrap_or(found.p);
+        found.p_corrected = (found.p * correction).min(1.0);
         let (base, other) = found.spreads;
         found.verdict = match found.p_corrected <= alpha {
             true if found.change > 0.0 && other > base => Verdict::Worse,
             true if found.change < 0.0 && other < base => Verdict::Better,
-            // As many rounds are needed as for the medians: both tests have the same smallest p.
-            false if !decided => Verdict::TooFewRounds,
+            false if comparison.paired && !can_decide => Verdict::TooFewRounds,
             _ => Verdict::NoDifferenceShown,
         };
     }
 }
 
-/// Compares every arm with the first in one quantity.
-pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantity) -> Vec<Comparison> {
-    let level = manifest.schedule.confidence;
-    // The same level for interval and test, so that an interval that excludes 0 and a verdict agree
-    // before correction.
-    let alpha = 1.0 - level;
+/// Compares every arm with the first in one quantity, as strictly as its report needs.
+pub(super) fn compare(
+    manifest: &Manifest,
+    arms: &[ArmReport],
+    quantity: Quantity,
+    correction: Correction,
+) -> Vec<Comparison> {
+    let alpha = 1.0 - manifest.schedule.confidence;
+    // The same level for interval and test, so that words and intervals agree.
+    let level = 1.0 - alpha / correction.medians;
     let until = matches!(manifest.schedule.length, Length::Until { .. });
     let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
     let others: Vec<(usize, &Summary)> = arms
@@ -106,16 +154,11 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
         .filter_map(|(index, arm)| Some((index, arm.summary(quantity)?)))
         .filter(|(_, other)| base.has_ratios() && other.has_ratios())
         .collect();
-    let mut found: Vec<Comparison> = others
-        .iter()
-        .filter_map(|(index, other)| compare_two(base, other, *index, level, others.len(), until))
-        .collect();
-    let corrected = stats::holm(&found.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
-    // Only comparisons that can be made count as questions: an arm without energy readings costs
-    // the others nothing.
-    let questions = found.len();
+    let mut found: Vec<Comparison> =
+        others.iter().filter_map(|(index, other)| compare_two(base, other, *index, level, until)).collect();
     let better = quantity.metric(&manifest.workload.metric).better;
-    for (comparison, p) in found.iter_mut().zip(corrected) {
+    for comparison in &mut found {
+        let p = (comparison.p * correction.medians).min(1.0);
         comparison.p_corrected = p;
         let smallest = if comparison.paired && until {
             // It had no fixed number of pairs: as many as were needed, or as many as were allowed.
@@ -129,30 +172,33 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
                 [base, arms[comparison.arm].summary(quantity).unwrap_or(base)].map(|s| s.points.len());
             stats::smallest_rank_sum_p(sizes[0], sizes[1])
         };
-        comparison.verdict = if p <= alpha {
+        // With ties, test and interval can differ by a hair. Both must agree.
+        let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
+        comparison.verdict = if p <= alpha && differs {
             let more = comparison.change > 0.0;
             if more == (better == Better::Higher) { Verdict::Better } else { Verdict::Worse }
-        } else if smallest * questions as f64 > alpha {
+        } else if smallest * correction.medians > alpha {
             Verdict::TooFewRounds
+        } else if comparison.interval.is_some_and(|one| one.low >= -EQUIVALENT && one.high <= EQUIVALENT) {
+            Verdict::Equivalent
         } else {
             Verdict::NoDifferenceShown
         };
+        if comparison.verdict != Verdict::NoDifferenceShown || !comparison.paired || until {
+            comparison.shows = None;
+        }
     }
     if quantity == Quantity::Performance {
-        judge_steadiness(&mut found, alpha);
+        judge_steadiness(&mut found, alpha, correction.steadiness);
     }
     found
 }
 
-/// Compares two arms, one of `questions` pairs that are asked about.
-fn compare_two(
-    base: &Summary,
-    other: &Summary,
-    arm: usize,
-    level: f64,
-    questions: usize,
-    until: bool,
-) -> Option<Comparison> {
+/// Differences up to this do not matter: half a percent to either side.
+pub const EQUIVALENT: f64 = 0.005;
+
+/// Compares two arms, with an interval of this level.
+fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f64, until: bool) -> Option<Comparison> {
     let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
     let logs = |summary: &Summary| {
         summary
@@ -162,34 +208,22 @@ fn compare_two(
             .filter(|log| log.is_finite())
             .collect::<Vec<f64>>()
     };
-    // What Holm's correction may ask of the surest of them.
-    let alpha = (1.0 - level) / questions.max(1) as f64;
     let delta = stats::cliffs_delta(&values(base), &values(other))?;
     let ratios = log_ratios(base, other);
     let percent = |interval: Interval| interval.map(f64::exp_m1);
     // Logarithms: ratios multiply, and 2 % faster and 2 % slower become symmetric, as the
     // signed-rank test assumes.
-    let (change, interval, p, pairs, paired, spread) = if ratios.is_empty() {
+    let (change, interval, p, pairs, paired) = if ratios.is_empty() {
         let (a, b) = (logs(base), logs(other));
-        // The deviation of a difference of two independent rounds.
-        let spread = (stats::standard_deviation(&a)?.powi(2) + stats::standard_deviation(&b)?.powi(2)).sqrt();
         (
             stats::shift(&a, &b)?,
             stats::shift_interval(&a, &b, level),
             stats::rank_sum(&a, &b)?,
             a.len().min(b.len()),
             false,
-            Some(spread),
         )
     } else if let (true, Some(p)) = (until, stats::always_p(&ratios)) {
-        (
-            stats::mean(&ratios)?,
-            stats::always_interval(&ratios, level),
-            p,
-            ratios.len(),
-            true,
-            stats::standard_deviation(&ratios),
-        )
+        (stats::mean(&ratios)?, stats::always_interval(&ratios, level), p, ratios.len(), true)
     } else {
         (
             stats::hodges_lehmann(&ratios)?,
@@ -197,12 +231,15 @@ fn compare_two(
             stats::signed_rank(&ratios).p,
             ratios.len(),
             true,
-            stats::standard_deviation(&ratios),
         )
     };
-    // Equal ratios in all blocks (a simulated machine without variation): power is not defined
-    // without spread.
-    let spread = spread.filter(|spread| *spread > 0.0);
+    let alpha = 1.0 - level;
+    // The deviation of normal noise that gives an interval of this width. A few rounds far from the
+    // others do not widen it. Equal ratios in all blocks (a simulated machine without variation)
+    // have none.
+    let spread = interval
+        .map(|interval| stats::spread_of_interval(interval.half_width(), pairs, alpha))
+        .filter(|spread| *spread > 0.0);
     Some(Comparison {
         quantity: base.quantity,
         base: 0,
@@ -215,8 +252,11 @@ fn compare_two(
         p_corrected: p,
         delta,
         verdict: Verdict::NoDifferenceShown,
-        steadiness: (base.quantity == Quantity::Performance).then(|| steadiness(base, other)).flatten(),
-        shows: spread.and_then(|spread| stats::mean_shift_shown(pairs, spread, alpha, 0.9)).map(f64::exp_m1),
+        // Its test has a fixed number of rounds.
+        steadiness: (base.quantity == Quantity::Performance && !until)
+            .then(|| steadiness(base, other))
+            .flatten(),
+        shows: stats::shift_shown(&ratios, alpha).filter(|shift| *shift > 0.0).map(f64::exp_m1),
         // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
         // difference costs another run.
         rounds_for_one_percent: spread.map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),

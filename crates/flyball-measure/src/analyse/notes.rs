@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::{
     quantity::Quantity,
     report::{ArmReport, Grades, LeftOut, Report},
+    sift::disturbances,
 };
 use crate::{
     meter::Domain,
     numbers::number,
     run_directory::{Manifest, Round},
     speed::SpeedNote,
+    watch::Grade,
 };
 
 /// A sentence for each round that is left out; of many, how many and the worst of each kind.
@@ -94,6 +96,126 @@ pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<Stri
             number(slowest),
             number(median)
         )
+    })
+}
+
+/// That the machine was busy before the first round, that its host gave its time to others, or that
+/// other programs disturbed rounds which count.
+pub(super) fn busy(manifest: &Manifest, rounds: &[Round]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let cpus = manifest.machine.cpus.max(1);
+    // Later rounds have the load of the rounds before them.
+    let before = rounds.first().and_then(|round| round.moment.load_before);
+    if let Some(load) = before.filter(|load| *load > 0.5 * cpus as f64 && !manifest.machine.simulated) {
+        notes.push(format!(
+            "The machine was busy before the first round (load {} on {cpus} CPUs): other programs make rounds slower \
+             and less steady.",
+            number(load)
+        ));
+    }
+    let steal: Vec<f64> = rounds.iter().filter_map(|round| round.conditions.as_ref()?.steal).collect();
+    if let Some(share) = crate::stats::mean(&steal).filter(|share| *share > 0.01) {
+        notes.push(format!(
+            "The host gave {:.0} % of the CPUs' time to other guests (steal), the mean of all rounds.",
+            100.0 * share
+        ));
+    }
+    if manifest.quiet.is_none() {
+        let counted = || rounds.iter().filter(|round| !round.warm_up);
+        let bad: Vec<String> = counted()
+            .filter_map(|round| {
+                let found = disturbances(round, manifest);
+                found.into_iter().find(|found| found.grade == Grade::Bad).map(|found| found.what)
+            })
+            .collect();
+        if let Some(first) = bad.first() {
+            notes.push(format!(
+                "{} of {} rounds ran under bad conditions, such as: {first}; they count (--quiet leaves them out).",
+                bad.len(),
+                counted().count()
+            ));
+        }
+    }
+    notes
+}
+
+/// That all arms took the same time at different speeds, which a program does that runs for a fixed
+/// time or waits for something else than a CPU. Of metrics that are rates the time does not matter.
+pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
+    const SAME: f64 = 1.005;
+    const OTHER: f64 = 1.1;
+    if report.workload.metric.is_rate() {
+        return None;
+    }
+    let range = |quantity| {
+        let medians: Vec<f64> =
+            report.arms.iter().filter_map(|arm| Some(arm.summary(quantity)?.median)).collect();
+        let low = medians.iter().copied().min_by(f64::total_cmp)?;
+        Some((low, medians.iter().copied().max_by(f64::total_cmp)?))
+            .filter(|_| medians.len() > 1 && low > 0.0)
+    };
+    let (times, speeds) = (range(Quantity::Time)?, range(Quantity::Frequency)?);
+    (times.1 <= SAME * times.0 && speeds.1 >= OTHER * speeds.0).then(|| {
+        format!(
+            "All arms took {} s, although CPUs ran at {} to {} GHz: if the workload runs for a fixed time, slower arms did \
+             less work, and neither time nor energy compares them. Give the rate of its work then (--metric, --unit).",
+            number(times.0),
+            number(speeds.0),
+            number(speeds.1)
+        )
+    })
+}
+
+/// That arms depend on what ran before them: heat, caches or turbo budget that one round leaves to
+/// the next.
+pub(super) fn carry_over(manifest: &Manifest, rounds: &[&Round], arms: &[ArmReport]) -> Option<String> {
+    let place = |arm: usize, boot: usize, block: usize| {
+        rounds.iter().find(|r| (r.arm, r.boot, r.block) == (arm, boot, block)).map(|round| round.place)
+    };
+    let base = arms.first()?.summary(Quantity::Performance)?;
+    // 1 %, for all arms together.
+    let alpha = 0.01 / arms.len().saturating_sub(1).max(1) as f64;
+    let of_arm = |arm: usize| {
+        let other = arms[arm].summary(Quantity::Performance)?;
+        let (mut after, mut before) = (Vec::new(), Vec::new());
+        for point in &other.points {
+            let pair = base.points.iter().find(|one| (one.boot, one.block) == (point.boot, point.block));
+            let Some(pair) = pair.filter(|pair| pair.value > 0.0 && point.value > 0.0) else { continue };
+            let places = [0, arm].map(|arm| place(arm, point.boot, point.block));
+            let list = if places[1] > places[0] { &mut after } else { &mut before };
+            list.push((point.value / pair.value).ln());
+        }
+        let p = crate::stats::rank_sum(&before, &after).filter(|p| *p <= alpha)?;
+        let change = crate::stats::shift(&before, &after)?.exp_m1();
+        Some(format!(
+            "{}: {} against {} is {} where it ran later in a block than where it ran earlier ({}): a round leaves something \
+             to the next one, such as heat. Use a longer --cool-down.",
+            arms[arm].name,
+            other.metric.name,
+            manifest.arms[0].name,
+            crate::numbers::percent(change),
+            crate::numbers::p_value(p)
+        ))
+    };
+    (1..arms.len()).find_map(of_arm)
+}
+
+/// The two levels of an arm's values: each with how many rounds it has. A gap between them is
+/// wider than either level.
+fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
+    const LEAST: usize = 3;
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
+    sorted.sort_by(f64::total_cmp);
+    let logs: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
+    let range = |logs: &[f64]| logs[logs.len() - 1] - logs[0];
+    let gap = |at: usize| logs[at] - logs[at - 1];
+    let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
+    let (low, high) = logs.split_at(at);
+    // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
+    (gap(at) > range(low).max(range(high)).max(0.01)).then(|| {
+        let level = |values: &[f64]| (crate::stats::median(values).unwrap_or_default(), values.len());
+        let (low, high) = sorted.split_at(at);
+        [level(low), level(high)]
     })
 }
 
@@ -220,7 +342,7 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
     if let Some(needed) = &arm.waits_for {
         notes.push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));
     }
-    for summary in arm.summaries.iter().filter(|summary| Quantity::JUDGED.contains(&summary.quantity)) {
+    for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
         let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
         if without > 0 {
             notes.push(format!(
@@ -240,7 +362,23 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
         }
         // Energy and work per joule follow the performance of the same round: one note for the
         // round is enough.
-        if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {
+        if summary.quantity != Quantity::Performance {
+            continue;
+        }
+        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        if let Some([low, high]) = two_levels(&values) {
+            notes.push(format!(
+                "{}: {} has two levels: {} in {} rounds and {} in {}. The median shows one \
+                 of them at most; throughput and bills follow the mean, {}.",
+                arm.name,
+                summary.metric.name,
+                number(low.0),
+                low.1,
+                number(high.0),
+                high.1,
+                number(summary.mean)
+            ));
+        } else if !summary.outliers.is_empty() {
             let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
             notes.push(format!(
                 "{}: {} far from the others in round {}; kept, because rank statistics tolerate outliers.",

@@ -28,6 +28,8 @@ pub enum Quantity {
     Latency,
     /// Energy of the packages.
     Energy,
+    /// Energy of the packages for the work of a second at a rate of one: of metrics that are rates.
+    WorkEnergy,
     /// Performance per watt.
     PerWatt,
     /// Energy of memory.
@@ -66,13 +68,18 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Those that verdicts are given for.
-    pub const JUDGED: [Quantity; 3] = [Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
+    /// Those that verdicts are given for. Where the metric is a rate, a slower setting may do less
+    /// work in the same time, so energy is judged for the same work.
+    pub fn judged(metric: &Metric) -> [Quantity; 3] {
+        let energy = if metric.is_rate() { Quantity::WorkEnergy } else { Quantity::Energy };
+        [Quantity::Performance, energy, Quantity::PerWatt]
+    }
 
-    pub(super) const ALL: [Quantity; 21] = [
+    pub(super) const ALL: [Quantity; 22] = [
         Quantity::Performance,
         Quantity::Latency,
         Quantity::Energy,
+        Quantity::WorkEnergy,
         Quantity::PerWatt,
         Quantity::Dram,
         Quantity::Platform,
@@ -100,6 +107,7 @@ impl Quantity {
             Quantity::Performance => workload.clone(),
             Quantity::Latency => lower("latency", "us"),
             Quantity::Energy => lower("energy", "J"),
+            Quantity::WorkEnergy => lower("energy per work", &workload.energy_per_work_unit()),
             Quantity::PerWatt => workload.per_watt(),
             Quantity::Dram => lower("DRAM energy", "J"),
             Quantity::Platform => lower("platform energy", "J"),
@@ -135,6 +143,10 @@ impl Quantity {
                 one_by_one.then(|| Some(1e6 / outcome.value?)).flatten()
             }
             Quantity::Energy => joules(Domain::Package),
+            Quantity::WorkEnergy => {
+                let per_joule = Quantity::PerWatt.of(round, manifest)?;
+                manifest.workload.metric.is_rate().then(|| 1.0 / per_joule)
+            }
             Quantity::PerWatt => {
                 // Where only the platform is metered, that is the energy to count; in no round the
                 // one here and the other there.

@@ -34,6 +34,9 @@ pub struct Summary {
     pub quantity: Quantity,
     /// Its name, unit and direction.
     pub metric: Metric,
+    /// Whether verdicts are given for it.
+    #[serde(default)]
+    pub is_judged: bool,
     pub median: f64,
     /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the
     /// level asked for.
@@ -121,6 +124,8 @@ pub enum Verdict {
     Better,
     /// The second is worse.
     Worse,
+    /// They are shown to differ by less than [`crate::EQUIVALENT`].
+    Equivalent,
     /// Whatever the difference is, these rounds do not show it.
     NoDifferenceShown,
     /// So few rounds cannot show any.
@@ -138,7 +143,7 @@ pub struct Steadiness {
     /// than the base's, in the unit of `spreads`. Its sign is the direction of the test.
     pub change: f64,
     pub p: f64,
-    /// The same, corrected for the number of arms.
+    /// The same, corrected for all questions of the report.
     pub p_corrected: f64,
     /// Whether the arm is steadier (better) or less steady (worse) than the base.
     pub verdict: Verdict,
@@ -158,11 +163,12 @@ pub struct Comparison {
     pub pairs: usize,
     /// The change from base to arm as a fraction: 0.02 is 2 % more. The Hodges-Lehmann estimate.
     pub change: f64,
-    /// Its confidence interval; none where so few rounds cannot give one.
+    /// Its confidence interval, corrected for all questions of the report: it leaves out 0 exactly
+    /// where a difference is shown. None where so few rounds cannot give one.
     pub interval: Option<Interval>,
     /// The two-sided probability of such ranks without a difference.
     pub p: f64,
-    /// The same, corrected for the number of arms.
+    /// The same, corrected for all questions of the report.
     pub p_corrected: f64,
     /// Cliff's delta: how much more often the arm's rounds lie above the base's than below.
     pub delta: f64,
@@ -171,7 +177,8 @@ pub struct Comparison {
     /// Whether the arm's rounds scatter more or less than the base's; of performance only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
-    /// The smallest change that this many rounds with this noise show in 9 of 10 cases.
+    /// The smallest change that a comparison of as many rounds with the same noise shows in 9 of 10
+    /// cases. Only where no difference is shown, and where enough rounds tell what the noise is.
     pub shows: Option<f64>,
     /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.
     pub rounds_for_one_percent: Option<usize>,
@@ -190,6 +197,13 @@ pub struct Report {
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmReport>,
     pub comparisons: Vec<Comparison>,
+    /// How many questions these answer, steadiness included: each is answered so strictly that all
+    /// answers together hold with the confidence of the schedule.
+    #[serde(default)]
+    pub questions: usize,
+    /// By how much probabilities are multiplied for that, and the error of an interval divided.
+    #[serde(default)]
+    pub correction: f64,
     /// Why there is no energy, if there is none.
     pub no_energy: Option<String>,
     /// Why there is no frequency, if there is none.

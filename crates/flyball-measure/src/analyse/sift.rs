@@ -121,6 +121,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             Some(Summary {
                 quantity,
                 metric: quantity.metric(&manifest.workload.metric),
+                is_judged: Quantity::judged(&manifest.workload.metric).contains(&quantity),
                 median: stats::median(&values)?,
                 interval: None,
                 mean: stats::mean(&values)?,

@@ -106,7 +106,9 @@ fn unsteady(seed: u64, factor: f64, blocks: usize, skewed: bool) -> Steadiness {
     // Without the medians' intervals, which take most of the time of a report.
     let counted: Vec<&Round> = rounds.iter().collect();
     let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
-    compare(&manifest, &arms, Quantity::Performance)[0].steadiness.expect("performance has one")
+    compare(&manifest, &arms, Quantity::Performance, Correction::NONE)[0]
+        .steadiness
+        .expect("performance has one")
 }
 
 #[test]
@@ -142,8 +144,9 @@ fn one_slow_round_does_not_turn_the_word_around() {
             .collect();
         let counted: Vec<&Round> = rounds.iter().collect();
         let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
-        let found =
-            compare(&manifest, &arms, Quantity::Performance)[0].steadiness.expect("performance has one");
+        let found = compare(&manifest, &arms, Quantity::Performance, Correction::NONE)[0]
+            .steadiness
+            .expect("performance has one");
         assert_eq!(found.verdict, Verdict::Worse, "seed {seed}: {found:?}");
     }
 }
@@ -160,7 +163,7 @@ fn a_planted_slowdown_is_found() {
             })
             .count();
         println!("A/B: {found} of 200 found, {disturbance} of rounds disturbed");
-        let least = if disturbance > 0.0 { 160 } else { 180 };
+        let least = if disturbance > 0.0 { 145 } else { 180 };
         assert!(found >= least, "{found} of 200 with {disturbance} of rounds disturbed");
     }
 }
@@ -189,7 +192,7 @@ fn few_rounds_say_that_they_are_few() {
     assert_eq!(report.comparisons[0].verdict, Verdict::TooFewRounds);
     assert_eq!(report.comparisons[0].interval, None);
     let text = text_of(&report);
-    assert!(text.contains("3 rounds cannot show one"), "it says why: {text}");
+    assert!(text.starts_with("b: wall time needs 8 rounds to be compared with a; 3 gave +"), "{text}");
 }
 
 #[test]
@@ -206,11 +209,12 @@ fn many_arms_are_judged_in_a_table() {
         })
         .collect();
     let text = text_of(&analyse(&manifest, &rounds));
-    let head = text.find("against a, with 99 % intervals").expect("a table");
+    assert!(text.contains("corrected for 10 questions: all hold together with 99 % confidence"), "{text}");
+    let head = text.find("against a\n").expect("a table");
     let lines: Vec<&str> = text[head..].lines().skip(2).take(5).collect();
     let arms: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(arms, names[1..], "{text}");
-    assert!(lines[2].contains("+9.89 ±") && lines[2].ends_with("% worse"), "{text}");
+    assert!(lines[2].contains("+9.") && lines[2].ends_with("% worse"), "{text}");
 }
 
 #[test]
@@ -286,7 +290,8 @@ fn energy_decides_where_time_does_not() {
     assert_eq!(
         verdicts,
         [
-            (Quantity::Performance, Verdict::NoDifferenceShown),
+            // Rounds differ by 0.1 %.
+            (Quantity::Performance, Verdict::Equivalent),
             (Quantity::Energy, Verdict::Better),
             (Quantity::PerWatt, Verdict::Better)
         ]
@@ -448,4 +453,64 @@ fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
             .iter()
             .any(|note| note.starts_with("now, same: 20 rounds are left out, such as round 1"))
     );
+}
+
+#[test]
+fn two_levels_are_named() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut random = Noise::new(5);
+    let rounds: Vec<Round> = (0..30)
+        .flat_map(|block| [0, 1].map(|arm| (block, arm)))
+        .map(|(block, arm)| {
+            let level = if arm == 1 && block % 6 == 5 { 1.96 } else { 1.0 };
+            round(block, arm, level * (1.0 + 0.005 * random.draw()))
+        })
+        .collect();
+    let notes = analyse(&manifest, &rounds).notes;
+    let levels: Vec<&String> = notes.iter().filter(|note| note.contains("two levels")).collect();
+    assert_eq!(levels.len(), 1, "{notes:?}");
+    assert!(levels[0].contains("in 25 rounds and 1.9") && levels[0].contains("in 5."), "{}", levels[0]);
+}
+
+#[test]
+fn what_a_round_leaves_to_the_next_is_named_and_seldom_invented() {
+    let notes = |seed: u64, heat: f64| {
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        manifest.schedule.seed = seed;
+        let mut random = Noise::new(seed);
+        let mut rounds = Vec::new();
+        for block in 0..30 {
+            for (place, arm) in manifest.schedule.order(block, &[0, 1]).into_iter().enumerate() {
+                // Arm b heats the machine up.
+                let slowed = if place == 1 && arm == 0 { heat } else { 0.0 };
+                let mut round = round(block, arm, (1.0 + slowed) * (1.0 + 0.005 * random.draw()));
+                round.place = place;
+                rounds.push(round);
+            }
+        }
+        let notes = analyse(&manifest, &rounds).notes;
+        notes.iter().any(|note| note.contains("leaves something to the next"))
+    };
+    assert!((0..10).all(|seed| notes(seed, 0.03)));
+    let false_notes = (0..100).filter(|seed| notes(100 + seed, 0.0)).count();
+    assert!(false_notes <= 4, "{false_notes} of 100");
+}
+
+#[test]
+fn a_busy_machine_and_a_fixed_time_are_named() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut rounds: Vec<Round> =
+        (0..10).flat_map(|block| [0, 1].map(|arm| round(block, arm, 10.0 + block as f64 * 1e-4))).collect();
+    rounds[0].moment.load_before = Some(44.0);
+    manifest.machine.simulated = false;
+    let report = analyse(&manifest, &rounds);
+    assert!(
+        report.notes.iter().any(|note| note.contains("busy before the first round (load 44")),
+        "{:?}",
+        report.notes
+    );
+    assert_eq!(same_time_at_other_speeds(&report), None);
 }

@@ -83,6 +83,9 @@ pub struct Effect {
     pub quantity: Quantity,
     pub machines: usize,
     pub change: f64,
+    /// The mean in which each machine counts once, if it lies far from the weighted one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain_change: Option<f64>,
     /// Of the mean over machines like these.
     pub interval: Option<Interval>,
     pub p: f64,
@@ -127,6 +130,10 @@ pub struct FactEffect {
     pub p: f64,
     /// Corrected for the number of facts.
     pub p_corrected: f64,
+    /// The surest fact of all, and the probability of these differences among the machines that
+    /// share it. None of the surest fact itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<(Fact, f64)>,
     pub groups: Vec<GroupEffect>,
 }
 

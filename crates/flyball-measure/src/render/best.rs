@@ -1,11 +1,14 @@
 //! The last lines of a report: the arm that is best in each quantity that is judged, and how
 //! certain that is.
 
-use super::arms::Arms;
+use super::{
+    arms::Arms,
+    parts::{between, extent},
+};
 use crate::{
-    analyse::{Quantity, Report, Summary, Verdict},
+    analyse::{Comparison, Quantity, Report, Summary, Verdict},
     metric::Better,
-    numbers::{p_value, percent},
+    numbers::p_value,
 };
 
 /// What an arm is called that is best in `quantity`.
@@ -13,6 +16,7 @@ fn word(quantity: Quantity, report: &Report) -> String {
     let metric = &report.workload.metric;
     match quantity {
         Quantity::Energy => "lowest energy".to_owned(),
+        Quantity::WorkEnergy => "lowest energy per work".to_owned(),
         Quantity::PerWatt => "best per watt".to_owned(),
         _ if metric.name == "wall time" || metric.unit.ends_with("/s") => "fastest".to_owned(),
         _ => format!("best {}", metric.name),
@@ -21,8 +25,8 @@ fn word(quantity: Quantity, report: &Report) -> String {
 
 /// A line for each arm that is best in something: in what, and which arm with its certainty.
 pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
-    let mut lines: Vec<(usize, Vec<String>, Vec<String>)> = Vec::new();
-    for quantity in Quantity::JUDGED {
+    let mut lines: Vec<(Option<usize>, Vec<String>, Vec<String>)> = Vec::new();
+    for quantity in Quantity::judged(&report.workload.metric) {
         let Some((best, certainty)) = best(report, arms, quantity) else { continue };
         let word = word(quantity, report);
         match lines.iter_mut().find(|(arm, ..)| *arm == best) {
@@ -33,16 +37,17 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
             None => lines.push((best, vec![word], vec![certainty])),
         }
     }
-    let line = |(arm, words, mut how): (usize, Vec<String>, Vec<String>)| {
+    let line = |(arm, words, mut how): (Option<usize>, Vec<String>, Vec<String>)| {
         how.dedup();
-        (words.join(", "), format!("{}; {}", arms.name(arm), how.join("; ")))
+        let how = how.join("; ");
+        (words.join(", "), arm.map_or(how.clone(), |arm| format!("{}; {how}", arms.name(arm))))
     };
     lines.into_iter().map(line).collect()
 }
 
-/// The arm with the best median of a quantity, and what is known of that. None if fewer than two
-/// arms have one.
-fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, String)> {
+/// The arm with the best median of a quantity if it differs from any other, and what is known of
+/// that. None if fewer than two arms have one.
+fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usize>, String)> {
     let metric = quantity.metric(&report.workload.metric);
     let with: Vec<(usize, &Summary)> =
         report.arms.iter().enumerate().filter_map(|(arm, of)| Some((arm, of.summary(quantity)?))).collect();
@@ -73,18 +78,22 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, Stri
         .map(|(arm, _)| arms.label(*arm))
         .collect();
     if rivals.len() + 1 == with.len() {
-        return Some((best, "best median, but not shown to differ from any other arm".to_owned()));
+        return Some((None, "unclear; no difference between the arms is shown".to_owned()));
     }
     let name = &metric.name;
     let against = match of(best) {
-        Some(one) => {
-            let (change, p) = (percent(one.change), p_value(one.p_corrected));
-            format!("{name} {change} against {}, {p}", arms.label(0))
+        Some(one) if differs(one.verdict) => {
+            format!("{} than {}, {}", size(one, name), arms.label(0), p_value(one.p_corrected))
         }
+        Some(one) => format!(
+            "{name} {} against {}",
+            one.interval.map_or_else(|| "-".to_owned(), between),
+            arms.label(0)
+        ),
         None => first_arm(report, arms, quantity, name),
     };
     Some((
-        best,
+        Some(best),
         if rivals.is_empty() {
             against
         } else {
@@ -93,16 +102,23 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(usize, Stri
     ))
 }
 
+fn differs(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Better | Verdict::Worse)
+}
+
+/// By how much two arms differ.
+fn size(comparison: &Comparison, name: &str) -> String {
+    comparison.interval.map_or_else(String::new, |interval| extent(interval, name))
+}
+
 /// How certain it is that the first arm, which the others are compared with, is the best one.
 fn first_arm(report: &Report, arms: &Arms, quantity: Quantity, name: &str) -> String {
-    let differs = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
     let shown: Vec<_> =
         report.comparisons.iter().filter(|one| one.quantity == quantity && differs(one.verdict)).collect();
     match shown.as_slice() {
         [] => format!("{name}: the first arm"),
         [one] => {
-            let (change, p) = (percent(one.change), p_value(one.p_corrected));
-            format!("{name} {change} in {}, {p}", arms.label(one.arm))
+            format!("{} in {}, {}", size(one, name), arms.label(one.arm), p_value(one.p_corrected))
         }
         // The least certain of them holds for all.
         all => {

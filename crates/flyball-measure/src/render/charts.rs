@@ -181,13 +181,13 @@ fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
     let places = Axis::categories("", names).in_short(numbers(compared.iter().copied()));
     let mut chart = Chart::new(format!("Change against {base}"), places, Axis::new("change", "%"))
         .described(format!(
-            "{} % confidence; an interval that crosses 0 shows no difference",
-            crate::numbers::level(report.schedule.confidence)
+            "{}; an interval that crosses 0 shows no difference",
+            super::parts::confidence(report)
         ))
         // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms
         // in the other charts.
         .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
-    let quantities: Vec<Quantity> = Quantity::JUDGED
+    let quantities: Vec<Quantity> = Quantity::judged(&report.workload.metric)
         .into_iter()
         .filter(|quantity| report.comparisons.iter().any(|comparison| comparison.quantity == *quantity))
         .collect();
@@ -239,9 +239,11 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
     let mut chart = Chart::new(
         "Frequency over time",
         Axis::new("time since the round's start", "s"),
-        Axis::new("frequency", "GHz").with_zero(),
+        Axis::new("mean of the files, idle CPUs included", "GHz").with_zero(),
     )
-    .described("each arm's middle round; moving mean of the followed CPUs, by the kernel's files");
+    .described(
+        "each arm's middle round; a moving mean that is lower than the table's frequency, which counts running CPUs only",
+    );
     let mut lines = Vec::new();
     for (index, arm) in report.arms.iter().enumerate() {
         let Some(summary) = arm.summary(Quantity::Performance) else { continue };

@@ -5,10 +5,13 @@ use std::fmt::Write;
 use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
 use flyball_text::columns::{Cell, Columns, Painter, one_line};
 
-use super::{Screen, parts::style, text::between};
+use super::{
+    Screen,
+    parts::{between, style},
+};
 use crate::{
     analyse::Verdict,
-    fleet::{Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
+    fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
     metric::{Better, Metric},
     numbers::{level, p_value, percent},
     stats::Interval,
@@ -102,7 +105,7 @@ fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::NoDifferenceShown | Verdict::TooFewRounds => "not shown",
+        Verdict::Equivalent | Verdict::NoDifferenceShown | Verdict::TooFewRounds => "unclear",
     }
 }
 
@@ -168,10 +171,13 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
             format!("{start}: worse on average{better}; the next machine may go either way.")
         }
         _ if effect.better + effect.worse > 0 => format!(
-            "{start}: no difference on average is shown; better on {}, worse on {} of {} machines.",
+            "{start}: the average is unclear; better on {}, worse on {} of {} machines.",
             effect.better, effect.worse, effect.machines
         ),
-        _ => format!("{start}: no difference is shown on any of {} machines.", effect.machines),
+        _ => format!(
+            "{start}: unclear; no difference is shown on average or on any of {} machines.",
+            effect.machines
+        ),
     }
 }
 
@@ -179,7 +185,16 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
 fn lines(report: &FleetReport, effect: &Effect) -> Vec<String> {
     let alpha = 1.0 - report.confidence;
     let mut lines = vec![sentence(report, effect)];
-    lines.extend(effect.facts.iter().filter(|fact| fact.p_corrected <= alpha).map(by_fact));
+    lines.extend(
+        effect.facts.iter().filter(|fact| fact.p_corrected <= alpha).map(|fact| by_fact(fact, alpha)),
+    );
+    if let Some(plain) = effect.plain_change {
+        lines.push(format!(
+            "  each machine counted once, the mean is {}: quiet machines, which count more in the interval, differ from noisy \
+             ones",
+            percent(plain)
+        ));
+    }
     lines.extend(effect.odd.iter().take(NAMES).map(odd));
     if effect.odd.len() > NAMES {
         lines.push(format!(
@@ -207,7 +222,7 @@ fn list(facts: &[Fact]) -> String {
     facts.iter().map(|fact| fact.name()).collect::<Vec<_>>().join(" and ")
 }
 
-fn by_fact(fact: &FactEffect) -> String {
+fn by_fact(fact: &FactEffect, alpha: f64) -> String {
     let groups = fact.groups.iter().take(NAMES).map(|group| {
         let machines = if group.machines == 1 { "machine" } else { "machines" };
         format!(
@@ -221,10 +236,20 @@ fn by_fact(fact: &FactEffect) -> String {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let unsure = if fact.facts.len() > 1 {
-        "; they divide the fleet in the same way, so which matters is not known"
-    } else {
-        ""
+    let unsure = match &fact.within {
+        Some((first, p)) if *p > alpha => format!(
+            "; goes with {}: among machines with the same {} no difference is shown, {}",
+            first.name(),
+            first.name(),
+            p_value(*p)
+        ),
+        Some((first, p)) => {
+            format!("; also among machines with the same {}, {}", first.name(), p_value(*p))
+        }
+        None if fact.facts.len() > 1 => {
+            "; they divide the fleet in the same way, so which matters is not known".to_owned()
+        }
+        None => String::new(),
     };
     format!(
         "  by {}: {}{more} ({}){unsure}",
@@ -291,6 +316,13 @@ fn notes(report: &FleetReport) -> Vec<String> {
     }
     if !report.missing.is_empty() {
         notes.push(format!("no results from {}", some(&report.missing, |name| one_line(name.clone()))));
+    }
+    let few = report.machines.iter().filter(|machine| machine.pairs < ENOUGH_PAIRS).count();
+    if few > 0 {
+        notes.push(format!(
+            "{few} of {} machines have fewer than {ENOUGH_PAIRS} blocks: then an interval of 95 % holds in 86 to 95 % of cases",
+            report.machines.len()
+        ));
     }
     if report.effects.is_empty() {
         notes.push("nothing to put together: no quantity was measured on two machines".to_owned());

@@ -17,7 +17,7 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     let arms = Arms::of_page(report);
     let mut out = format!("# flyball compare: {}\n\n", escape(&report.workload.name));
     // Writing to a string does not fail.
-    let _ = banner(report).map(|words| writeln!(out, "> **{}**\n", escape(&words)));
+    let _ = banner(&report.machine).map(|words| writeln!(out, "> **{}**\n", escape(&words)));
     let _ = writeln!(out, "{}\n", escape(&in_one_line(report, manifest)));
     for (words, rest) in conclusion(report, &arms) {
         let _ = writeln!(out, "- **{}**: {}", escape(&words), escape(&rest));

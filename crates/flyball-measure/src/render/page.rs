@@ -13,7 +13,7 @@ use super::{
 use crate::{
     analyse::{Quantity, Report, Verdict},
     numbers::{percent, probability},
-    run_directory::{Manifest, Round},
+    run_directory::{MachineNote, Manifest, Round},
     workload::quote,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     let arms = Arms::of_page(report);
     let mut page = Page::new(format!("flyball compare: {}", report.workload.name));
-    page.blocks.extend(banner(report).map(Block::Banner));
+    page.blocks.extend(banner(&report.machine).map(Block::Banner));
     page = page.with(Block::Paragraph(in_one_line(report, manifest)));
     let answer = conclusion(report, &arms);
     page = page.with(if answer.is_empty() {
@@ -75,8 +75,7 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
 }
 
 /// The warning that nothing was measured on hardware.
-pub(super) fn banner(report: &Report) -> Option<String> {
-    let machine = &report.machine;
+pub fn banner(machine: &MachineNote) -> Option<String> {
     match &machine.emulated {
         Some(what) => {
             Some(format!("Emulated: {what}. A model of the processor made these numbers, not hardware."))
@@ -191,7 +190,8 @@ fn comparisons(report: &Report, arms: &Arms) -> Table {
             let verdict = match comparison.verdict {
                 Verdict::Better => "better",
                 Verdict::Worse => "worse",
-                Verdict::NoDifferenceShown => "no difference shown",
+                Verdict::Equivalent => "same",
+                Verdict::NoDifferenceShown => "unclear",
                 Verdict::TooFewRounds => "too few rounds",
             };
             let row: Vec<String> = vec![
@@ -203,7 +203,7 @@ fn comparisons(report: &Report, arms: &Arms) -> Table {
                     format!("{}, unpaired", comparison.pairs)
                 },
                 percent(comparison.change),
-                comparison.interval.map_or_else(|| "-".to_owned(), super::text::between),
+                comparison.interval.map_or_else(|| "-".to_owned(), super::parts::between),
                 probability(comparison.p),
                 probability(comparison.p_corrected),
                 format!("{:+.2}", comparison.delta),

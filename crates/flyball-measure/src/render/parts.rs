@@ -2,7 +2,12 @@
 
 use flyball_text::columns::Style;
 
-use crate::analyse::{ArmReport, Comparison, Quantity, Report, Verdict};
+use crate::{
+    analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
+    metric::Better,
+    numbers::{level, percent},
+    stats::{self, Interval},
+};
 
 /// For whom text is made.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +25,7 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         Quantity::Latency,
         Quantity::Time,
         Quantity::Energy,
+        Quantity::WorkEnergy,
         Quantity::Dram,
         Quantity::Platform,
         Quantity::PerWatt,
@@ -50,12 +56,64 @@ pub(super) fn rounds(arm: &ArmReport) -> String {
     }
 }
 
+/// A percentage without its sign.
+pub(super) fn unsigned(fraction: f64) -> String {
+    percent(fraction.abs()).trim_start_matches('+').to_owned()
+}
+
+/// The ends of an interval: `-1.00 to +0.60 %`.
+pub(super) fn between(interval: Interval) -> String {
+    format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
+}
+
+/// An interval that leaves out 0, in words: `between 1.20 and 2.00 % more wall time`.
+pub(super) fn extent(interval: Interval, name: &str) -> String {
+    let (low, high) = (interval.low.abs(), interval.high.abs());
+    let direction = if interval.high < 0.0 { "less" } else { "more" };
+    let (low, high) = (unsigned(low.min(high)), unsigned(low.max(high)));
+    format!("between {} and {high} {direction} {name}", low.trim_end_matches(" %"))
+}
+
+/// The word for an arm that differs: of times and rates its speed, otherwise whether that is good.
+pub(super) fn difference(report: &Report, comparison: &Comparison) -> &'static str {
+    let metric = comparison.quantity.metric(&report.workload.metric);
+    let is_speed = metric.name == "wall time" && metric.better == Better::Lower
+        || metric.unit.ends_with("/s") && metric.better == Better::Higher;
+    match (comparison.verdict == Verdict::Better, is_speed) {
+        (true, true) => "faster",
+        (true, false) => "better",
+        (false, true) => "slower",
+        (false, false) => "worse",
+    }
+}
+
+/// How many rounds a verdict needs at least.
+pub(super) fn rounds_needed(report: &Report, comparison: &Comparison) -> usize {
+    let alpha = (1.0 - report.schedule.confidence) / report.correction.max(1.0);
+    if comparison.paired {
+        return stats::pairs_needed(alpha, 1);
+    }
+    let is_enough = |rounds: &usize| stats::smallest_rank_sum_p(*rounds, *rounds) <= alpha;
+    (1..100).find(is_enough).unwrap_or(100)
+}
+
+/// The confidence of words and intervals, and of how many of them together.
+pub(super) fn confidence(report: &Report) -> String {
+    let level = level(report.schedule.confidence);
+    match report.questions {
+        0 | 1 => format!("words and intervals hold with {level} % confidence"),
+        count => format!(
+            "words and intervals are corrected for {count} questions: all hold together with {level} % confidence"
+        ),
+    }
+}
+
 /// How the word of a verdict stands out.
 pub(super) fn style(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Better => Style::Good,
         Verdict::Worse => Style::Alert,
-        Verdict::NoDifferenceShown | Verdict::TooFewRounds => Style::Plain,
+        Verdict::Equivalent | Verdict::NoDifferenceShown | Verdict::TooFewRounds => Style::Plain,
     }
 }
 

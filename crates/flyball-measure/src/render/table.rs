@@ -7,10 +7,10 @@ use flyball_text::columns::{Cell, Columns, Painter, Style};
 
 use super::{
     arms::Arms,
-    parts::{Screen, columns, how, rounds, style},
+    parts::{Screen, between, columns, confidence, how, rounds, rounds_needed, style, unsigned},
 };
 use crate::{
-    analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
+    analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Verdict},
     numbers::{level, number, p_value, percent},
 };
 
@@ -38,6 +38,7 @@ fn short(quantity: Quantity, report: &Report) -> [String; 2] {
     let metric = quantity.metric(&report.workload.metric);
     let name = match quantity {
         Quantity::PerWatt => "per watt",
+        Quantity::WorkEnergy => "for work",
         Quantity::Dram => "DRAM",
         Quantity::Platform | Quantity::PlatformPower => "platform",
         Quantity::Temperature => "peak",
@@ -48,24 +49,14 @@ fn short(quantity: Quantity, report: &Report) -> [String; 2] {
     [name.to_owned(), metric.unit.clone()]
 }
 
-/// A median with the larger side of its interval: `356.3 ±0.3 %`.
-fn plus_minus(arm: &ArmReport, quantity: Quantity) -> String {
+/// A median with the ends of its interval: `356.3 (355.9-357.0)`.
+fn with_ends(arm: &ArmReport, quantity: Quantity) -> String {
     let Some(summary) = arm.summary(quantity) else { return "-".to_owned() };
     let median = number(summary.median);
-    match summary.interval.filter(|_| Quantity::JUDGED.contains(&quantity) && summary.median != 0.0) {
-        Some(interval) => {
-            // The larger side: bootstrap intervals are not symmetric, and a reader must not take
-            // them for narrower than they are.
-            let side = (interval.high - summary.median).max(summary.median - interval.low);
-            format!("{median} ±{}", unsigned(side / summary.median.abs()))
-        }
+    match summary.interval.filter(|_| summary.is_judged && quantity != Quantity::PerWatt) {
+        Some(interval) => format!("{median} ({}-{})", number(interval.low), number(interval.high)),
         None => median,
     }
-}
-
-/// A percentage without its sign.
-fn unsigned(fraction: f64) -> String {
-    percent(fraction.abs()).trim_start_matches('+').to_owned()
 }
 
 /// A table for a page or a file: a heading, and a row for each arm.
@@ -84,8 +75,8 @@ fn columns_of(report: &Report) -> (Vec<Column>, Vec<Column>) {
     for quantity in columns(report) {
         all.push(Column {
             head: short(quantity, report),
-            judged: Quantity::JUDGED.contains(&quantity),
-            cells: report.arms.iter().map(|arm| plus_minus(arm, quantity).into()).collect(),
+            judged: Quantity::judged(&report.workload.metric).contains(&quantity),
+            cells: report.arms.iter().map(|arm| with_ends(arm, quantity).into()).collect(),
         });
         if quantity == Quantity::Performance {
             all.push(deviation(report));
@@ -182,11 +173,10 @@ fn relative(report: &Report, quantity: Quantity) -> Column {
 /// What stands behind the medians.
 pub(super) fn precision(report: &Report) -> String {
     let level = level(report.schedule.confidence);
-    let judged = |arm: &ArmReport| {
-        arm.summaries.iter().any(|s| Quantity::JUDGED.contains(&s.quantity) && s.interval.is_some())
-    };
+    let judged =
+        |arm: &ArmReport| arm.summaries.iter().any(|summary| summary.is_judged && summary.interval.is_some());
     if report.arms.iter().any(judged) {
-        format!("medians; ±: the larger side of the {level} % bootstrap interval of the median")
+        format!("medians, with {level} % bootstrap intervals of the median")
     } else {
         format!("medians; too few rounds for {level} % intervals of them")
     }
@@ -245,7 +235,7 @@ fn compared(report: &Report) -> Vec<Quantity> {
 fn verdict_cells(report: &Report, arm: usize) -> impl Iterator<Item = Cell> + '_ {
     compared(report).into_iter().map(move |quantity| {
         let found = report.comparisons.iter().find(|one| one.arm == arm && one.quantity == quantity);
-        found.map_or_else(|| "-".into(), in_short)
+        found.map_or_else(|| "-".into(), |one| in_short(report, one))
     })
 }
 
@@ -287,8 +277,7 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
     for &arm in &rows {
         table.row(std::iter::once(Cell::from(arms.label(arm))).chain(verdict_cells(report, arm)).collect());
     }
-    let level = level(report.schedule.confidence);
-    let mut out = format!("against {}, with {level} % intervals\n", arms.name(report.comparisons[0].base));
+    let mut out = format!("against {}\n", arms.name(report.comparisons[0].base));
     out.push_str(&table.render(screen.painter));
     for line in remarks(report, arms) {
         let _ = writeln!(out, "{line}");
@@ -304,14 +293,27 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     // The weakest of them: what is said holds for each.
     if let Some(p) = comparisons.iter().filter(shown).map(|one| one.p_corrected).max_by(f64::total_cmp) {
         let p = p_value(p);
-        lines.push(format!("better, worse: {p} or less, corrected for the number of arms"));
+        lines.push(format!("better, worse: {p} or less"));
     }
-    if comparisons.iter().any(|one| one.verdict == Verdict::NoDifferenceShown) {
-        lines.push("not shown: these rounds do not show a difference".to_owned());
+    if comparisons.iter().any(|one| one.verdict == Verdict::Equivalent) {
+        lines.push(format!("same: shown to be within ±{} %", 100.0 * EQUIVALENT));
+    }
+    let shows = comparisons.iter().filter(|one| one.verdict == Verdict::NoDifferenceShown);
+    if let Some(one) = shows.clone().next() {
+        // The least precise of them: what is said holds for each.
+        let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));
+        lines.push(match least {
+            Some(most) => format!(
+                "unclear: no difference seen; one of {} or more would have been, in 9 of 10 such comparisons",
+                unsigned(most)
+            ),
+            None => format!("unclear: no difference seen in {} rounds", one.pairs),
+        });
     }
     if let Some(one) = comparisons.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
-        lines.push(format!("too few: {} rounds cannot show a difference of this many arms", one.pairs));
+        lines.push(format!("{} rounds cannot show any difference of so many arms and quantities", one.pairs));
     }
+    lines.push(confidence(report));
     // Once for each arm: how arms were compared does not depend on the quantity.
     let first = comparisons.first().map(|one| one.quantity);
     for one in comparisons.iter().filter(|one| Some(one.quantity) == first) {
@@ -323,26 +325,19 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     lines
 }
 
-/// A comparison as a cell: `-31.9 ±0.4 % better`.
-fn in_short(comparison: &Comparison) -> Cell {
-    let change = percent(comparison.change);
-    let change = match comparison.interval {
-        Some(interval) => {
-            // As for medians: the larger side.
-            let side = (interval.high - comparison.change).max(comparison.change - interval.low);
-            format!("{} ±{}", change.trim_end_matches(" %"), unsigned(side))
-        }
-        None => change,
-    };
-    let word = match comparison.verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::NoDifferenceShown => "not shown",
-        Verdict::TooFewRounds => "too few",
+/// A comparison as a cell: `-32.3 to -31.5 % better`.
+fn in_short(report: &Report, comparison: &Comparison) -> Cell {
+    let change = comparison.interval.map_or_else(|| percent(comparison.change), between);
+    let change = match comparison.verdict {
+        Verdict::Better => format!("{change} better"),
+        Verdict::Worse => format!("{change} worse"),
+        Verdict::Equivalent => format!("{change} same"),
+        Verdict::NoDifferenceShown => format!("{change} unclear"),
+        Verdict::TooFewRounds => format!("needs {} rounds", rounds_needed(report, comparison)),
     };
     let style = match style(comparison.verdict) {
         Style::Plain => Style::Faint,
         style => style,
     };
-    Cell::styled(style, format!("{change} {word}"))
+    Cell::styled(style, change)
 }

@@ -1,5 +1,5 @@
-//! The report on a terminal: what was compared, a table of medians that fits the width, what
-//! differs, and in the last lines which arm is best in what.
+//! The report on a terminal: the answer, what was compared, a table of medians that fits the width,
+//! what differs, and in the last lines which arm is best in what.
 
 use std::fmt::Write;
 
@@ -8,28 +8,40 @@ use flyball_text::columns::{Painter, Style, one_line};
 use super::{
     arms::Arms,
     best::conclusion,
-    parts::{Screen, how, style},
+    parts::{Screen, between, confidence, difference, extent, how, rounds_needed, style, unsigned},
     table::{differences, medians},
 };
 use crate::{
-    analyse::{Comparison, Report, Steadiness, Verdict},
+    analyse::{Comparison, EQUIVALENT, Report, Steadiness, Verdict},
     metric::Better,
-    numbers::{level, p_value, percent},
+    numbers::{p_value, percent},
     schedule::Length,
-    stats::Interval,
 };
 
 /// The whole report.
 pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let arms = Arms::of(report);
-    let mut out = String::new();
+    let conclusion = conclusion(report, &arms);
+    let is_table = is_table(report);
+    let mut out = if is_table { String::new() } else { sentences(report, screen) };
+    // Of many arms, the table and what is best come last, next to the prompt.
+    if let (true, Some((words, rest))) = (is_table, conclusion.first()) {
+        let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, words));
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
     // Writing to a string does not fail.
     let _ = head(report, &mut out);
     out.push('\n');
     out.push_str(&arms.legend(screen));
     out.push_str(&medians(report, &arms, screen));
     out.push('\n');
-    out.push_str(&judgement(report, &arms, screen));
+    if is_table {
+        out.push_str(&differences(report, &arms, screen));
+    } else if !report.comparisons.is_empty() {
+        let _ = writeln!(out, "{}", confidence(report));
+    }
     for line in steadiness(report) {
         let _ = writeln!(out, "{line}");
     }
@@ -39,7 +51,6 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     for note in &report.notes {
         let _ = writeln!(out, "note: {note}");
     }
-    let conclusion = conclusion(report, &arms);
     if !conclusion.is_empty() {
         out.push('\n');
     }
@@ -85,28 +96,24 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     )
 }
 
-pub(super) fn between(interval: Interval) -> String {
-    format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
-}
-
-/// What differs: a sentence for each comparison, or a table where there are many.
-fn judgement<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
-    // Sentences read well for one or two arms; above that a table compares better.
+/// Whether a table compares so many arms better than sentences.
+fn is_table(report: &Report) -> bool {
     const SENTENCES: usize = 4;
     let comparisons = &report.comparisons;
     let one_base = comparisons.windows(2).all(|pair| pair[0].base == pair[1].base);
-    if comparisons.len() > SENTENCES && one_base {
-        return differences(report, arms, screen);
-    }
+    comparisons.len() > SENTENCES && one_base
+}
+
+/// What differs: a sentence for each comparison.
+fn sentences<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let painted = |comparison: &Comparison| {
         let sentence = verdict(report, comparison);
-        let (start, word) = sentence.rsplit_once(' ').unwrap_or(("", &sentence));
-        match style(comparison.verdict) {
-            Style::Plain => format!("{sentence}\n"),
-            style => format!("{start} {}\n", screen.painter.apply(style, word)),
+        match (style(comparison.verdict), sentence.split_once(": ")) {
+            (Style::Plain, _) | (_, None) => format!("{sentence}\n"),
+            (style, Some((start, rest))) => format!("{}: {rest}\n", screen.painter.apply(style, start)),
         }
     };
-    comparisons.iter().map(painted).collect()
+    report.comparisons.iter().map(painted).collect()
 }
 
 /// Which arms scatter more or less than the first, or that none is shown to.
@@ -119,7 +126,7 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         let word = match found.verdict {
             Verdict::Better => "steadier",
             Verdict::Worse => "less steady",
-            Verdict::NoDifferenceShown | Verdict::TooFewRounds => return None,
+            Verdict::Equivalent | Verdict::NoDifferenceShown | Verdict::TooFewRounds => return None,
         };
         let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
@@ -133,8 +140,7 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     let shown: Vec<String> = all.iter().filter_map(said).collect();
     let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
     if shown.is_empty() && judged {
-        let least = all.iter().map(|(_, found)| found.p_corrected).fold(1.0, f64::min);
-        return vec![format!("steadiness: no difference from {base} shown ({} or more).", p_value(least))];
+        return vec![format!("steadiness: no difference from {base} seen.")];
     }
     shown
 }
@@ -145,35 +151,31 @@ pub fn verdicts(report: &Report) -> Vec<String> {
 }
 
 fn verdict(report: &Report, comparison: &Comparison) -> String {
-    let metric = comparison.quantity.metric(&report.workload.metric);
+    let name = comparison.quantity.metric(&report.workload.metric).name;
     let base = &report.arms[comparison.base].name;
     let arm = &report.arms[comparison.arm].name;
-    let level = level(report.schedule.confidence);
     let p = p_value(comparison.p_corrected);
-    let interval = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
     let how = how(report, comparison);
+    let ends = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
     match comparison.verdict {
         Verdict::Better | Verdict::Worse => {
-            let word = if comparison.verdict == Verdict::Better { "better" } else { "worse" };
-            format!(
-                "{arm}: {} {} against {base} ({interval} at {level} %, {p}{how}): {word}.",
-                metric.name,
-                percent(comparison.change)
-            )
+            let word = difference(report, comparison);
+            let size = comparison.interval.map_or_else(String::new, |interval| extent(interval, &name));
+            format!("{arm} is {word} than {base}: {size} ({p}{how}).")
         }
+        Verdict::Equivalent => format!(
+            "{arm} has the same {name} as {base} within ±{} %, shown ({ends}{how}).",
+            100.0 * EQUIVALENT
+        ),
         Verdict::NoDifferenceShown => {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
-                format!("; {} rounds would show {}", comparison.pairs, percent(shows).trim_start_matches('+'))
+                format!("; one of {} or more would have been, in 9 of 10 such comparisons", unsigned(shows))
             });
-            format!(
-                "{arm}: {}: no difference shown against {base} ({interval} at {level} %, {p}{how}{shows}).",
-                metric.name
-            )
+            format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
-            "{arm}: {}: no difference shown against {base}; {} rounds cannot show one at {level} % (measured {}, \
-             {p}{how}).",
-            metric.name,
+            "{arm}: {name} needs {} rounds to be compared with {base}; {} gave {}{how}.",
+            rounds_needed(report, comparison),
             comparison.pairs,
             percent(comparison.change)
         ),

@@ -83,11 +83,17 @@ fn sign_flips(doubled_ranks: &[u32]) -> Vec<f64> {
 
 /// The means of all pairs of values, each with itself too, sorted.
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
+    let mut averages = pair_means(values);
+    averages.sort_by(f64::total_cmp);
+    averages
+}
+
+/// The same in no order.
+fn pair_means(values: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
     for (index, a) in values.iter().enumerate() {
         averages.extend(values[index..].iter().map(|b| f64::midpoint(*a, *b)));
     }
-    averages.sort_by(f64::total_cmp);
     averages
 }
 
@@ -100,35 +106,44 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
 /// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few
 /// pairs cannot give one of this level.
 pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
-    let n = differences.len();
     let averages = walsh_averages(differences);
-    let tail = (1.0 - level) / 2.0;
-    // The largest count of averages to drop at either end.
-    let drop = if n <= EXACT_UP_TO {
-        let ranks: Vec<u32> = (1..=n as u32).collect();
-        let mut below = 0.0;
-        let mut drop = 0;
-        for chance in sign_flips(&ranks) {
-            below += chance;
-            // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that
-            // equals it must not be lost.
-            if below > tail * (1.0 + 1e-12) {
-                break;
-            }
-            drop += 1;
-        }
-        drop
-    } else {
-        let count = n as f64;
-        let spread = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
-        (count * (count + 1.0) / 4.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
-    };
+    let drop = averages_to_drop(differences.len(), (1.0 - level) / 2.0);
     // The ends are the C-th smallest and C-th largest average, where P(W <= C - 1) is at most the
     // tail (Hollander and Wolfe 1999, section 3.3; `wilcox.test(conf.int=TRUE)` of R). C = 0: no
     // interval of this level exists.
     let low = averages.get(drop.checked_sub(1)?)?;
     let high = averages.get(averages.len().checked_sub(drop)?)?;
     Some(Interval { low: *low, high: *high })
+}
+
+/// How many averages of `n` pairs lie outside an interval at either end, its last one included, if
+/// each tail may have this probability.
+pub(super) fn averages_to_drop(n: usize, tail: f64) -> usize {
+    if n > EXACT_UP_TO {
+        let count = n as f64;
+        let spread = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
+        return (count * (count + 1.0) / 4.0 + Normal::standard().inverse_cdf(tail) * spread).floor()
+            as usize;
+    }
+    let ranks: Vec<u32> = (1..=n as u32).collect();
+    let mut below = 0.0;
+    let mut drop = 0;
+    for chance in sign_flips(&ranks) {
+        below += chance;
+        // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that equals
+        // it must not be lost.
+        if below > tail * (1.0 + 1e-12) {
+            break;
+        }
+        drop += 1;
+    }
+    drop
+}
+
+/// The lower end of the interval that drops so many averages.
+pub(super) fn walsh_end(differences: &[f64], dropped: usize) -> Option<f64> {
+    let (place, mut averages) = (dropped.checked_sub(1)?, pair_means(differences));
+    (place < averages.len()).then(|| *averages.select_nth_unstable_by(place, f64::total_cmp).1)
 }
 
 /// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions`

@@ -22,8 +22,8 @@ use flyball_compare::{RoundTraces, RunSeeds, SpeedWatch, user_knobs, workloads};
 use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
-    Arm, Blocks, Command, Conductor, End, Event, Manifest, MeasureError, Meters, PowerCommand, QuietNote,
-    RunDirectory, Stop, Workload,
+    Arm, Blocks, Command, Conductor, Correction, End, Event, Manifest, MeasureError, Meters, PowerCommand,
+    QuietNote, RunDirectory, Stop, Workload,
 };
 use flyball_process::User;
 
@@ -77,7 +77,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let arms = Arm::all(&args.arm, &args.matrix, &knobs).map_err(Failure::usage)?;
     take::check(&*host, &arms)?;
-    let length = length(args, arms.len());
+    let meters = Meters::find(&*host, workload.command.cpus.as_ref());
+    let has_energy = !meters.list().energy.is_empty() || args.measuring.power_command.is_some();
+    let metric = Workload::metric(&workload.command);
+    let correction = Correction::new(arms.len(), has_energy, &metric, args.until.is_some());
+    let length = length(args, arms.len(), correction);
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
     manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;

@@ -113,6 +113,36 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
+/// docs/dev/sentences.md lists what is printed, with the condition under which it is true.
+#[test]
+fn every_listed_sentence_is_one_that_the_code_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &Path| fs::read_to_string(path).expect("a file of the repository");
+    let mut code = String::new();
+    let mut open: Vec<PathBuf> = ["flyball-measure/src", "flyball-tune/src", "flyball/src/commands"]
+        .map(|folder| root.join("crates").join(folder))
+        .to_vec();
+    open.push(root.join("crates/flyball-results/src"));
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+        } else {
+            code += &read(&path);
+        }
+    }
+    // Sentences of two lines, and what stands in them for names and numbers.
+    let joined: String = code.split("\\\n").map(str::trim_start).collect();
+    let page = read(&root.join("docs/dev/sentences.md"));
+    let rows: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert!(rows.len() > 30, "{rows:?}");
+    for row in rows {
+        for piece in row.split("...").map(str::trim).filter(|piece| piece.len() > 3) {
+            assert!(joined.contains(piece), "no code prints '{piece}' of '{row}'");
+        }
+    }
+}
+
 #[test]
 fn a_setting_against_itself_on_the_running_machine() {
     let place = tempfile::tempdir().expect("a directory");
@@ -389,7 +419,7 @@ fn a_stopped_comparison_is_continued() {
         "--arm",
         "fast: governor=performance",
         "--rounds",
-        "8",
+        "9",
         "--metric",
         "speed: ([0-9]+)",
         "--unit",
@@ -403,7 +433,7 @@ fn a_stopped_comparison_is_continued() {
     command.arg(&directory);
     ends(command, 0);
     let report = report(&directory);
-    assert_eq!(report["comparisons"][0]["pairs"], 8);
+    assert_eq!(report["comparisons"][0]["pairs"], 9);
     assert_eq!(report["comparisons"][0]["verdict"], "better");
     // Another machine is refused.
     let mut command = flyball(&["compare", "--resume"]);

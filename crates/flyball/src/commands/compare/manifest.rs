@@ -4,8 +4,8 @@ use flyball_compare::workloads;
 use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Arm, BackgroundNote, Command, FORMAT, Length, MachineNote, Manifest, Schedule, SystemNote, VERSION,
-    Workload, WorkloadNote, preset::Reader, render, stats,
+    Arm, BackgroundNote, Command, Correction, EQUIVALENT, FORMAT, Length, MachineNote, Manifest, Schedule,
+    SystemNote, VERSION, Workload, WorkloadNote, preset::Reader, render, stats,
 };
 
 use super::{
@@ -13,9 +13,6 @@ use super::{
     rounds::RoundArgs,
 };
 use crate::{exit::Failure, quiet_machine::Observer, time};
-
-/// What `--until decided` takes for no difference: half a percent to either side.
-const SMALL: f64 = 0.005;
 
 /// Blocks of `--until` at least.
 const LEAST_BLOCKS: usize = 6;
@@ -46,14 +43,14 @@ pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
     note.background.iter().map(command).collect()
 }
 
-/// How many blocks a comparison has.
-pub(super) fn length(args: &Args, arms: usize) -> Length {
+/// How many blocks a comparison has that answers its questions so strictly.
+pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length {
     let confidence = args.measuring.confidence;
     let alpha = 1.0 - confidence;
     if let Some(until) = args.until {
         let (half_width, decided) = match until {
             Until::HalfWidth(width) => (width, false),
-            Until::Decided => (SMALL, true),
+            Until::Decided => (EQUIVALENT, true),
         };
         // The interval is exact for normal noise from three pairs on; outliers need some more
         // rounds to be seen as such.
@@ -61,8 +58,7 @@ pub(super) fn length(args: &Args, arms: usize) -> Length {
         return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
     }
     let rounds = args.rounds.unwrap_or(15) as usize;
-    // Holm's correction asks the best of the comparisons for alpha over their number.
-    let needed = stats::pairs_needed(alpha, arms - 1);
+    let needed = stats::pairs_needed(alpha / correction.medians, 1);
     if rounds < needed {
         eprintln!(
             "note: {rounds} rounds of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
