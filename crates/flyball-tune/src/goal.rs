@@ -31,6 +31,11 @@ pub enum GoalError {
     SameQuantity { text: String },
     #[error("{fault}; write for example 'time <= +5%' or 'power <= 60'{pointer}")]
     Limit { fault: LimitFault, pointer: Pointer },
+    #[error(
+        "'{wanted}' does not compare settings here: {metric} is a rate, and a load that runs for a fixed time takes as \
+         long at any speed; use {instead}{pointer}"
+    )]
+    PerTime { wanted: String, metric: String, instead: String, pointer: Pointer },
 }
 
 /// What is wrong with a limit.
@@ -132,9 +137,10 @@ pub struct Goal {
 }
 
 /// The names that quantities have here, besides the workload's own metric.
-const NAMES: [(&str, Quantity); 11] = [
+const NAMES: [(&str, Quantity); 12] = [
     ("time", Quantity::Time),
     ("energy", Quantity::Energy),
+    ("energy-per-work", Quantity::WorkEnergy),
     ("power", Quantity::Power),
     ("perf-per-watt", Quantity::PerWatt),
     ("performance", Quantity::Performance),
@@ -161,6 +167,8 @@ impl Goal {
         let option = if asked.minimize.is_some() { "--minimize" } else { "--maximize" };
         let aim = Aim { quantity: quantity(option, name, name, metric)?, more: asked.minimize.is_none() };
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
+        // The default; of a rate, time says nothing.
+        let prefer = if prefer == "time" && metric.is_rate() { "performance" } else { prefer };
         Ok(Goal { aim, limit, second: None, within, prefer: Some(good("--prefer", prefer, prefer, metric)?) })
     }
 
@@ -245,13 +253,29 @@ fn quantity(
     if wanted == metric.name {
         return Ok(Quantity::Performance);
     }
-    NAMES.iter().find(|(name, _)| *name == wanted).map(|(_, quantity)| *quantity).ok_or_else(|| {
-        GoalError::Quantity {
+    let pointer = || Pointer::new(option, argument, wanted);
+    let found = NAMES.iter().find(|(name, _)| *name == wanted).map(|(_, quantity)| *quantity);
+    match found {
+        // A slower setting does less work in the same time, which is no saving.
+        Some(Quantity::Energy) if metric.is_rate() => Ok(Quantity::WorkEnergy),
+        Some(Quantity::Time) if metric.is_rate() => Err(GoalError::PerTime {
             wanted: wanted.to_owned(),
             metric: metric.name.clone(),
-            pointer: Pointer::new(option, argument, wanted),
-        }
-    })
+            instead: match option {
+                "--subject-to" => "--subject-to 'performance >= -2%'".to_owned(),
+                "--front" => "--front performance,energy".to_owned(),
+                _ => "--maximize performance".to_owned(),
+            },
+            pointer: pointer(),
+        }),
+        Some(Quantity::WorkEnergy) if !metric.is_rate() => Ok(Quantity::Energy),
+        Some(quantity) => Ok(quantity),
+        None => Err(GoalError::Quantity {
+            wanted: wanted.to_owned(),
+            metric: metric.name.clone(),
+            pointer: pointer(),
+        }),
+    }
 }
 
 /// A quantity in the direction that is usually good.
@@ -306,7 +330,7 @@ mod tests {
     use super::*;
 
     fn parse(minimize: &str, limit: Option<&str>) -> Result<Goal, GoalError> {
-        let metric = Metric::new("score", "points", Better::Higher);
+        let metric = Metric::new("score", "points", Better::Lower);
         let asked = SearchRequest {
             minimize: Some(minimize.to_owned()),
             subject_to: limit.map(str::to_owned),
@@ -317,7 +341,7 @@ mod tests {
 
     #[test]
     fn goals_are_read() {
-        let metric = Metric::new("score", "points", Better::Higher);
+        let metric = Metric::new("score", "points", Better::Lower);
         let goal = parse("energy", Some("time <= +5 %")).expect("a goal");
         assert_eq!(goal.title(&metric), "least energy, wall time <= +5 %");
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(1.05_f64.ln())));
@@ -326,6 +350,28 @@ mod tests {
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(-(0.98_f64.ln()))));
         let goal = parse("time", Some("power <= 60")).expect("a goal");
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::Absolute(60.0_f64.ln())));
+    }
+
+    #[test]
+    fn goals_of_a_rate_are_for_the_same_work() {
+        let metric = Metric::new("throughput", "MB/s", Better::Higher);
+        let parse = |minimize: &str, limit: Option<&str>| {
+            let asked = SearchRequest {
+                minimize: Some(minimize.to_owned()),
+                subject_to: limit.map(str::to_owned),
+                ..SearchRequest::default()
+            };
+            Goal::parse(&asked, 0.01, "time", &metric)
+        };
+        let goal = parse("energy", Some("performance >= -2%")).expect("a goal");
+        assert_eq!(goal.title(&metric), "least energy per work, throughput >= -2 %");
+        for (refused, instead) in [
+            (parse("energy", Some("time <= +2%")), "'performance >= -2%'"),
+            (parse("time", None), "--maximize performance"),
+            (Goal::parse_front("time,energy", 0.01, &metric), "--front performance,energy"),
+        ] {
+            assert!(refused.expect_err("a rate").to_string().contains(instead), "{instead}");
+        }
     }
 
     #[test]

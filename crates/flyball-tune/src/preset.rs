@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use flyball_control::{Id, Snapshot};
 use flyball_host::{Host, KiloHertz};
+use flyball_measure::Metric;
 
 use crate::{goal::SearchRequest, space::ValuesOf};
 
@@ -50,11 +51,24 @@ impl Preset {
     ///
     /// # Errors
     /// A machine that has none of the knobs.
-    pub fn expand(self, host: &dyn Host, values_of: &ValuesOf<'_>) -> Result<SearchRequest, PresetError> {
-        let (quantity, limit) = match self {
-            Preset::Efficiency => ("energy", Some("time <= +5%".to_owned())),
-            Preset::Latency => ("time", None),
-            Preset::PowerCap(watts) => ("time", Some(format!("power <= {watts}"))),
+    pub fn expand(
+        self,
+        host: &dyn Host,
+        values_of: &ValuesOf<'_>,
+        metric: &Metric,
+    ) -> Result<SearchRequest, PresetError> {
+        // Of a rate, a load may run for a fixed time.
+        let is_rate = metric.is_rate();
+        let limit = match self {
+            Preset::Efficiency if is_rate => Some("performance >= -5%".to_owned()),
+            Preset::Efficiency => Some("time <= +5%".to_owned()),
+            Preset::Latency => None,
+            Preset::PowerCap(watts) => Some(format!("power <= {watts}")),
+        };
+        let (minimize, maximize) = match self {
+            Preset::Efficiency => (Some("energy".to_owned()), None),
+            Preset::Latency | Preset::PowerCap(_) if is_rate => (None, Some("performance".to_owned())),
+            Preset::Latency | Preset::PowerCap(_) => (Some("time".to_owned()), None),
         };
         let mut over = Vec::new();
         // Latency is about how fast clocks rise and cores wake, the others about how high clocks
@@ -78,7 +92,7 @@ impl Preset {
         if over.is_empty() {
             return Err(PresetError::NoKnobs);
         }
-        Ok(SearchRequest { over, minimize: Some(quantity.to_owned()), maximize: None, subject_to: limit })
+        Ok(SearchRequest { over, minimize, maximize, subject_to: limit })
     }
 }
 

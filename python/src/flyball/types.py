@@ -24,7 +24,7 @@ Action = Union[Literal["corrected", "reported", "yielded", "gave-way"], "Action3
 
 
 class Applied(TypedDict):
-    """What applying an intent came to."""
+    """The result of applying an intent."""
 
     made: List[AppliedChange]
     not_needed: NotRequired[List[Change]]
@@ -348,6 +348,7 @@ class Confirmed(TypedDict):
 
     keeps_limit: Union[bool, None]
     limit: Union[Comparison, None]
+    now_keeps_limit: Union[bool, None]
     objective: Union[Comparison, None]
     rounds: int
 
@@ -359,13 +360,13 @@ class Content1(TypedDict):
 
 
 class Content2(TypedDict):
-    """The bytes in hexadecimal, where they are not UTF-8."""
+    """The bytes in hexadecimal, if they are not UTF-8."""
 
     hex: str
 
 
 class Content3(TypedDict):
-    """It could not be read; the errno says what that means (EBUSY: the CPU is offline)."""
+    """The errno of a failed read (EBUSY: the CPU is offline)."""
 
     unreadable: int
 
@@ -374,7 +375,7 @@ Content = Union["Content1", "Content2", "Content3"]
 
 
 class Cost(TypedDict):
-    """What a reading cost."""
+    """Cost of a reading."""
 
     asked: int
     cpu: int
@@ -542,6 +543,7 @@ class Effect(TypedDict):
     odd: List[Odd]
     p: float
     p_corrected: float
+    plain_change: NotRequired[float]
     quantity: Quantity
     undecided: int
     verdict: Verdict
@@ -577,7 +579,7 @@ class EnergySource(TypedDict):
 
 
 class Entry(TypedDict):
-    """One transaction, as the journal has it."""
+    """One transaction of the journal."""
 
     at: int
     command: str
@@ -590,7 +592,7 @@ class Entry(TypedDict):
 
 
 class Environment(TypedDict):
-    """What a journal belongs to."""
+    """The boot and the machine that a journal belongs to."""
 
     boot: Union[str, None]
     machine: str
@@ -622,7 +624,7 @@ class EventCount(TypedDict):
 
 
 class Evidence(TypedDict):
-    """One thing that was read: where, and what was there."""
+    """One observation: a location and the value read there."""
 
     place: str
     value: str
@@ -665,6 +667,7 @@ class FactEffect(TypedDict):
     groups: List[GroupEffect]
     p: float
     p_corrected: float
+    within: NotRequired[List[Union[Fact, float]]]
 
 
 class Factor(TypedDict):
@@ -883,7 +886,7 @@ class Interval(TypedDict):
 
 
 class KernelTest(TypedDict):
-    """What a test of the kernel's amd-pstate-ut module would report on this machine and kernel."""
+    """The result that the kernel's amd-pstate-ut module would report on this machine and kernel."""
 
     because: NotRequired[str]
     name: str
@@ -1114,7 +1117,7 @@ class Moment(TypedDict):
 
 
 class NotRestored(TypedDict):
-    """A location that does not hold what it held, or is not known to."""
+    """A location that does not hold its first content, or is not known to."""
 
     because: NotRestoredReason
     error: Union[Refused, None]
@@ -1182,19 +1185,19 @@ class One(TypedDict):
 
 
 class Outcome2(TypedDict):
-    """The kernel accepted the write and made this of it."""
+    """The kernel accepted the write but turned it into this value."""
 
     clamped: str
 
 
 class Outcome3(TypedDict):
-    """The kernel accepted the write, and the location still holds this, which it held before."""
+    """The kernel accepted the write, but the location still holds this earlier value."""
 
     lost: str
 
 
 class Outcome4(TypedDict):
-    """The value was read back, and something changed it to this before the work was done."""
+    """The value was read back, but something changed it to this before the work was done."""
 
     overridden: str
 
@@ -1203,7 +1206,7 @@ Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
 
 
 class Owner(TypedDict):
-    """A program that writes knobs, at work on a machine."""
+    """A program that writes knobs and is active on a machine."""
 
     name: str
     pid: Union[int, None]
@@ -1275,7 +1278,7 @@ class Plan(TypedDict):
 
 
 class Platform(TypedDict):
-    """What the drivers of a machine are (isst_if_platform_info)."""
+    """Properties of a machine's drivers (isst_if_platform_info)."""
 
     api_version: int
     driver_version: int
@@ -1342,7 +1345,7 @@ class Qos(TypedDict):
     ordered: bool
 
 
-Quantity = Literal["time", "performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
 
 
 class QuietNote(TypedDict):
@@ -1363,7 +1366,7 @@ class QuietSetting(TypedDict):
 
 
 class QuietSettings(TypedDict):
-    """What makes this machine quiet."""
+    """The settings that make this machine quiet."""
 
     boot: List[BootParameter]
     cpus: CpuList
@@ -1456,7 +1459,7 @@ class Report(TypedDict):
 
 
 class Restoration(TypedDict):
-    """What restoring did."""
+    """The result of restoring."""
 
     damaged: NotRequired[int]
     foreign: NotRequired[List[Location]]
@@ -1748,6 +1751,7 @@ class Summary(TypedDict):
     deviation: Union[float, None]
     drift: Union[ArmDrift, None]
     interval: Union[Interval, None]
+    is_judged: bool
     mean: float
     median: float
     metric: Metric
@@ -1838,7 +1842,7 @@ class TurboFreqOffer(TypedDict):
 
 
 class Usage(TypedDict):
-    """What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2))."""
+    """Resources used by a process and the descendants that it waited for, by the kernel's accounting (getrusage(2))."""
 
     involuntary_switches: int
     major_faults: int
@@ -1950,7 +1954,7 @@ Value = Union["Value1", "Value2", "Value3", "Value4", "Value5", "Value6", "Value
 Vendor = Literal["intel", "amd", "other"]
 
 
-Verdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
+Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
 
 
 class Wanted1(TypedDict):
@@ -2005,7 +2009,7 @@ class WorkloadNote(TypedDict):
 
 
 class Writer(TypedDict):
-    """A process that wrote something, with what is known of it."""
+    """A process that wrote something, with everything known about it."""
 
     name: NotRequired[str]
     pid: int
@@ -2127,7 +2131,7 @@ class JournalFile2(TypedDict):
 
 
 class JournalFile3Was(TypedDict):
-    """How a location is written, read back and restored: what the journal stores of it."""
+    """How a location is written, read back and restored, as the journal stores it."""
 
     bound: NotRequired[Bound]
     content: Content
@@ -2144,7 +2148,7 @@ class JournalFile3(TypedDict):
 
 
 class JournalFile4Write(TypedDict):
-    """How a location is written, read back and restored: what the journal stores of it."""
+    """How a location is written, read back and restored, as the journal stores it."""
 
     bound: NotRequired[Bound]
     kept: NotRequired[bool]
@@ -2486,11 +2490,13 @@ class ReportOutput(TypedDict):
 
     arms: List[ArmReport]
     comparisons: List[Comparison]
+    correction: float
     emulated: NotRequired[str]
     machine: MachineNote
     no_energy: Union[str, None]
     no_frequency: Union[str, None]
     notes: List[str]
+    questions: int
     quiet: NotRequired[QuietNote]
     schedule: Schedule
     schema: Literal["report/1"]
@@ -2549,7 +2555,7 @@ class ResultsListOutputItem(TypedDict):
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "with": "List[With]"})
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[With]"})
 
 
 class ResultsShowOutput(TypedDict):
@@ -2995,6 +3001,7 @@ class TunePlanOutput(TypedDict):
 class TuneOutput(TypedDict):
     """What `flyball tune` prints: the chosen settings, and what fresh rounds say of them."""
 
+    candidate: str
     chosen: str
     confirmed: Union[Confirmed, None]
     emulated: NotRequired[str]

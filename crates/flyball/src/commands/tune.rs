@@ -67,7 +67,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
     let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
-    let pictures = Pictures::of_search(&directory, &record, &outcome);
+    let pictures = Pictures::of_search(&directory, &record, &outcome, &verdict);
     pictures::write(&directory, &pictures, directory.path())?;
     context
         .output
@@ -93,8 +93,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// A new search; `None` if it was only to be described.
 fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
     let workload = workloads::prepare(host, &args.with_direction())?;
-    let asked = asked(context, host, args)?;
     let metric = flyball_measure::Workload::metric(&workload.command);
+    let asked = asked(context, host, args, &metric)?;
     let goal = match &args.front {
         Some(text) => Goal::parse_front(text, args.within, &metric)?,
         None => Goal::parse(&asked, args.within, &args.prefer, &metric)?,
@@ -153,7 +153,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
 }
 
 /// What is searched for: the preset's words, which are printed, or the options.
-fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<SearchRequest, Failure> {
+fn asked(context: &Context, host: &dyn Host, args: &Args, metric: &Metric) -> Result<SearchRequest, Failure> {
     let Some(preset) = args.preset else {
         return Ok(SearchRequest {
             over: args.over.clone(),
@@ -162,11 +162,14 @@ fn asked(context: &Context, host: &dyn Host, args: &Args) -> Result<SearchReques
             subject_to: args.subject_to.clone(),
         });
     };
-    let asked = preset.expand(host, &|knob: &Knob| complete::values_of(knob, &context.machine))?;
+    let asked = preset.expand(host, &|knob: &Knob| complete::values_of(knob, &context.machine), metric)?;
     let over: Vec<String> = asked.over.iter().map(|over| format!("--over {over}")).collect();
     let limit = asked.subject_to.iter().map(|limit| format!(" --subject-to '{limit}'")).collect::<String>();
-    let least = asked.minimize.as_deref().unwrap_or_default();
-    eprintln!("flyball: the preset is {} --minimize {least}{limit}", over.join(" "));
+    let goal = match (&asked.minimize, &asked.maximize) {
+        (Some(least), _) => format!("--minimize {least}"),
+        (None, most) => format!("--maximize {}", most.as_deref().unwrap_or_default()),
+    };
+    eprintln!("flyball: the preset is {} {goal}{limit}", over.join(" "));
     Ok(asked)
 }
 
@@ -212,7 +215,9 @@ fn check_meters(
     for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim), goal.second].into_iter().flatten() {
         let there = match aim.quantity {
             Quantity::Energy | Quantity::Power => has(Domain::Package),
-            Quantity::PerWatt => has(Domain::Package) || has(Domain::Platform) || has_command,
+            Quantity::WorkEnergy | Quantity::PerWatt => {
+                has(Domain::Package) || has(Domain::Platform) || has_command
+            }
             Quantity::Dram => has(Domain::Dram),
             Quantity::Platform => has(Domain::Platform) || has_command,
             _ => true,
@@ -390,7 +395,15 @@ fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Re
     use std::fmt::Write as _;
     let searched = &record.searched;
     let text = || {
-        let mut out = format!("goal       {}\n", record.goal.title(&manifest.workload.metric));
+        let metric = &manifest.workload.metric;
+        let mut out = format!("goal       {}\n", record.goal.title(metric));
+        if metric.is_rate() {
+            let _ = writeln!(
+                out,
+                "           {} is a rate, so energy is that of the same work: the load may run for a fixed time",
+                metric.name
+            );
+        }
         for row in &searched.factors {
             let order = if row.places.is_some() { "" } else { " (no order)" };
             let _ = writeln!(out, "{:<10} {}{order}", row.knob, row.values.join(" "));

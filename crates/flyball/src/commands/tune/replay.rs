@@ -33,7 +33,7 @@ pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) 
         _ => Some(Confirmed::new(&RunDirectory::open(&folder)?, &record.goal)),
     };
     let verdict = Verdict::new(&record.goal, &record.searched, directory, &outcome, confirmed, second);
-    pictures::write(directory, &Pictures::of_search(directory, &record, &outcome), place)?;
+    pictures::write(directory, &Pictures::of_search(directory, &record, &outcome, &verdict), place)?;
     output.object(|| &verdict, || verdict.text(&directory.manifest, &record.searched))?;
     Ok(Exit::Done)
 }
