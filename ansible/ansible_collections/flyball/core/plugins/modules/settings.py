@@ -23,8 +23,12 @@ options:
     description: The CPUs of settings that do not name their own, such as V(0-3,7) or V(type:P).
     type: str
   hold:
-    description: Name of a hold that keeps the settings. Without it they last until something changes them.
+    description: Name of a hold that keeps the settings. Without it they last until something changes them. A hold ends with the boot unless O(at_boot).
     type: str
+  at_boot:
+    description: Whether flyball-hold.service adds the hold at every boot. It takes a profile, and no settings besides. Releasing the hold ends this too.
+    type: bool
+    default: false
   priority:
     description: Priority of the hold.
     type: int
@@ -131,6 +135,8 @@ def present(program, params, check):
     hold = params["hold"]
     command = ["hold", "add", hold, "--priority", str(params["priority"])] if hold else ["apply"]
     before = holds(program) if hold else {}
+    if params["at_boot"] and not check:
+        command.append("--at-boot")
     code, data, err = program.run(command + program.settings() + (["-n"] if check else []), results=(0, 7))
     if check:
         writes, notes, clamped = data["changes"], data["notes"], []
@@ -159,6 +165,7 @@ def main():
         argument_spec=dict(
             COMMON,
             hold=dict(type="str"),
+            at_boot=dict(type="bool", default=False),
             priority=dict(type="int", default=100),
             on_clamped=dict(type="str", choices=["accept", "fail"], default="accept"),
             present=dict(type="bool", default=True),
@@ -171,6 +178,8 @@ def main():
     program = Program(module)
     if not params["present"]:
         module.exit_json(**absent(program, params["hold"], module.check_mode))
+    if params["at_boot"] and not params["hold"]:
+        module.fail_json(msg="at_boot needs the name of a hold", error="not_accepted")
     if not params["profile"] and not params["settings"]:
         module.fail_json(msg="give a profile or settings", error="not_accepted")
     result = present(program, params, module.check_mode)
