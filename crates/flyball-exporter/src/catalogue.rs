@@ -106,9 +106,13 @@ families! {
     REAPPLIED = Counter "flyball_reapplied_writes_total" "" Default ["why"] "5"
         "Changes that the hold service corrected, by what had happened.";
     HOLD_ACTIVE = Gauge "flyball_hold_active" "" Default ["hold,owner"] "64"
-        "1 if the hold is in force, 0 if its condition is not met.";
+        "1 if the hold is in force, 0 if its condition is not met or the machine refuses it.";
     HOLD_SERVICE = Gauge "flyball_hold_service_up" "" Default [""] "1"
         "1 if the hold service runs.";
+    HOLD_FAILED = Gauge "flyball_hold_failed" "" Default [""] "1"
+        "1 if something that holds want could not be brought about; `flyball hold status` says why.";
+    HOLD_CONFIG_ERROR = Gauge "flyball_hold_config_error" "" Default [""] "1"
+        "1 if /etc/flyball/hold.toml or a profile in it is wrong and was ignored.";
     DOCTOR_FINDINGS = Gauge "flyball_doctor_findings" "" Default ["verdict"] "5"
         "Answers of the doctor by verdict.";
     DOCTOR_FINDING = Gauge "flyball_doctor_finding" "" Default ["id,verdict"] "warnings and faults"

@@ -28,13 +28,16 @@ pub struct Options {
     pub per_cpu: bool,
     /// node_exporter's names too.
     pub node: bool,
+    /// `process_*` too. Not in a file that node_exporter serves, which has these itself: it reports
+    /// an error at each scrape then.
+    pub process: bool,
     /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
     pub most_values: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { per_cpu: false, node: false, most_values: 16 }
+        Options { per_cpu: false, node: false, process: true, most_values: 16 }
     }
 }
 
@@ -238,12 +241,8 @@ impl<'h> Collector<'h> {
     /// After the rest, whose cost it states.
     fn write_own(&mut self, out: &mut Exposition) {
         out.add(names::SCRAPE_CPU, &[], self.used.as_secs_f64());
-        out.add(names::PROCESS_CPU, &[], flyball_process::usage(false).time.as_secs_f64());
-        // The second number is resident pages (proc_pid_statm(5)).
-        let pages = Live::new().read("/proc/self/statm").ok();
-        let resident = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-        if let Some(resident) = resident {
-            out.add(names::PROCESS_MEMORY, &[], (resident * rustix::param::page_size() as u64) as f64);
+        if self.options.process {
+            write_process(out);
         }
         if let Some(node) = &mut self.node {
             node.write(out, self.host, &self.sampler, &self.last, self.options.per_cpu);
@@ -270,6 +269,16 @@ impl<'h> Collector<'h> {
         // A series of its own per kernel and driver: rules join it by `instance` and do not need
         // these labels elsewhere.
         out.add(names::MACHINE_INFO, &labels, 1.0);
+    }
+}
+
+fn write_process(out: &mut Exposition) {
+    out.add(names::PROCESS_CPU, &[], flyball_process::usage(false).time.as_secs_f64());
+    // The second number is resident pages (proc_pid_statm(5)).
+    let pages = Live::new().read("/proc/self/statm").ok();
+    let resident = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    if let Some(resident) = resident {
+        out.add(names::PROCESS_MEMORY, &[], (resident * rustix::param::page_size() as u64) as f64);
     }
 }
 

@@ -263,7 +263,12 @@ fn dashboard_and_rules_name_what_there_is() {
     let read = |path: &str| {
         std::fs::read_to_string(format!("{}/../../dist/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
     };
-    let texts = [read("grafana/flyball.json"), read("prometheus/flyball.rules.yml")].concat();
+    let texts = [
+        read("grafana/flyball.json"),
+        read("grafana/flyball-fleet.json"),
+        read("prometheus/flyball.rules.yml"),
+    ]
+    .concat();
     let words = texts.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let named: BTreeSet<&str> =
         words.filter(|word| word.starts_with("flyball_") || word.starts_with("process_")).collect();

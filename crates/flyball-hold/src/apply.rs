@@ -15,7 +15,7 @@ use flyball_control::{
 };
 use flyball_host::Host;
 
-use crate::{Effective, Facts, Hold, HoldName, Left, LeftBecause};
+use crate::{Effective, Facts, Hold, Left, LeftBecause, Refused};
 
 /// What was done.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,7 @@ impl Brought {
                 found: made.outcome.other().map(str::to_owned),
                 because: LeftBecause::Clamped,
                 cause: None,
+                until: None,
             })
         });
         left.collect()
@@ -136,12 +137,9 @@ pub fn bring_about(
     Ok(Brought { applied, restored })
 }
 
-/// A hold that the machine refuses, and why.
-pub(crate) type Refused = (HoldName, String);
-
 /// The holds that are not in force because the machine refuses them, in one sentence.
 pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
-    let one = |(name, why): &Refused| format!("the hold '{name}' is not in force: {why}");
+    let one = |Refused { hold, why }: &Refused| format!("the hold '{hold}' is not in force: {why}");
     let sentences: Vec<String> = refused.iter().map(one).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
@@ -172,7 +170,12 @@ pub(crate) fn bring_possible(
 }
 
 /// The holds that the machine can have together, the strongest first, and those that it refuses.
-fn possible(host: &dyn Host, holds: &[Hold], facts: &Facts, left: &[Left]) -> (Vec<Hold>, Vec<Refused>) {
+pub(crate) fn possible(
+    host: &dyn Host,
+    holds: &[Hold],
+    facts: &Facts,
+    left: &[Left],
+) -> (Vec<Hold>, Vec<Refused>) {
     let mut possible: Vec<Hold> = Vec::new();
     let mut refused = Vec::new();
     let mut strongest: Vec<&Hold> = holds.iter().rev().collect();
@@ -189,7 +192,7 @@ fn possible(host: &dyn Host, holds: &[Hold], facts: &Facts, left: &[Left]) -> (V
             });
         match planned {
             Ok(_) => possible = with,
-            Err(error) => refused.push((hold.name.clone(), error.to_string())),
+            Err(error) => refused.push(Refused { hold: hold.name.clone(), why: error.to_string() }),
         }
     }
     (possible, refused)

@@ -75,6 +75,7 @@ pub fn change_holds(
             bring_possible(host, state, &lock, command, (&store.holds, &facts, &store.left))?;
         store.left.extend(brought.clamped(&effective));
         store.failure = not_in_force(&refused);
+        store.refused = refused;
         store.save(state)?;
         return Ok(Changed { brought, store, facts });
     }
@@ -82,6 +83,7 @@ pub fn change_holds(
         Ok(brought) => {
             store.left.extend(brought.clamped(&effective));
             store.failure = None;
+            store.refused.clear();
             store.save(state)?;
             Ok(Changed { brought, store, facts })
         }

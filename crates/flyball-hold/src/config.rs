@@ -8,19 +8,31 @@
 //! profile = "battery"
 //! power = "battery"
 //!
+//! [[when]]
+//! profile = "latency"
+//! vendor = "amd"                # only on such machines
+//! virtual = "no"
+//!
 //! [desktop]                     # the profiles that a desktop offers
 //! performance = "latency"
 //! ```
 
+use flyball_control::Setting;
 use toml::de::{DeTable, DeValue};
 
-use crate::{Active, Condition, ConfigError, End, Hold, HoldName, OnDrift, OnExit};
+use crate::{
+    Active, Condition, ConditionError, ConfigError, End, Hold, HoldName, MachineFacts, OnDrift, OnExit,
+    Requirement,
+};
 
 /// One `[[when]]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     /// The profile's name.
     pub profile: String,
+    /// Its line and column, from 1.
+    profile_at: (usize, usize),
+    pub machine: Requirement,
     pub condition: Option<Condition>,
     pub on_drift: OnDrift,
     /// Its line, from 1.
@@ -30,6 +42,8 @@ pub struct When {
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
+    /// The file's name in messages.
+    pub file: String,
     pub when: Vec<When>,
     /// The holds that last over boots; the file has none.
     pub active: Vec<Active>,
@@ -45,6 +59,9 @@ pub struct Desktop {
     pub balanced: Option<String>,
     pub performance: Option<String>,
 }
+
+/// Finds the settings of a profile by its name; an error is the sentence to show.
+pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
 
 /// Holds of a configuration have priorities from this one up, in their order: below those that
 /// users add.
@@ -67,7 +84,7 @@ impl Config {
         let table = DeTable::parse(text)
             .map_err(|error| wrong(file, text, error.span().map_or(0, |span| span.start), error.message()))?;
         let wrong = |at: usize, what: &str| wrong(file, text, at, what);
-        let mut config = Config::default();
+        let mut config = Config { file: file.to_owned(), ..Config::default() };
         for (key, value) in table.get_ref() {
             let entries = match (key.get_ref().as_ref(), value.get_ref()) {
                 ("when", DeValue::Array(entries)) => entries,
@@ -97,6 +114,32 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// The holds of the entries that are for this machine.
+    ///
+    /// # Errors
+    /// The first entry whose profile cannot be used, also of those for other machines: a file is
+    /// right or wrong on all machines alike.
+    pub fn holds(
+        &self,
+        machine: &MachineFacts,
+        profiles: Profiles<'_>,
+        since: u64,
+    ) -> Result<Vec<Hold>, ConfigError> {
+        let mut holds = Vec::new();
+        for (index, when) in self.when.iter().enumerate() {
+            let hold = profiles(&when.profile)
+                .and_then(|settings| Ok(Hold { settings, ..self.hold(index, when, since)? }))
+                .map_err(|what| {
+                    let (line, column) = when.profile_at;
+                    ConfigError { file: self.file.clone(), line, column, what }
+                })?;
+            if when.machine.unmet(machine).is_none() {
+                holds.push(hold);
+            }
+        }
+        Ok(holds)
     }
 
     /// The hold of the entry number `index`, without its settings.
@@ -149,13 +192,18 @@ fn when(
     wrong: &dyn Fn(usize, &str) -> ConfigError,
 ) -> Result<When, ConfigError> {
     let (mut profile, mut condition, mut on_drift) = (None, Condition::default(), OnDrift::default());
+    let mut machine = Requirement::default();
     for (key, value) in table {
         let (key_at, key) = (key.span().start, key.get_ref().as_ref());
         let DeValue::String(text) = value.get_ref() else {
             return Err(wrong(value.span().start, &format!("the value of {key} must be a text in quotes")));
         };
         match key {
-            "profile" => profile = Some(text.clone().into_owned()),
+            "profile" => {
+                // An error at this place has its line and column.
+                let ConfigError { line, column, .. } = wrong(value.span().start, "");
+                profile = Some((text.clone().into_owned(), (line, column)));
+            }
             "on-drift" => {
                 on_drift = match text.as_ref() {
                     "correct" => OnDrift::Correct,
@@ -164,16 +212,23 @@ fn when(
                     _ => return Err(wrong(value.span().start, "on-drift is correct, report or yield")),
                 };
             }
-            key => condition.add(key, text).map_err(|error| {
-                let of_key = matches!(error, crate::ConditionError::Unknown(_));
-                wrong(if of_key { key_at } else { value.span().start }, &error.to_string())
-            })?,
+            key => match machine.add(key, text) {
+                Some(added) => added.map_err(|what| wrong(value.span().start, &what))?,
+                None => condition.add(key, text).map_err(|error| match error {
+                    ConditionError::Unknown(key) => {
+                        let keys =
+                            "profile, on-drift, vendor, model, kernel, driver, virtual, or a condition";
+                        wrong(key_at, &format!("'{key}' is not a key of [[when]]: {keys}"))
+                    }
+                    error => wrong(value.span().start, &error.to_string()),
+                })?,
+            },
         }
     }
-    let Some(profile) = profile else { return Err(wrong(at, "profile is missing")) };
+    let Some((profile, profile_at)) = profile else { return Err(wrong(at, "profile is missing")) };
     // An entry without a condition holds always, which is how a base is written.
     let condition = (condition != Condition::default()).then_some(condition);
-    Ok(When { profile, condition, on_drift, line })
+    Ok(When { profile, profile_at, machine, condition, on_drift, line })
 }
 
 fn wrong(file: &str, text: &str, at: usize, what: &str) -> ConfigError {
@@ -200,6 +255,19 @@ mod tests {
         let hold = config.hold(1, &config.when[1], 0).unwrap();
         assert_eq!((hold.name.as_str(), hold.priority), ("config-2:battery", 11));
         assert!(hold.priority < Hold::PRIORITY);
+    }
+
+    #[test]
+    fn entries_for_other_machines_make_no_hold_and_unknown_profiles_have_a_place() {
+        let text =
+            "[[when]]\nprofile = \"a\"\nvendor = \"amd\"\n\n[[when]]\nprofile = \"b\"\nvendor = \"intel\"\n";
+        let config = Config::parse(text.as_bytes(), "hold.toml").unwrap();
+        let amd = MachineFacts { vendor: "amd".to_owned(), ..MachineFacts::default() };
+        let holds = config.holds(&amd, &|_| Ok(Vec::new()), 0).unwrap();
+        assert_eq!(holds.iter().map(|hold| hold.name.as_str()).collect::<Vec<_>>(), ["config-1:a"]);
+        let unknown = |name: &str| if name == "b" { Err("unknown".to_owned()) } else { Ok(Vec::new()) };
+        let error = config.holds(&amd, &unknown, 0).unwrap_err();
+        assert_eq!(error.to_string(), "hold.toml:6:11: unknown");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
-use flyball_control::{Id, Location, Setting};
+use flyball_control::{Id, Location, Scope, Setting};
 use flyball_host::{CpuList, watch::Writer};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,10 @@ use crate::HoldName;
 pub const MAX_CORRECTIONS: usize = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// The longest pause before a place that another writer keeps changing is corrected again. The
+/// first one is a minute, and each is twice as long as the one before.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Why something changed.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
@@ -67,7 +71,7 @@ impl fmt::Display for Action {
             Action::Corrected => f.write_str("corrected"),
             Action::Reported => f.write_str("reported"),
             Action::Yielded => f.write_str("yielded"),
-            Action::GaveWay => write!(f, "left after {MAX_CORRECTIONS} corrections in a minute"),
+            Action::GaveWay => f.write_str("left for a while, because it was corrected too often"),
             Action::Failed(error) => write!(f, "not corrected: {error}"),
         }
     }
@@ -110,11 +114,12 @@ impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Drift { hold, knob, instance, cpus, wanted, found, cause, action, .. } = self;
         let colon = if instance.is_empty() { "" } else { ":" };
+        write!(f, "{knob}{colon}{instance}")?;
+        if knob.knob().scope != Scope::Machine {
+            write!(f, " of CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })?;
+        }
         let found = found.as_deref().unwrap_or("absent");
-        write!(
-            f,
-            "{knob}{colon}{instance} of CPUs {cpus} changed from {wanted} to {found} {cause}; {action} (hold {hold})"
-        )
+        write!(f, " is {found} instead of {wanted}, {cause}; {action} (hold {hold})")
     }
 }
 
@@ -137,13 +142,13 @@ impl fmt::Display for LeftBecause {
         f.write_str(match self {
             LeftBecause::Reported => "reported, not corrected",
             LeftBecause::Yielded => "left to the other writer",
-            LeftBecause::Contended => "another writer keeps changing it",
+            LeftBecause::Contended => "another writer keeps changing it; flyball will try again",
             LeftBecause::Clamped => "the kernel does not take that value",
         })
     }
 }
 
-/// A place that is left alone, until the hold is added again or released.
+/// A place that is left alone, until the hold is added again or released, or the pause is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     pub hold: HoldName,
@@ -157,6 +162,9 @@ pub struct Left {
     pub because: LeftBecause,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// When it is corrected again, by the time since boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
 }
 
 impl Left {
@@ -169,22 +177,46 @@ impl Left {
 
 /// How often each place was corrected lately.
 #[derive(Debug, Default)]
-pub(crate) struct Corrections(HashMap<Location, Vec<Duration>>);
+pub(crate) struct Corrections(HashMap<Location, Attempts>);
+
+#[derive(Debug, Default)]
+struct Attempts {
+    /// The corrections of the last minute.
+    times: Vec<Duration>,
+    /// The pause that was made last, and when it ends.
+    pause: Duration,
+    until: Duration,
+}
+
+impl Attempts {
+    /// After a pause, a place that is quiet for twice as long counts as new.
+    fn is_quiet(&self, now: Duration) -> bool {
+        let last = self.times.last().copied().unwrap_or_default();
+        now.saturating_sub(last) >= MINUTE && now >= self.until + 2 * self.pause
+    }
+}
 
 impl Corrections {
-    /// Whether a place may be corrected once more now; counts it if so.
-    pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> bool {
+    /// Counts a correction of a place.
+    ///
+    /// # Errors
+    /// It was corrected too often: the time at which it may be corrected again.
+    pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> Result<(), Duration> {
         // Places that are quiet again take no memory.
-        self.0.retain(|_, times| times.last().is_some_and(|last| now.saturating_sub(*last) < MINUTE));
+        self.0.retain(|_, attempts| !attempts.is_quiet(now));
         // The last minute, not the minute of the clock: bursts before and after its turn would be
         // corrected twice as often.
-        let times = self.0.entry(location.clone()).or_default();
-        times.retain(|time| now.saturating_sub(*time) < MINUTE);
-        let allowed = times.len() < MAX_CORRECTIONS;
-        if allowed {
-            times.push(now);
+        let attempts = self.0.entry(location.clone()).or_default();
+        attempts.times.retain(|time| now.saturating_sub(*time) < MINUTE);
+        // A writer that was there before the pause has shown that it goes on.
+        let max = if attempts.pause.is_zero() { MAX_CORRECTIONS } else { 1 };
+        if attempts.times.len() < max {
+            attempts.times.push(now);
+            return Ok(());
         }
-        allowed
+        attempts.pause = (2 * attempts.pause).clamp(MINUTE, MAX_PAUSE);
+        attempts.until = now + attempts.pause;
+        Err(attempts.until)
     }
 }
 
@@ -197,11 +229,34 @@ mod tests {
         let mut corrections = Corrections::default();
         let (a, b) = (Location::file("/sys/a"), Location::file("/sys/b"));
         let at = Duration::from_secs;
-        let count = (0..60).filter(|second| corrections.allow(&a, at(*second))).count();
-        assert_eq!(count, MAX_CORRECTIONS);
-        assert!(corrections.allow(&b, at(59)));
-        assert!(corrections.allow(&a, at(60)), "the first one was a minute ago");
-        assert!(corrections.allow(&a, at(500)));
+        for second in 0..5 {
+            assert_eq!(corrections.allow(&a, at(second)), Ok(()));
+        }
+        assert_eq!(corrections.allow(&a, at(5)), Err(at(65)));
+        assert_eq!(corrections.allow(&b, at(59)), Ok(()));
+        assert_eq!(corrections.allow(&b, at(500)), Ok(()));
         assert_eq!(corrections.0.len(), 1, "places that are quiet are forgotten");
+    }
+
+    #[test]
+    fn pauses_grow_while_the_other_writer_goes_on_and_end_when_it_does() {
+        let mut corrections = Corrections::default();
+        let place = Location::file("/sys/a");
+        let mut now = Duration::ZERO;
+        let mut pauses = Vec::new();
+        while pauses.len() < 8 {
+            match corrections.allow(&place, now) {
+                // The other program writes a second after each correction.
+                Ok(()) => now += Duration::from_secs(1),
+                Err(until) => {
+                    pauses.push((until - now).as_secs() / 60);
+                    now = until;
+                }
+            }
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        now += Duration::from_secs(3 * 3600);
+        let count = (0..9).filter(|_| corrections.allow(&place, now).is_ok()).count();
+        assert_eq!(count, MAX_CORRECTIONS);
     }
 }

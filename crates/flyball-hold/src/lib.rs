@@ -14,6 +14,7 @@ mod condition;
 mod config;
 mod drift;
 mod hold;
+mod machine;
 mod overlay;
 mod rehearse;
 mod service;
@@ -25,12 +26,13 @@ pub use self::{
     apply::{BringError, Brought, Preview, bring_about, preview},
     change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
-    config::{Config, Desktop},
+    config::{Config, Desktop, Profiles, When},
     drift::{Action, Cause, Drift, Left, LeftBecause, MAX_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, Owner, ProcessId},
+    machine::{MachineFacts, Requirement},
     overlay::Effective,
     rehearse::{Done, Played, Rehearsal, events},
-    service::{Moment, Notice, Profiles, Service, VERIFY_EVERY, Watched, concerns_processors},
+    service::{Moment, Notice, Priority, Service, VERIFY_EVERY, Watched, concerns_processors},
     status::{Asked, HeldKnob, HoldStatus, Status, status},
-    store::{ServiceState, Store, StoreError},
+    store::{Presence, Refused, ServiceState, Store, StoreError},
 };

@@ -7,21 +7,21 @@ mod notice;
 mod unsettled;
 mod watched;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use flyball_control::{
-    Setting,
-    write::state::{Lock, LockError, StateDir},
-};
+use flyball_control::write::state::{Lock, LockError, StateDir};
 use flyball_host::{
     Host,
     watch::{DeviceAction, Event, LocalTime, Writer, local_time, since_boot},
 };
 
-pub use self::{notice::Notice, watched::Watched};
+pub use self::{
+    notice::{Notice, Priority},
+    watched::Watched,
+};
 use crate::{
-    BringError, Condition, Config, ConfigError, Effective, Facts, HoldName, OnExit, ProcessId, ServiceState,
-    Store, StoreError,
+    ACTIVE, BringError, Cause, Condition, Config, ConfigError, Effective, Facts, Hold, HoldName, Left,
+    MachineFacts, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState, Store, StoreError,
     apply::{bring_about, bring_possible, not_in_force},
     condition::{Lasting, next_edge},
     drift::Corrections,
@@ -36,6 +36,9 @@ pub const VERIFY_EVERY: Duration = Duration::from_secs(60);
 /// Pauses before what could not be done is tried again, in milliseconds: policies that a driver is
 /// making, a CPU on its way. After the last one the regular verify tries.
 const RETRIES: [u64; 4] = [20, 100, 300, 1000];
+
+/// How long another flyball may have the lock before that is worth a line.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Writes of others that are remembered while another flyball has the machine.
 const MAX_WRITES: usize = 1000;
@@ -59,9 +62,6 @@ impl Moment {
     }
 }
 
-/// Finds the settings of a profile by its name; an error is the sentence to show.
-pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
-
 /// The service of one machine.
 pub struct Service<'h> {
     host: &'h dyn Host,
@@ -71,7 +71,13 @@ pub struct Service<'h> {
     effective: Effective,
     /// The holds that the machine refuses although the pauses are over: the others are in force
     /// without them.
-    refused: BTreeSet<HoldName>,
+    refused: Vec<Refused>,
+    /// The holds that are in force, the strongest last, as they were reported last.
+    in_force: Vec<HoldName>,
+    /// The holds that were reported as added, with the times at which they were.
+    known: BTreeMap<HoldName, u64>,
+    /// The failure that was reported last.
+    reported_failure: Option<String>,
     /// The file as it was when it was read or written last.
     saved: Option<Stamp>,
     facts: Facts,
@@ -83,8 +89,9 @@ pub struct Service<'h> {
     writes: Vec<(String, Writer)>,
     /// Whether the overlay is to be brought about: it is another one, or the last attempt failed.
     pending: bool,
-    /// Whether another flyball had the lock when it was needed.
-    waits: bool,
+    /// Since when another flyball has had the lock that is needed.
+    waits: Option<Duration>,
+    has_reported_wait: bool,
     retry: Option<(usize, Duration)>,
     /// What read back otherwise than it was written, and is tried again.
     unsettled: Unsettled,
@@ -133,7 +140,10 @@ impl<'h> Service<'h> {
             state,
             store,
             effective: Effective::default(),
-            refused: BTreeSet::new(),
+            refused: Vec::new(),
+            in_force: Vec::new(),
+            known: BTreeMap::new(),
+            reported_failure: None,
             saved: None,
             facts: Facts::default(),
             rehearsed: None,
@@ -141,7 +151,8 @@ impl<'h> Service<'h> {
             corrections: Corrections::default(),
             writes: Vec::new(),
             pending: true,
-            waits: false,
+            waits: None,
+            has_reported_wait: false,
             retry: None,
             unsettled: Unsettled::default(),
             next_verify: moment.now + VERIFY_EVERY,
@@ -158,6 +169,7 @@ impl<'h> Service<'h> {
         // Saved before anything is written: a second service that is started now, and
         // `hold status`, see this one.
         service.configure(config, profiles, moment);
+        service.known = service.store.holds.iter().map(|hold| (hold.name.clone(), hold.since)).collect();
         service.expire(moment);
         service.store.save(&service.state)?;
         service.saved = Stamp::of(&service.state);
@@ -170,22 +182,30 @@ impl<'h> Service<'h> {
     /// Replaces the configuration's holds.
     fn configure(&mut self, config: Result<Config, ConfigError>, profiles: Profiles<'_>, moment: Moment) {
         let made = config.map_err(|error| error.to_string()).and_then(|config| {
-            let holds = config.when.iter().enumerate().map(|(index, when)| {
-                let mut hold = config.hold(index, when, moment.unix)?;
-                hold.settings = profiles(&when.profile)?;
-                Ok::<_, String>(hold)
-            });
-            let boot = config.active.iter().map(|active| {
-                let settings = profiles(&active.profile)?;
-                Ok(crate::Hold { settings, ..active.hold(moment.unix) })
-            });
-            holds.chain(boot).collect::<Result<Vec<_>, _>>()
+            let machine = MachineFacts::look(self.host);
+            let mut holds =
+                config.holds(&machine, profiles, moment.unix).map_err(|error| error.to_string())?;
+            for active in &config.active {
+                let settings = profiles(&active.profile)
+                    .map_err(|error| format!("/{ACTIVE}: hold {}: {error}", active.name))?;
+                holds.push(Hold { settings, ..active.hold(moment.unix) });
+            }
+            Ok::<_, String>(holds)
         });
+        let holds = match made {
+            Ok(holds) => holds,
+            // The holds of the last good configuration stay: a typo must not change a machine.
+            Err(error) => {
+                self.notices.push(Notice::Failed(error.clone()));
+                self.store.config_error = Some(error);
+                return;
+            }
+        };
         let config_holds: Vec<HoldName> = self
             .store
             .holds
             .iter()
-            .filter(|hold| hold.owner == crate::Owner::Config)
+            .filter(|hold| hold.owner == Owner::Config)
             .map(|hold| hold.name.clone())
             .collect();
         for name in config_holds {
@@ -193,23 +213,15 @@ impl<'h> Service<'h> {
             let _ = self.store.release(&name);
         }
         self.store.config_error = None;
-        match made {
-            Ok(holds) => {
-                for hold in holds {
-                    // What a user has made of it since the boot counts.
-                    let is_known = |known: &crate::Hold| known.name == hold.name;
-                    if hold.owner == crate::Owner::Boot && self.store.holds.iter().any(is_known) {
-                        continue;
-                    }
-                    // Too many, at most: the rest of the configuration counts all the same.
-                    if let Err(error) = self.store.add(hold) {
-                        self.notices.push(Notice::Failed(error.to_string()));
-                    }
-                }
+        for hold in holds {
+            // What a user has made of it since the boot counts.
+            let is_known = |known: &Hold| known.name == hold.name;
+            if hold.owner == Owner::Boot && self.store.holds.iter().any(is_known) {
+                continue;
             }
-            Err(error) => {
-                self.notices.push(Notice::Failed(error.clone()));
-                self.store.config_error = Some(error);
+            // Too many, at most: the rest of the configuration counts all the same.
+            if let Err(error) = self.store.add(hold) {
+                self.notices.push(Notice::Failed(error.to_string()));
             }
         }
     }
@@ -223,9 +235,17 @@ impl<'h> Service<'h> {
         &self.store
     }
 
-    /// The holds that count now, the strongest last.
+    /// The holds that are in force, the strongest last.
     pub fn in_force(&self) -> &[HoldName] {
-        &self.effective.holds
+        &self.in_force
+    }
+
+    /// What the service manager shows of the service: what is wrong, then what is in force.
+    pub fn summary(&self) -> String {
+        let wrong = self.store.config_error.as_ref().map(|error| format!("configuration: {error}"));
+        let parts = wrong.into_iter().chain(self.store.failure.clone());
+        let parts = parts.chain([Notice::InForce(self.in_force.clone()).to_string()]);
+        parts.collect::<Vec<_>>().join("; ")
     }
 
     /// From now on conditions are judged by these facts instead of the machine's files.
@@ -248,8 +268,11 @@ impl<'h> Service<'h> {
         // Counted from the last look: from now on it would never come due on a machine with many
         // events.
         let lasting = self.lasting.next(self.conditions(), self.looked);
+        let word = self.waits.filter(|_| !self.has_reported_wait).map(|since| since + LONG_WAIT);
+        let again = self.store.left.iter().filter_map(|left| left.until);
         let others =
             self.retry.map(|(_, at)| at).into_iter().chain(self.next_edge).chain(lasting).chain(ends);
+        let others = others.chain(word).chain(again);
         others.chain([self.next_verify]).min().unwrap_or(now).saturating_sub(now)
     }
 
@@ -259,7 +282,7 @@ impl<'h> Service<'h> {
         // conditions say, and then the overlay.
         let mut batch = self.sort(events, moment);
         if batch.store {
-            self.reload();
+            self.reload(moment);
         }
         self.expire(moment);
         let lasting = self.lasting.next(self.conditions(), self.looked);
@@ -272,7 +295,10 @@ impl<'h> Service<'h> {
         }
         let has_changed = self.renew();
         let is_late = self.next_verify <= moment.now;
-        let retries = self.retry.is_some_and(|(_, at)| at <= moment.now) || (self.waits && batch.lock);
+        let has_waited = |since: Duration| !self.has_reported_wait && since + LONG_WAIT <= moment.now;
+        let retries = self.retry.is_some_and(|(_, at)| at <= moment.now)
+            || self.waits.is_some_and(|since| batch.lock || has_waited(since))
+            || self.take_up_again(moment);
         self.pending |= has_changed;
         // A renewed overlay is brought about even if nothing on the machine has changed.
         let is_regular = is_late && !(batch.compare || retries || has_changed || self.pending);
@@ -289,11 +315,25 @@ impl<'h> Service<'h> {
         if self.pending {
             match self.lock() {
                 Ok(lock) => self.bring(lock, moment),
-                Err(error) => self.wait(&error),
+                Err(error) => self.wait(&error, moment),
             }
         } else {
             self.correct(&batch, moment);
         }
+    }
+
+    /// Watches places again that were left because of another writer, if their pause is over;
+    /// whether there were any.
+    fn take_up_again(&mut self, moment: Moment) -> bool {
+        let is_over = |left: &mut Left| left.until.is_some_and(|until| until <= moment.now);
+        let over: Vec<Left> = self.store.left.extract_if(.., is_over).collect();
+        // What differs there still was written by the same program.
+        self.writes.extend(over.iter().filter_map(|left| {
+            let path = flyball_host::watch::real_path(self.host, left.location.path()?);
+            let Some(Cause::Written(by)) = &left.cause else { return None };
+            Some((path, by.clone()))
+        }));
+        !over.is_empty()
     }
 
     fn sort(&mut self, events: Vec<Event>, moment: Moment) -> Batch {
@@ -349,17 +389,18 @@ impl<'h> Service<'h> {
 
     /// Notes that there is something to be done as soon as the lock is given up, which the watch of
     /// its directory reports.
-    fn wait(&mut self, error: &LockError) {
-        // Said once: until the other one ends, each report of the kernel leads here again.
-        if !self.waits {
+    fn wait(&mut self, error: &LockError, moment: Moment) {
+        let since = *self.waits.get_or_insert(moment.now);
+        // Most commands take milliseconds. One that takes long is reported once: until it ends, each
+        // report of the kernel leads here again.
+        if since + LONG_WAIT <= moment.now && !std::mem::replace(&mut self.has_reported_wait, true) {
             self.notices.push(Notice::Waiting(error.to_string()));
         }
-        self.waits = true;
         self.retry = None;
     }
 
     /// Takes what a command has written.
-    fn reload(&mut self) {
+    fn reload(&mut self, moment: Moment) {
         // Before the file is read: one that is replaced meanwhile is read again.
         self.saved = Stamp::of(&self.state);
         match Store::load(&self.state, self.host) {
@@ -368,15 +409,36 @@ impl<'h> Service<'h> {
                 store.service.clone_from(&self.store.service);
                 store.lasting.clone_from(&self.store.lasting);
                 self.store = store;
+                self.report_changes(moment);
             }
             Err(error) => self.notices.push(Notice::Failed(error.to_string())),
         }
     }
 
+    /// Reports the holds that commands have added or released.
+    fn report_changes(&mut self, moment: Moment) {
+        let holds = self.store.holds.iter().filter(|hold| !hold.end.has_come(moment.now));
+        let now: BTreeMap<HoldName, u64> = holds.map(|hold| (hold.name.clone(), hold.since)).collect();
+        for hold in &self.store.holds {
+            let since = now.get(&hold.name);
+            if since.is_some() && since != self.known.get(&hold.name) {
+                let owner = hold.owner.to_string();
+                self.notices.push(Notice::Added { hold: hold.name.clone(), owner });
+            }
+        }
+        let is_gone = |name: &&HoldName| !self.store.holds.iter().any(|hold| hold.name == **name);
+        self.notices.extend(self.known.keys().filter(is_gone).cloned().map(Notice::Released));
+        // One that has ended is reported by `expire`.
+        self.known.retain(|name, _| self.store.holds.iter().any(|hold| hold.name == *name));
+        self.known.extend(now);
+    }
+
     fn expire(&mut self, moment: Moment) {
         let ended = self.store.expire(moment.now);
         if !ended.is_empty() {
-            self.notices.extend(ended.into_iter().map(Notice::Ended));
+            // The file may still have it after it was reported, until the lock is free.
+            let new = ended.into_iter().filter(|name| self.known.remove(name).is_some());
+            self.notices.extend(new.map(Notice::Ended));
             self.pending = true;
         }
     }
@@ -402,14 +464,11 @@ impl<'h> Service<'h> {
         let effective = if self.refused.is_empty() {
             Effective::of(&self.store.holds, &self.facts)
         } else {
-            let is_possible = |hold: &&crate::Hold| !self.refused.contains(&hold.name);
-            let holds: Vec<crate::Hold> = self.store.holds.iter().filter(is_possible).cloned().collect();
+            let is_possible = |hold: &&Hold| !self.refused.iter().any(|refused| refused.hold == hold.name);
+            let holds: Vec<Hold> = self.store.holds.iter().filter(is_possible).cloned().collect();
             Effective::of(&holds, &self.facts)
         };
         let has_changed = effective != self.effective;
-        if effective.holds != self.effective.holds {
-            self.notices.push(Notice::InForce(effective.holds.clone()));
-        }
         self.effective = effective;
         has_changed
     }
@@ -417,7 +476,7 @@ impl<'h> Service<'h> {
     /// Brings the overlay about.
     fn bring(&mut self, lock: Lock, moment: Moment) {
         // A command may have changed the holds before the lock was free.
-        self.reload();
+        self.reload(moment);
         self.expire(moment);
         self.renew();
         self.writes.clear();
@@ -436,14 +495,10 @@ impl<'h> Service<'h> {
                     Err(error) => (Err(error), Vec::new()),
                 }
             }
-            result => (result, Vec::new()),
+            result => (result, std::mem::take(&mut self.refused)),
         };
+        self.refused = refused;
         self.conclude(&result, moment);
-        if let Some(why) = not_in_force(&refused) {
-            self.notices.push(Notice::Failed(why.clone()));
-            self.store.failure = Some(why);
-            self.refused = refused.into_iter().map(|(name, _)| name).collect();
-        }
         if let Ok(brought) = &result {
             self.settle(brought, &mut Vec::new(), moment);
         }
@@ -459,7 +514,7 @@ impl<'h> Service<'h> {
         };
         // What was not exact stays pending: each later event tries it again, whatever it is about.
         self.pending = failure.is_some();
-        self.waits = false;
+        (self.waits, self.has_reported_wait) = (None, false);
         self.retry = match (&failure, self.retry) {
             (None, _) => None,
             // After the pauses are used up there is no next one: the regular comparison goes on
@@ -469,9 +524,24 @@ impl<'h> Service<'h> {
                 RETRIES.get(next).map(|pause| (next, moment.now + Duration::from_millis(*pause)))
             }
         };
-        if failure != self.store.failure {
-            self.notices.extend(failure.clone().map(Notice::Failed));
-            self.store.failure = failure;
+        self.store.refused = match result {
+            Ok(_) => self.refused.clone(),
+            Err(error) => self.out_of_force(error),
+        };
+        self.store.failure = failure.or_else(|| not_in_force(&self.refused));
+        // Policies that a driver is making are there after a pause, and this is no failure.
+        if self.retry.is_some() && matches!(result, Err(BringError::Plan(_))) {
+            return;
+        }
+        if self.store.failure != self.reported_failure {
+            self.notices.extend(self.store.failure.clone().map(Notice::Failed));
+            self.reported_failure.clone_from(&self.store.failure);
+        }
+        let is_in_force = |name: &&HoldName| !self.store.refused.iter().any(|refused| refused.hold == **name);
+        let in_force: Vec<HoldName> = self.effective.holds.iter().filter(is_in_force).cloned().collect();
+        if in_force != self.in_force {
+            self.notices.push(Notice::InForce(in_force.clone()));
+            self.in_force = in_force;
         }
     }
 
@@ -489,7 +559,7 @@ impl<'h> Service<'h> {
     /// The lock is taken; then everything stays.
     pub fn stop(mut self, moment: Moment) -> Result<Vec<Notice>, LockError> {
         let lock = self.lock()?;
-        self.reload();
+        self.reload(moment);
         // `hold status` must not name a process that is about to end, even if nothing is released.
         self.store.service = None;
         // Taken before the release, which needs the store for itself.

@@ -14,7 +14,10 @@ use flyball_control::{
 use flyball_host::{CpuList, Host};
 use serde::Serialize;
 
-use crate::{Cause, Condition, Drift, Effective, Facts, Hold, HoldName, LeftBecause, ServiceState, Store};
+use crate::{
+    Cause, Condition, Drift, Effective, Facts, Hold, HoldName, LeftBecause, Refused, ServiceState, Store,
+    apply::{not_in_force, possible},
+};
 
 /// A hold that wants something of a place that another hold decides.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
@@ -87,33 +90,48 @@ impl Status {
 /// Looks at the machine. What keeps the holds from being compared (they contradict each other) is
 /// the status's failure.
 pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> Status {
+    let because = |hold: &Hold| store.why_not_in_force(hold, facts, now);
+    // One that has ended does not count, although nothing has released it where no service runs.
+    let mut counting: Vec<Hold> =
+        store.holds.iter().filter(|hold| because(hold).is_none()).cloned().collect();
+    let mut refused = Vec::new();
+    let mut effective = Effective::of(&counting, facts);
+    let mut compared = knobs(host, store, &effective);
+    if compared.is_err() {
+        // Where the machine has changed since the holds were set, or no service has tried them yet.
+        (counting, refused) = possible(host, &counting, facts, &store.left);
+        effective = Effective::of(&counting, facts);
+        compared = knobs(host, store, &effective);
+    }
     let holds = store.holds.iter().map(|hold| {
-        let unmet = || hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
-        let because = hold.end.because(now).or_else(unmet);
+        let is_refused = |refused: &&Refused| refused.hold == hold.name;
+        let because =
+            because(hold).or_else(|| refused.iter().find(is_refused).map(|refused| refused.why.clone()));
         let not_reported = hold.condition.as_ref().and_then(Condition::not_reported);
         HoldStatus { hold: hold.clone(), in_force: because.is_none(), because, not_reported }
     });
-    // One that has ended does not count, although nothing has released it where no service runs.
-    let lasting: Vec<Hold> = store.holds.iter().filter(|hold| !hold.end.has_come(now)).cloned().collect();
-    let effective = Effective::of(&lasting, facts);
     let mut status = Status {
-        service: store.running().cloned(),
+        service: store.service.clone(),
         holds: holds.collect(),
         knobs: Vec::new(),
         failure: store.failure.clone(),
         config_error: store.config_error.clone(),
         drifts: store.drifts.clone(),
     };
-    if !effective.intent.is_empty() {
-        match knobs(host, store, &effective) {
-            Ok(knobs) => status.knobs = knobs,
-            Err(error) => status.failure = Some(error.to_string()),
-        }
+    match compared {
+        Ok(knobs) => status.knobs = knobs,
+        Err(error) => status.failure = Some(error.to_string()),
+    }
+    if let Some(why) = not_in_force(&refused) {
+        status.failure.get_or_insert(why);
     }
     status
 }
 
 fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<HeldKnob>, PlanError> {
+    if effective.intent.is_empty() {
+        return Ok(Vec::new());
+    }
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     let drifted: BTreeSet<Location> =
         verify(&snapshot, &effective.intent)?.drifted.into_iter().map(|change| change.location).collect();

@@ -4,8 +4,9 @@
 
 use std::{
     collections::BTreeSet,
+    fs::{File, Permissions},
     io::{self, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -31,6 +32,10 @@ pub(crate) const MAX_OF_USERS: usize = 32;
 /// Drifts that are kept.
 const MAX_DRIFTS: usize = 100;
 
+/// Modes of the files that every user may read: who holds what is no secret, since anyone may read
+/// the settings themselves.
+const READABLE: u32 = 0o644;
+
 /// Bytes of the file: many times those of the most holds with the largest profiles.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -43,6 +48,47 @@ pub struct ServiceState {
     /// What it cannot notice here, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blind: Vec<String>,
+}
+
+/// A hold that is not in force although its condition is met, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub hold: HoldName,
+    pub why: String,
+}
+
+/// Shows other processes that the service runs, whatever they may see of processes: a mark on a
+/// file of the state directory, which ends with the process.
+#[derive(Debug)]
+pub struct Presence {
+    _file: File,
+}
+
+impl Presence {
+    fn path(state: &StateDir) -> PathBuf {
+        state.path().join("service")
+    }
+
+    /// Marks the file; `None` if another service has.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn show(state: &StateDir) -> Result<Option<Presence>, StoreError> {
+        let path = Presence::path(state);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).mode(READABLE);
+        let shown = flyball_files::open_trusted(&mut options, &path).and_then(|file| {
+            // The mode above is cut by the umask.
+            file.set_permissions(Permissions::from_mode(READABLE))?;
+            Ok(flyball_process::mark(&file)?.then_some(Presence { _file: file }))
+        });
+        shown.map_err(|error| StoreError::Io { path, error })
+    }
+
+    fn is_shown(state: &StateDir) -> bool {
+        let file = flyball_files::open_trusted(File::options().read(true), &Presence::path(state));
+        file.and_then(|file| flyball_process::is_marked(&file)).unwrap_or(false)
+    }
 }
 
 /// What is kept of the holds.
@@ -61,12 +107,16 @@ pub struct Store {
     /// Why the holds are not in force, if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The holds that are not in force because of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// What is wrong with /etc/flyball/hold.toml.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
     /// The conditions that count according to the service, of those that must last: by their texts.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lasting: BTreeSet<String>,
+    /// The service, if it runs: [`Store::load`] takes out one that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceState>,
 }
@@ -123,6 +173,7 @@ impl Store {
             left: Vec::new(),
             drifts: Vec::new(),
             failure: None,
+            refused: Vec::new(),
             config_error: None,
             lasting: BTreeSet::new(),
             service: None,
@@ -143,10 +194,14 @@ impl Store {
             Err(error) => return Err(io(error)),
         };
         let bytes = flyball_files::read_bounded(file, MAX_BYTES).map_err(io)?;
-        let store = Store::parse(&bytes).map_err(|what| StoreError::Content { path: path.clone(), what })?;
+        let mut store =
+            Store::parse(&bytes).map_err(|what| StoreError::Content { path: path.clone(), what })?;
         if store.machine != host.name() {
             let what = format!("it belongs to the machine '{}'", store.machine);
             return Err(StoreError::Content { path, what });
+        }
+        if store.service.is_some() && !Presence::is_shown(state) {
+            store.service = None;
         }
         // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and processes
         // have other numbers.
@@ -249,6 +304,7 @@ impl Store {
     fn drop_hold(&mut self, name: &HoldName) -> Option<Hold> {
         // A hold that is added again gets another try at every place.
         self.left.retain(|left| left.hold != *name);
+        self.refused.retain(|refused| refused.hold != *name);
         let at = self.holds.iter().position(|hold| hold.name == *name)?;
         Some(self.holds.remove(at))
     }
@@ -268,6 +324,7 @@ impl Store {
         let count = self.holds.len();
         self.holds.clear();
         self.left.clear();
+        self.refused.clear();
         self.failure = None;
         count
     }
@@ -278,7 +335,7 @@ impl Store {
         let mut facts = Facts::look(host, now, conditions);
         // Only the service sees how long something lasts; what it saw before it ended says nothing
         // about now.
-        if self.running().is_some() {
+        if self.service.is_some() {
             facts.lasting.clone_from(&self.lasting);
         }
         facts
@@ -289,18 +346,25 @@ impl Store {
         self.holds.len() >= MAX_HOLDS
     }
 
-    /// The service, if it runs.
-    pub fn running(&self) -> Option<&ServiceState> {
-        self.service.as_ref().filter(|service| service.process.runs())
+    /// Whether a service watches the machine of this directory.
+    pub fn is_watched(state: &StateDir) -> bool {
+        Presence::is_shown(state)
+    }
+
+    /// Why a hold is not in force now; `None` if it is.
+    pub fn why_not_in_force(&self, hold: &Hold, facts: &Facts, now: Duration) -> Option<String> {
+        let unmet = || hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
+        let refused = || self.refused.iter().find(|refused| refused.hold == hold.name);
+        hold.end.because(now).or_else(unmet).or_else(|| refused().map(|refused| refused.why.clone()))
     }
 }
 
-/// Replaces the file, for its owner alone. If the file system has no space for a second file, an
+/// Replaces the file, which every user may read. If the file system has no space for a second file, an
 /// old one that is long enough is written over: releasing holds must not need space.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_full =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    match flyball_files::replace_private(path, bytes) {
+    match flyball_files::replace_with_mode(path, bytes, READABLE) {
         Err(error) if is_full(&error) => {
             let mut options = std::fs::File::options();
             let mut file = flyball_files::open_trusted(options.read(true).write(true), path)?;

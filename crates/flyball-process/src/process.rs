@@ -3,7 +3,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "getrusage(2), send(2), signal(2), malloc_trim(3), descriptors of the service manager"
+    reason = "fcntl(2), getrusage(2), send(2), signal(2), malloc_trim(3), descriptors of the service manager"
 )]
 
 use std::{
@@ -27,6 +27,39 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Locks `file` for as long as it is open, so that [`is_marked`] sees that this process lives;
+/// `false` if another process has marked it. Children do not keep the mark: std opens files with
+/// `O_CLOEXEC`.
+///
+/// # Errors
+/// What fcntl(2) answered.
+pub fn mark(file: &File) -> io::Result<bool> {
+    match record_lock(file, libc::F_OFD_SETLK) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a process has marked the file ([`mark`]). It needs no more than the right to read the
+/// file: no access to /proc, which units and containers hide, and no right to signal.
+///
+/// # Errors
+/// What fcntl(2) answered.
+pub fn is_marked(file: &File) -> io::Result<bool> {
+    Ok(record_lock(file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+fn record_lock(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+    // SAFETY: the structure is numbers, for which 0 is valid; l_pid must be 0 here (fcntl_locking(2)).
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the kernel reads and writes this structure only, during the call.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
 }
 
 /// Sends bytes over a socket; a closed peer is an error, not a SIGPIPE, which would end the

@@ -138,6 +138,12 @@ pub fn is_plain(char: char) -> bool {
     }
 }
 
+/// Where stdout leads, as `DEVICE:INODE`.
+pub fn stdout_file() -> Option<String> {
+    let status = rustix::fs::fstat(io::stdout()).ok()?;
+    Some(format!("{}:{}", status.st_dev, status.st_ino))
+}
+
 /// stderr for text; without colours.
 pub fn stderr() -> Plain<io::Stderr> {
     Plain::new(io::stderr(), Form::Text { coloured: false })

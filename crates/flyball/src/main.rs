@@ -20,6 +20,7 @@ mod context;
 mod exit;
 mod fold;
 mod help;
+mod journal;
 mod knob_arguments;
 mod machine;
 mod output;

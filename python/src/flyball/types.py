@@ -274,6 +274,15 @@ class CheckLine(TypedDict):
     within_spread: bool
 
 
+class CheckedEntry(TypedDict):
+    """What becomes of an entry."""
+
+    line: int
+    not_here: NotRequired[str]
+    profile: str
+    refused: NotRequired[str]
+
+
 Clock = Literal["local", "global", "counter", "uptime", "perf", "mono", "mono-raw", "boot", "tai", "x86-tsc", "unknown", "ticks"]
 
 
@@ -2329,6 +2338,16 @@ class HoldAddOutput(TypedDict):
     in_force: bool
     restoration: Restoration
     schema: Literal["hold-add/1"]
+    simulated: NotRequired[bool]
+
+
+class HoldCheckOutput(TypedDict):
+    """What `flyball hold check` prints: the entries of a configuration, and what becomes of each here."""
+
+    emulated: NotRequired[str]
+    entries: List[CheckedEntry]
+    file: str
+    schema: Literal["hold-check/1"]
     simulated: NotRequired[bool]
 
 

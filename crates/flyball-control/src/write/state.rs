@@ -75,10 +75,10 @@ impl StateDir {
         self.path.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. A journal lists files and the contents
-    /// to write back, so a user who could write to the directory, or replace it, could make root
-    /// write anything anywhere. So a directory that is not ours alone is refused, and so is one
-    /// below such a directory.
+    /// Creates the directory. Other users may open the files in it whose modes let them, but cannot
+    /// list it. A journal lists files and the contents to write back, so a user who could write to
+    /// the directory, or replace it, could make root write anything anywhere. So a directory that is
+    /// not ours alone is refused, and so is one below such a directory.
     ///
     /// # Errors
     /// The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for a
@@ -88,7 +88,7 @@ impl StateDir {
         // Before anything is made: a directory below one that another user may write to is not made
         // at all.
         check(&path)?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&path)?;
         // Again: it may have been made by another program in between.
         check(&path)
     }
@@ -194,7 +194,7 @@ pub struct Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let age = now().saturating_sub(self.since);
-        write!(f, "pid {} ({}), since ", self.pid, self.command)?;
+        write!(f, "'{}' (pid {}), for ", self.command, self.pid)?;
         match age {
             0..120 => write!(f, "{age} s"),
             120..7200 => write!(f, "{} min", age / 60),
@@ -269,14 +269,10 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LockError::Held { holder: Some(holder), .. } => {
-                write!(
-                    f,
-                    "another flyball holds this machine: {holder}; let it end, or end it (kill {})",
-                    holder.pid
-                )
+                write!(f, "another flyball is changing this machine: {holder}; wait until it ends")
             }
             LockError::Held { path, holder: None } => {
-                write!(f, "another flyball holds this machine: see who has {} open", path.display())
+                write!(f, "another flyball is changing this machine: see who has {} open", path.display())
             }
             LockError::Io { path, error } if error.kind() == io::ErrorKind::PermissionDenied => write!(
                 f,
@@ -314,7 +310,7 @@ mod tests {
         let LockError::Held { holder: Some(holder), .. } = &error else { panic!("{error}") };
         assert_eq!(holder.pid, std::process::id());
         let words = error.to_string();
-        assert!(words.contains("set governor=performance") && words.contains("kill"), "{words}");
+        assert!(words.contains("set governor=performance") && words.contains("wait"), "{words}");
         // A shared handle keeps the lock after the first is gone: that is how a guardian holds it.
         let shared = lock.share().unwrap();
         drop(lock);

@@ -7,8 +7,11 @@ use std::{
 };
 
 use flyball_control::write::state::StateDir;
-use flyball_hold::{Action, Cause, Drift, Facts, Store};
-use flyball_host::{Host, watch::local_time};
+use flyball_hold::{Action, Cause, Drift, Store};
+use flyball_host::{
+    Host,
+    watch::{local_time, since_boot},
+};
 
 use crate::{Exposition, catalogue as names};
 
@@ -135,15 +138,18 @@ impl Holds {
         for (why, count) in &self.reapplied {
             out.add(names::REAPPLIED, &[("why", why)], *count as f64);
         }
-        let conditions = store.holds.iter().filter_map(|hold| hold.condition.as_ref());
-        let facts = Facts::look(host, local_time(), conditions);
+        let facts = store.facts(host, local_time());
         for hold in &store.holds {
-            let is_met = hold.condition.as_ref().is_none_or(|condition| condition.is_met(&facts));
+            let is_in_force = store.why_not_in_force(hold, &facts, since_boot()).is_none();
             let owner = hold.owner.to_string();
             let labels = [("hold", hold.name.as_str()), ("owner", owner.as_str())];
-            out.add(names::HOLD_ACTIVE, &labels, f64::from(u8::from(is_met)));
+            out.add(names::HOLD_ACTIVE, &labels, f64::from(u8::from(is_in_force)));
         }
-        out.add(names::HOLD_SERVICE, &[], f64::from(u8::from(store.running().is_some())));
+        // A service that was started after the file was written last is in it.
+        let is_up = Store::is_watched(&self.state);
+        out.add(names::HOLD_SERVICE, &[], f64::from(u8::from(is_up)));
+        out.add(names::HOLD_FAILED, &[], f64::from(u8::from(store.failure.is_some())));
+        out.add(names::HOLD_CONFIG_ERROR, &[], f64::from(u8::from(store.config_error.is_some())));
     }
 }
 

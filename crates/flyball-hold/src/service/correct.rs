@@ -1,7 +1,7 @@
 //! What is done about drift: corrected, reported or yielded, each with its cause.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Instant,
 };
 
@@ -17,7 +17,8 @@ use flyball_host::CpuList;
 
 use super::{Batch, Moment, Notice, Service};
 use crate::{
-    Action, BringError, Brought, Cause, Drift, Left, LeftBecause, OnDrift, Store, apply::bring_about,
+    Action, BringError, Brought, Cause, Drift, HoldName, Left, LeftBecause, OnDrift, Refused, Store,
+    apply::bring_about,
 };
 
 /// What drifted, and what is to be done about it.
@@ -105,7 +106,7 @@ impl Service<'_> {
         let changes = self.with_new_values(changes, &known);
         if changes.is_empty() {
             self.writes.clear();
-            self.waits = false;
+            (self.waits, self.has_reported_wait) = (None, false);
             let settled = self.unsettled.take_drifts();
             // It holds now, whatever has failed before: the status must not go on saying so.
             if self.store.failure.is_some() {
@@ -130,7 +131,7 @@ impl Service<'_> {
         // ends, they are compared again.
         let lock = match self.lock() {
             Ok(lock) => lock,
-            Err(error) => return self.wait(&error),
+            Err(error) => return self.wait(&error, moment),
         };
         // Commands change nothing but holds: what was left is known here.
         if Store::load(&self.state, self.host).is_ok_and(|store| store.holds != self.store.holds) {
@@ -185,6 +186,18 @@ impl Service<'_> {
         let known = targets(&snapshot, &self.effective.intent)?;
         let known = known.into_iter().map(|target| (target.location.clone(), target)).collect();
         Ok((changes.into_iter().map(Drifted::from).collect(), known))
+    }
+
+    /// The holds of which something is not there after a failure. A machine that cannot be compared
+    /// has none in force.
+    pub(super) fn out_of_force(&self, error: &BringError) -> Vec<Refused> {
+        let why = error.to_string();
+        let refused = |name: &HoldName| Refused { hold: name.clone(), why: why.clone() };
+        let names: BTreeSet<&HoldName> = match self.compare() {
+            Ok((drifted, _)) => drifted.iter().filter_map(|one| self.effective.hold_of(&one.from)).collect(),
+            Err(_) => self.effective.holds.iter().collect(),
+        };
+        self.refused.iter().cloned().chain(names.into_iter().map(refused)).collect()
     }
 
     /// A write of another program in the middle of a correction reads back like a value that the
@@ -247,13 +260,16 @@ impl Service<'_> {
             let cause = self.cause(&change, &writers, batch, &mut perhaps);
             // Sleep and hotplug are not another writer, however often they come.
             let is_contended = !matches!(cause, Cause::Resume | Cause::Device(_));
-            let (action, because) = match hold.on_drift {
-                OnDrift::Report => (Action::Reported, Some(LeftBecause::Reported)),
-                OnDrift::Yield => (Action::Yielded, Some(LeftBecause::Yielded)),
-                OnDrift::Correct if is_contended && !self.corrections.allow(&change.location, moment.now) => {
-                    (Action::GaveWay, Some(LeftBecause::Contended))
+            let (action, because, until) = match hold.on_drift {
+                OnDrift::Report => (Action::Reported, Some(LeftBecause::Reported), None),
+                OnDrift::Yield => (Action::Yielded, Some(LeftBecause::Yielded), None),
+                OnDrift::Correct if is_contended => {
+                    match self.corrections.allow(&change.location, moment.now) {
+                        Ok(()) => (Action::Corrected, None, None),
+                        Err(until) => (Action::GaveWay, Some(LeftBecause::Contended), Some(until)),
+                    }
                 }
-                OnDrift::Correct => (Action::Corrected, None),
+                OnDrift::Correct => (Action::Corrected, None, None),
             };
             // Only then something is written; a report alone must not open a transaction.
             found.corrects |= action == Action::Corrected;
@@ -269,6 +285,7 @@ impl Service<'_> {
                 found: change.found.clone(),
                 because,
                 cause: Some(cause.clone()),
+                until,
             }));
             let drift = Drift {
                 at: moment.unix,

@@ -1,19 +1,75 @@
 //! What a service reports, a line each.
 
-use crate::{Drift, HoldName};
+use crate::{Action, Cause, Drift, HoldName};
 
 /// Something that is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Drift(Box<Drift>),
-    /// The holds that count now, the strongest last.
+    /// The holds that are in force, the strongest last.
     InForce(Vec<HoldName>),
+    /// A command has added or replaced a hold.
+    Added {
+        hold: HoldName,
+        owner: String,
+    },
+    /// A command has released a hold.
+    Released(HoldName),
     /// A hold has ended by itself.
     Ended(HoldName),
     /// The holds cannot be brought about, or the configuration cannot be used.
     Failed(String),
-    /// Another flyball has the machine; what is to be done is done when it ends.
+    /// Another flyball has the machine, and has had it for long.
     Waiting(String),
+}
+
+/// How much a notice matters, as syslog(3) numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Priority {
+    Error = 3,
+    Warning = 4,
+    Notice = 5,
+    Info = 6,
+}
+
+impl Notice {
+    pub fn priority(&self) -> Priority {
+        match self {
+            Notice::Failed(_) => Priority::Error,
+            Notice::Waiting(_) => Priority::Warning,
+            Notice::Drift(drift) if matches!(drift.action, Action::GaveWay | Action::Failed(_)) => {
+                Priority::Warning
+            }
+            Notice::Drift(_) => Priority::Notice,
+            Notice::InForce(_) | Notice::Added { .. } | Notice::Released(_) | Notice::Ended(_) => {
+                Priority::Info
+            }
+        }
+    }
+
+    /// What programs filter by, next to the text: fields of the journal.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Notice::Drift(drift) => {
+                let mut fields = vec![
+                    ("HOLD", drift.hold.to_string()),
+                    ("KNOB", drift.knob.to_string()),
+                    ("CPUS", drift.cpus.to_string()),
+                    ("WANTED", drift.wanted.clone()),
+                ];
+                fields.extend(drift.found.clone().map(|found| ("FOUND", found)));
+                if let Cause::Written(by) | Cause::After { by, .. } = &drift.cause {
+                    fields.extend(by.name.clone().map(|name| ("BY", name)));
+                    fields.push(("BY_PID", by.pid.to_string()));
+                }
+                fields
+            }
+            Notice::Added { hold, owner } => vec![("HOLD", hold.to_string()), ("OWNER", owner.clone())],
+            Notice::Released(hold) | Notice::Ended(hold) => vec![("HOLD", hold.to_string())],
+            Notice::InForce(_) | Notice::Failed(_) | Notice::Waiting(_) => Vec::new(),
+        }
+    }
 }
 
 impl std::fmt::Display for Notice {
@@ -25,7 +81,9 @@ impl std::fmt::Display for Notice {
                 let names: Vec<&str> = holds.iter().map(HoldName::as_str).collect();
                 write!(f, "in force: {}", names.join(", "))
             }
-            Notice::Ended(hold) => write!(f, "the hold {hold} has ended"),
+            Notice::Added { hold, owner } => write!(f, "hold {hold} added by {owner}"),
+            Notice::Released(hold) => write!(f, "hold {hold} released"),
+            Notice::Ended(hold) => write!(f, "hold {hold} has ended"),
             Notice::Failed(error) => f.write_str(error),
             Notice::Waiting(holder) => write!(f, "waiting: {holder}"),
         }

@@ -95,8 +95,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: what cannot be served is said at once.
     let web = if args.stdout || args.textfile.is_some() { None } else { Some(serve::Web::open(args)?) };
     let host = context.open()?;
-    let options =
-        Options { per_cpu: args.per_cpu, node: args.node, most_values: usize::from(args.max_values) };
+    let options = Options {
+        per_cpu: args.per_cpu,
+        node: args.node,
+        process: args.textfile.is_none(),
+        most_values: usize::from(args.max_values),
+    };
     // A recorded machine has no place for holds.
     let mut collector = Collector::open(&*host, options, context.state().ok())?;
     match (&args.textfile, web) {

@@ -7,6 +7,7 @@ mod bus;
 #[cfg(not(feature = "bus"))]
 #[path = "hold/bus_unavailable.rs"]
 mod bus;
+pub(crate) mod check;
 mod readings;
 pub(crate) mod rehearse;
 mod run;
@@ -45,11 +46,11 @@ use crate::{
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "\
-A hold keeps settings under a name. Of two holds that set the same place the one with the higher priority counts, of equal ones the \
-later. When a hold is released, the next one counts; after the last one everything is as it was before the first.
+A hold keeps settings under a name. If two holds set the same knob on the same CPUs, the one with the higher priority wins; on a tie, \
+the newer one. When a hold ends, the next one takes over. After the last one, flyball restores the original values.
 
-'flyball hold run' (flyball-hold.service) notices changes when they happen, says which process made them, and corrects them at most \
-5 times in a minute per place. Without it settings are set once and not watched.
+'flyball hold run' (flyball-hold.service) notices changes when they happen, reports which process made them, and corrects them. \
+Without it, settings are set once and not watched.
 
 Examples:
   flyball hold add latency                                  the profile latency, under its own name
@@ -77,6 +78,8 @@ enum Command {
     List,
     /// Show each held setting, its current value, and what changed it last.
     Status(show::StatusArgs),
+    /// Check a configuration: is it good, and which entries are for this machine?
+    Check(check::Args),
     /// Run the service in the foreground.
     Run(run::Args),
     /// Play events against the configuration on a simulated machine.
@@ -105,6 +108,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Command::Release(args) => release(context, args),
         Command::List => show::list(context),
         Command::Status(args) => show::status(context, args),
+        Command::Check(args) => check::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Rehearse(args) => rehearse::run(context, args),
     }
@@ -137,7 +141,7 @@ fn status_of(host: &dyn Host, store: &Store) -> Status {
 
 /// Says so where nothing watches what was just set.
 fn note_without_service(store: &Store, host: &dyn Host) {
-    if store.running().is_none() && !store.holds.is_empty() {
+    if store.service.is_none() && !store.holds.is_empty() {
         let how = if host.name() == Live::NAME {
             "; systemctl start flyball-hold.service, or flyball hold run"
         } else {

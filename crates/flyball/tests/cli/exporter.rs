@@ -2,6 +2,7 @@
 //! with.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
@@ -344,18 +345,27 @@ fn rules_and_dashboard_are_sound() {
             Ok(output) => assert!(output.status.success(), "{words:?}: {output:?}"),
         }
     }
-    let dashboard: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(format!("{dist}/grafana/flyball.json")).unwrap()).unwrap();
-    assert_eq!(dashboard["uid"], "flyball");
-    let mut ids = Vec::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        ids.push(panel["id"].as_u64().unwrap());
-        let place = &panel["gridPos"];
-        assert!(place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap() <= 24, "{panel}");
+    let read = |path: &str| fs::read_to_string(format!("{dist}/{path}")).unwrap();
+    // promtool runs only the tests that there are: each alert fires and clears in one.
+    let tests = read("prometheus/flyball.rules.test.yml");
+    for alert in
+        read("prometheus/flyball.rules.yml").lines().filter_map(|line| line.split("- alert: ").nth(1))
+    {
+        let end = tests.rfind(&format!("alertname: {alert}, exp_alerts: []"));
+        let fires = tests.find(&format!("alertname: {alert}\n        exp_alerts:\n          - "));
+        assert!(fires.is_some() && fires < end, "{alert} has no test in which it fires and then clears");
     }
-    let count = ids.len();
-    ids.dedup();
-    assert_eq!(ids.len(), count);
+    for name in ["flyball", "flyball-fleet"] {
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&read(&format!("grafana/{name}.json"))).unwrap();
+        assert_eq!(dashboard["uid"], name);
+        let mut ids = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+            let place = &panel["gridPos"];
+            assert!(place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap() <= 24, "{panel}");
+        }
+    }
     // Grafana publishes its schema as CUE and as the models of its SDK, which are made from it:
     // what they do not know is lost.
     let program = "import json, sys\nfrom grafana_foundation_sdk.models.dashboard import Dashboard\n\
@@ -384,6 +394,8 @@ fn holds_are_shown() {
         "flyball_drift_places{knob=\"governor\"} 0",
         "flyball_hold_active{hold=\"steady\",owner=\"",
         "flyball_hold_service_up 0",
+        "flyball_hold_failed 0",
+        "flyball_hold_config_error 0",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

@@ -444,7 +444,7 @@ fn units_users_heat_and_limits_bring_holds_in_force() {
     machine.expect(0, &[&hot[..], &["--priority", "300"]].concat());
     let Some(_service) = Service::start(&machine, &[]) else { return };
     let why = machine.expect(0, &["hold", "status", "--why"]).out;
-    assert!(why.contains("hold db does not count: db.service has no processes"), "{why}");
+    assert!(why.contains("hold db is not in force: db.service has no processes"), "{why}");
     assert!(why.contains("the temperature is read every 2s, because the kernel does not report it"), "{why}");
     let set = |path: &str, populated: u32| {
         std::fs::create_dir_all(group(path)).unwrap();
@@ -604,4 +604,58 @@ fn events_are_rehearsed_against_a_configuration() {
 fn the_service_needs_a_kernel_that_reports() {
     let ran = Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "hold", "run"]));
     assert_eq!(ran.code, 2, "{}", ran.text());
+}
+
+#[test]
+fn a_configuration_is_checked_without_a_change() {
+    let machine = Machine::new(1);
+    let first = machine.dump();
+    let config = machine.path().join("hold.toml");
+    let check = |exit: i32, text: &str, words: &[&str]| {
+        std::fs::write(&config, text).unwrap();
+        machine.expect(exit, &[&["hold", "check", config.to_str().unwrap()], words].concat())
+    };
+    let good = "[[when]]\nprofile = \"balanced\"\n[[when]]\nprofile = \"latency\"\nkernel = \"<2.6\"\n";
+    let out = check(0, good, &[]).out;
+    assert!(
+        out.contains("good, 2 entries") && out.contains("line 3: latency: not for this machine"),
+        "{out}"
+    );
+    let error = check(2, "[[when]]\nprofile = \"latncy\"\n", &[]).err;
+    assert!(error.contains("hold.toml:2:11: ") && error.contains("latncy"), "{error}");
+    let error = check(2, "[[when]]\nprofile = \"balanced\"\nvendor = \"arm\"\n", &[]).err;
+    assert!(error.contains("hold.toml:3:10: "), "{error}");
+    std::fs::write(machine.path().join("no.toml"), "epb = 6\n").unwrap();
+    let text = format!("[[when]]\nprofile = \"{}\"\n", machine.path().join("no.toml").display());
+    let out = check(4, &text, &["--strict"]).out;
+    assert!(out.contains("refused by this machine"), "{out}");
+    assert_eq!(machine.dump(), first);
+}
+
+#[test]
+fn a_hold_that_the_machine_refuses_is_in_force_nowhere() {
+    let machine = Machine::new(1);
+    let profile = machine.path().join("absent.toml");
+    std::fs::write(&profile, "epb = 6\n").unwrap();
+    let config = machine.path().join("hold.toml");
+    std::fs::write(&config, format!("[[when]]\nprofile = \"{}\"\n", profile.display())).unwrap();
+    let Some(service) = Service::start(&machine, &["--config", config.to_str().unwrap()]) else { return };
+    // The machine is asked again for a moment, because a driver may be making its files.
+    let is_refused = || {
+        let status = machine.json_of_any_code(&["hold", "status"]);
+        status["failure"].as_str().is_some_and(|why| why.contains("hold 'config-1"))
+    };
+    assert!(eventually(is_refused));
+    let status = machine.json(5, &["hold", "status"]);
+    assert_eq!(status["holds"][0]["in_force"], false, "{status}");
+    assert!(status["holds"][0]["because"].as_str().unwrap().contains("epb"), "{status}");
+    assert!(machine.expect(0, &["hold", "list"]).out.contains("no: "));
+    let metrics = machine.expect(0, &["exporter", "--stdout"]).out;
+    for line in ["flyball_hold_failed 1", "flyball_hold_service_up 1"] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    assert!(metrics.lines().any(|line| line.starts_with("flyball_hold_active{") && line.ends_with(" 0")));
+    drop(service);
+    let metrics = machine.expect(0, &["exporter", "--stdout"]).out;
+    assert!(metrics.contains("flyball_hold_service_up 0"), "{metrics}");
 }

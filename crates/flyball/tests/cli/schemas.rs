@@ -144,6 +144,7 @@ tune -n --over governor=all --minimize time --workload spin
 --sim-state held hold status
 --sim-state held hold release calm -n
 --sim-state held hold release calm
+hold check hold.toml
 hold rehearse --events events --config hold.toml
 apply powersave --at-boot -n
 record r.tar.zst";

@@ -10,7 +10,7 @@ use std::{
 
 use flyball_control::{Setting, write::transaction::TransactionError};
 use flyball_hold::{
-    Active, Config, ConfigError, Moment, Notice, Service, Store, Watched, concerns_processors,
+    Active, Config, ConfigError, Moment, Presence, Service, Store, Watched, concerns_processors,
 };
 use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,8 +20,9 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    journal::Journal,
     machine::MachineArg,
-    output, process, profiles,
+    process, profiles,
     service_manager::notify,
 };
 
@@ -45,7 +46,7 @@ pub(super) struct Args {
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// Where the configuration is.
-const CONFIG: &str = "/etc/flyball/hold.toml";
+pub(super) const CONFIG: &str = "/etc/flyball/hold.toml";
 
 /// Bytes of a configuration: many times those of one with the most entries.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -71,16 +72,22 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
         wake_on(signal, &mut watch)?;
     }
+    let journal = Journal::or_stdout();
+    let mut summary = String::new();
+    let mut presence = None;
     let mut bus =
         Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch, &|| context.open())?;
     let mut shares = false;
     loop {
         let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
-        if let Some(other) =
-            Store::load(&state, &*host)?.running().filter(|other| !is_this(other.process.pid))
-        {
-            let message = format!("the service runs already (pid {})", other.process.pid);
-            return Err(Failure::new(Exit::Locked, message));
+        if presence.is_none() {
+            // Before it is marked: then the store names no service that has ended.
+            let other = Store::load(&state, &*host)?.service;
+            presence = Presence::show(&state)?;
+            if presence.is_none() {
+                let pid = other.map(|other| format!(" (pid {})", other.process.pid)).unwrap_or_default();
+                return Err(Failure::new(Exit::Locked, format!("the service runs already{pid}")));
+            }
         }
         if !std::mem::replace(&mut shares, true)
             && let Err(error) = super::readings::start(context.open()?, state.path())
@@ -99,28 +106,27 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let mut service =
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
-        report(&mut service, &mut bus)?;
+        report(&mut service, &mut bus, &journal, &mut summary)?;
         bus.begin(&service, &desktop);
         notify("READY=1");
         flyball_process::release_start_code();
-        serve(&mut service, &mut watch, &root, &mut bus, &|| {
-            stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed)
+        let ends = || stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed);
+        serve(&mut service, &mut watch, &root, &mut bus, &ends, &mut |service, bus| {
+            report(service, bus, &journal, &mut summary)
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
             notify("STOPPING=1");
             bus.stop();
             // Another command has the machine: then everything stays as it is.
             match service.stop(Moment::here()) {
-                Ok(notices) => notices.iter().try_for_each(output::line)?,
+                Ok(notices) => notices
+                    .iter()
+                    .try_for_each(|notice| journal.line(notice.priority(), notice, &notice.fields()))?,
                 Err(error) => eprintln!("flyball: {error}"),
             }
             return Ok(Exit::Done);
         }
     }
-}
-
-fn is_this(pid: u32) -> bool {
-    pid == std::process::id()
 }
 
 fn wake_on(signal: i32, watch: &mut Watch) -> Result<(), Failure> {
@@ -175,13 +181,22 @@ pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
     profiles::read(name).map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
-fn report(service: &mut Service<'_>, bus: &mut Bus) -> Result<(), Failure> {
+/// Writes what happened to the journal and the bus. `summary` is what the service manager shows.
+fn report(
+    service: &mut Service<'_>,
+    bus: &mut Bus,
+    journal: &Journal,
+    summary: &mut String,
+) -> Result<(), Failure> {
     for notice in service.notices() {
-        output::line(&notice)?;
+        journal.line(notice.priority(), &notice, &notice.fields())?;
         bus.tell(&notice);
-        if let Notice::InForce(_) = notice {
-            notify(&format!("STATUS={notice}"));
-        }
+    }
+    let now = service.summary();
+    if now != *summary {
+        // A newline would end the value (sd_notify(3)).
+        notify(&format!("STATUS={}", now.replace('\n', " ")));
+        *summary = now;
     }
     Ok(())
 }
@@ -192,6 +207,7 @@ fn serve(
     root: &Path,
     bus: &mut Bus,
     ends: &dyn Fn() -> bool,
+    report: &mut dyn FnMut(&mut Service<'_>, &mut Bus) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut followed = Watched::default();
     while !ends() {

@@ -37,9 +37,9 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
                 return "no holds\n".to_owned();
             }
             let mut columns = Columns::new();
-            columns.heading(["hold", "priority", "owner", "counts", "settings"]);
+            columns.heading(["hold", "priority", "owner", "in force", "settings"]);
             for one in &status.holds {
-                let counts = match &one.because {
+                let in_force = match &one.because {
                     None => Cell::styled(Style::Good, "yes"),
                     Some(why) => Cell::styled(Style::Faint, format!("no: {why}")),
                 };
@@ -50,7 +50,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
                     name,
                     hold.priority.to_string().into(),
                     hold.owner.to_string().into(),
-                    counts,
+                    in_force,
                     what.into(),
                 ]);
             }
@@ -101,7 +101,8 @@ pub(super) fn render(status: &Status, why: bool) -> String {
         let _ = writeln!(out, "not noticed: {blind}");
     }
     if let Some(error) = &status.config_error {
-        let _ = writeln!(out, "configuration: {error}; none of its holds is in force");
+        let _ = writeln!(out, "configuration: {error}");
+        out += "    ignored until it is corrected; holds of the last good configuration stay\n";
     }
     if let Some(error) = &status.failure {
         let _ = writeln!(out, "not in force: {error}");
@@ -125,13 +126,13 @@ pub(super) fn render(status: &Status, why: bool) -> String {
     out
 }
 
-/// Why a hold does not count; on request also why it does, and what of its condition is not
+/// Why a hold is not in force; on request also why it is, and what of its condition is not
 /// reported.
 fn of_hold(one: &HoldStatus, why: bool) -> String {
     let name = &one.hold.name;
     let mut out = match (&one.because, &one.hold.condition) {
-        (Some(because), _) => format!("hold {name} does not count: {because}\n"),
-        (None, Some(condition)) if why => format!("hold {name} counts: {condition}\n"),
+        (Some(because), _) => format!("hold {name} is not in force: {because}\n"),
+        (None, Some(condition)) if why => format!("hold {name} is in force: {condition}\n"),
         (None, _) => String::new(),
     };
     for not_reported in one.not_reported.iter().filter(|_| why) {

@@ -177,6 +177,8 @@ schemas! {
         "What `flyball get` prints: an object per knob and place";
     object "hold-add" 1 commands::hold::add::AddedHold<'_>,
         "What `flyball hold add` prints";
+    object "hold-check" 1 commands::hold::check::Checked,
+        "What `flyball hold check` prints: the entries of a configuration, and what becomes of each here";
     list "hold-list" 1 flyball_hold::HoldStatus,
         "What `flyball hold list` prints: an object per hold";
     object "hold-rehearse" 1 commands::hold::rehearse::Rehearsed,
