@@ -192,7 +192,10 @@ fn few_rounds_say_that_they_are_few() {
     assert_eq!(report.comparisons[0].verdict, Verdict::TooFewRounds);
     assert_eq!(report.comparisons[0].interval, None);
     let text = text_of(&report);
-    assert!(text.starts_with("b: wall time needs 8 rounds to be compared with a; 3 gave +"), "{text}");
+    assert!(
+        text.starts_with("b: wall time needs 8 rounds to be compared with a; 3 rounds measured +"),
+        "{text}"
+    );
 }
 
 #[test]

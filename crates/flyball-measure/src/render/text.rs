@@ -174,7 +174,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
-            "{arm}: {name} needs {} rounds to be compared with {base}; {} gave {}{how}.",
+            "{arm}: {name} needs {} rounds to be compared with {base}; {} rounds measured {}{how}.",
             rounds_needed(report, comparison),
             comparison.pairs,
             percent(comparison.change)
