@@ -6,7 +6,7 @@
 
 use flyball_host::{CpuList, Epp};
 
-use super::{Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
+use super::{Hint, Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{At, Id, ReadError, Reading, ResolveError, Value, Vendor, Wanted, knob::order::keeps_policies};
 
 impl Planner<'_> {
@@ -15,6 +15,7 @@ impl Planner<'_> {
         // The mode first: it decides whether there are policies, and which governors, at all.
         self.driver_mode()?;
         self.preferences()?;
+        self.minimum_under_turbo_off()?;
         self.pairs()?;
         self.setspeed();
         self.boost()?;
@@ -145,6 +146,37 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Refuses a minimum that turbo off makes impossible. The kernel would cut it without an error, and
+    /// kernels differ in how (see [`Planner::under_turbo_off`]).
+    fn minimum_under_turbo_off(&mut self) -> Result<(), ReadError> {
+        // Once the base frequencies have moved, the rest is planned again.
+        if self.moves_base_frequencies() {
+            return Ok(());
+        }
+        for want in self.wants_of(Id::MinFreq) {
+            let (Wanted::Exactly(_), Some(value)) = (&want.wanted, want.value.clone()) else { continue };
+            if self.is_only_present(Id::Turbo, &At::Machine) {
+                continue;
+            }
+            let Some(cap) = self.cap_of_turbo_off(&want, &value)? else { continue };
+            let lowest = self.snapshot.value(Id::HwMinFreq, &want.place)?;
+            let accepted = match lowest.and_then(|value| value.frequency()) {
+                Some(lowest) => format!("it takes {lowest} to {cap}"),
+                None => format!("it takes at most {cap}"),
+            };
+            self.contradicted.insert((want.knob, want.place.at.clone()));
+            self.refuse(Refusal::Value {
+                from: want.from,
+                knob: want.knob,
+                wanted: value.to_string(),
+                places: vec![want.place],
+                accepted,
+                hint: Some(Hint::TurboIsOff),
+            });
+        }
+        Ok(())
+    }
+
     /// Refuses a minimum above its maximum.
     fn pairs(&mut self) -> Result<(), ReadError> {
         for (low, high) in [
@@ -158,6 +190,9 @@ impl Planner<'_> {
                 let (lower, upper) = (side(low), side(high));
                 // A pair of wants at one place is judged once, with its lower side.
                 if want.knob == high && lower.is_some() {
+                    continue;
+                }
+                if self.contradicted.contains(&(low, want.place.at.clone())) {
                     continue;
                 }
                 let value = |side: &Option<Want>, id: Id| match side {

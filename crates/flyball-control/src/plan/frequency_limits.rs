@@ -14,22 +14,35 @@ impl Planner<'_> {
     /// Returns the value to which drivers cut a limit above the base (nominal) frequency if turbo
     /// is off, or the same intent turns it off; `None` if they do not cut it. Newer drivers lower
     /// `cpuinfo_max_freq`, older ones cut silently. If turbo was already off and the intent does
-    /// not set it, only the word `max` is cut; the check refuses a number.
+    /// not set it, only the word `max` is cut; the check refuses a number. A minimum that is a
+    /// number is refused before (`minimum_under_turbo_off`), unless base frequencies move.
     pub(super) fn under_turbo_off(
         &self,
         want: &Want,
         value: &Value,
     ) -> Result<Option<(Value, String)>, ReadError> {
+        let speaks = self.wants.get(&(Id::Turbo, At::Machine)).is_some_and(|turbo| turbo.value.is_some());
+        if !speaks && want.wanted != Wanted::Max {
+            return Ok(None);
+        }
+        let cap = self.cap_of_turbo_off(want, value)?;
+        Ok(cap.map(|cap| (Value::Frequency(cap), format!("{value} is above the maximum with turbo off"))))
+    }
+
+    /// Returns the highest frequency with turbo off, if turbo is or will be off and `value` is above
+    /// it.
+    pub(super) fn cap_of_turbo_off(
+        &self,
+        want: &Want,
+        value: &Value,
+    ) -> Result<Option<KiloHertz>, ReadError> {
         let Value::Frequency(frequency) = value else { return Ok(None) };
         if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
             return Ok(None);
         }
         let now = self.snapshot.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
         let asked = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
-        let speaks = asked.is_some();
-        if asked.or_else(|| now.clone()) != Some(Value::Switch(false))
-            || !(speaks || want.wanted == Wanted::Max)
-        {
+        if asked.or_else(|| now.clone()) != Some(Value::Switch(false)) {
             return Ok(None);
         }
         let is_off = now == Some(Value::Switch(false));
@@ -54,9 +67,7 @@ impl Planner<'_> {
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
         }
-        Ok(cap
-            .filter(|cap| cap < frequency)
-            .map(|cap| (Value::Frequency(cap), format!("{frequency} is above the maximum with turbo off"))))
+        Ok(cap.filter(|cap| cap < frequency))
     }
 
     /// Returns whether turbo is switched by intel_pstate's `no_turbo`.

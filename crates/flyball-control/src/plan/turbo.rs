@@ -55,11 +55,15 @@ impl Planner<'_> {
             // Before 6.12 the file keeps the turbo frequency, and nothing has to be switched.
             any_lowered |= highest.0 < base.0 + TOLERANCE_KHZ;
         }
+        Ok((any_lowered && self.moves_base_frequencies()).then(|| (slot.location.clone(), false)))
+    }
+
+    /// Whether the intent moves base frequencies.
+    pub(super) fn moves_base_frequencies(&self) -> bool {
         let moves = |want: &Want| {
             matches!(want.knob, Id::SstBf | Id::SstLevel) && want.value.is_some() && want.value != want.now
         };
-        let moves = self.wants.values().any(moves);
-        Ok((any_lowered && moves).then(|| (slot.location.clone(), false)))
+        self.wants.values().any(moves)
     }
 
     /// Switches turbo on and off again if it is off on old base frequencies.

@@ -66,6 +66,29 @@ fn base_freq_and_turbo_off_hold_in_any_order() {
     }
 }
 
+/// A minimum that turbo off would cut is refused in the same words, whether turbo is off already or
+/// is switched off with it.
+#[test]
+fn a_minimum_above_what_turbo_off_leaves_is_refused_on_every_kernel() {
+    for kernel in KERNELS {
+        let guide = Guide::new(kernel);
+        let together = guide.run("set turbo=off min-freq=3GHz");
+        assert!(
+            together.code != 0 && together.err.contains("800 MHz to 2.6 GHz (turbo is off)"),
+            "{}",
+            together.err
+        );
+        guide.reach(3200, 3200);
+        guide.done("set turbo=off");
+        let after = guide.run("set min-freq=3GHz");
+        let words = |ran: &Ran| ran.err.lines().last().unwrap_or_default().to_owned();
+        assert_eq!((after.code, words(&after)), (together.code, words(&together)), "{kernel}");
+        // base-freq raises what turbo off leaves.
+        guide.done("set sst-bf=on max-freq=max");
+        guide.done("set min-freq=3GHz -c 5,6");
+    }
+}
+
 /// A profile for high-priority CPUs that was made while turbo was off gives them their base
 /// frequency.
 #[test]
