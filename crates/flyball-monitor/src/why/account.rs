@@ -68,6 +68,9 @@ impl Account {
                 let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
+                // A file that shows the highest frequency limits nothing.
+                let least = facts.highest * (1.0 - LEAST);
+                sum.limits.retain(|limit| facts.highest == 0.0 || limit.mhz < least);
                 attribution.losses()
             });
             sum.is_online = to.get(layout, Quantity::Online, index) == Some(1);

@@ -23,7 +23,8 @@ pub struct Explanation {
     pub steps: Vec<Step>,
     /// What is left over of the difference: rounding and measurement, MHz.
     pub rest: f64,
-    /// Every limit that is known as a frequency, whether it took something or not.
+    /// Every limit below the highest frequency that is known as a frequency, whether it took
+    /// something or not.
     pub limits: Vec<Cap>,
     /// Share of the cycles that did not wait for memory, if the processor counts them.
     pub productive: Option<f64>,

@@ -41,11 +41,24 @@ fn who_set_a_limit_and_what_it_takes() {
 }
 
 #[test]
-fn a_recording_shows_limits() {
-    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/milan0.tar.zst");
-    let ran = why(&["-M", recorded, "why", "3"]);
+fn a_recording_shows_the_limits_that_somebody_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (state, recorded) = (path("machine"), path("recorded"));
+    let machine = ["-M", "sim:gold-6138", "--sim-state", state.as_str()];
+    for words in [&["set", "max-freq=2GHz"][..], &["record", recorded.as_str()]] {
+        let ran = why(&[&machine[..], words].concat());
+        assert_eq!(ran.code, 0, "{}", ran.text());
+    }
+    let ran = why(&["-M", &recorded, "why", "3"]);
     assert_eq!(ran.code, 0, "{}", ran.text());
-    assert!(ran.out.contains("MHz at most  max-freq: scaling_max_freq"), "{}", ran.text());
+    assert!(ran.out.contains("2000 MHz at most  max-freq: scaling_max_freq"), "{}", ran.text());
+    // Nobody set a limit on these. Under acpi-cpufreq boost is above the highest P-state.
+    for machine in ["milan0", "icx2s0", "turin0", "spr1"] {
+        let recorded = format!("{}/../../machines/{machine}.tar.zst", env!("CARGO_MANIFEST_DIR"));
+        let ran = why(&["-M", &recorded, "why"]);
+        assert!(ran.code == 0 && !ran.out.contains("max-freq"), "{machine}: {}", ran.text());
+    }
 }
 
 #[test]
