@@ -1,0 +1,171 @@
+//! The shipped profiles by their effect: each on simulated machines with three kernels, judged by
+//! what the processor then does and not by what was written.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+use flyball_control::{
+    Id, Intent, Request, Snapshot, Value,
+    profile::Profile,
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+};
+use flyball_host::{Host, Launch};
+use flyball_monitor::{Facts, Options, Sampler, explain};
+use flyball_simhost::{SimHost, SimSetup};
+
+const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
+/// Machines, the CPUs of one kind of core, and settings that were made before the profile.
+const MACHINES: &[(&str, &str, &[&str])] = &[
+    ("gold-6138", "0-7", &[]),
+    ("gold-6138", "0-7", &["turbo=off"]),
+    ("gold-6138", "0-7", &["max-perf-pct=60"]),
+    ("sst-guide", "0-13", &[]),
+    ("hybrid-laptop", "0-7", &[]),
+    ("hybrid-laptop", "8-15", &[]),
+    ("i7-3520m", "0-1", &[]),
+    ("i7-2600", "0-3", &[]),
+    ("i7-2600,boot=intel_pstate=disable", "0-3", &[]),
+    ("ryzen-5750g", "0-7", &[]),
+    ("ryzen-5750g,boot=amd_pstate=passive", "0-7", &[]),
+    ("ryzen-5750g,boot=amd_pstate=disable", "0-7", &[]),
+    ("ryzen-preferred", "0-5", &[]),
+    ("tpmi-small", "0-7", &[]),
+];
+
+fn profile(name: &str) -> Profile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../dist/profiles/{name}.toml"));
+    Profile::parse(&std::fs::read(path).unwrap(), name).unwrap()
+}
+
+const PROFILES: [&str; 9] =
+    ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
+
+/// MHz of the first of the busy CPUs, and whether a limit of the package explains what is missing.
+fn speed(host: &SimHost, pin: &str) -> (f64, String) {
+    let words: Vec<String> = ["--endless", "--pin", pin].map(str::to_owned).into();
+    let _load = host.spawn(Launch::new("spin", &words)).unwrap();
+    host.sleep(Duration::from_secs(3));
+    let mut sampler = Sampler::open(host, Options { slow: Duration::ZERO, ..Options::default() }).unwrap();
+    let mut samples = vec![sampler.sample()];
+    for _ in 0..2 {
+        host.sleep(Duration::from_millis(400));
+        samples.push(sampler.sample());
+    }
+    let facts = Facts::take(host, sampler.layout(), |_| None).unwrap();
+    let cpu = pin.split(['-', ',']).next().unwrap().parse().unwrap();
+    let found = explain(sampler.layout(), &facts, &samples, Some(&std::iter::once(cpu).collect())).remove(0);
+    (found.mhz.unwrap(), found.to_string())
+}
+
+/// kHz of a knob of a CPU's policy.
+fn khz(snapshot: &Snapshot, knob: Id, cpu: u32) -> Option<u64> {
+    let only = std::iter::once(cpu).collect();
+    let places = snapshot.places_on(knob, &only).ok()?;
+    let value = places.iter().find_map(|place| snapshot.value_if_readable(knob, place).ok().flatten());
+    value?.frequency().map(|khz| khz.0)
+}
+
+/// The frequency below which energy per work rises again: amd-pstate's file, or the most efficient
+/// level of HWP.
+fn efficient(host: &dyn Host, snapshot: &Snapshot, cpu: u32) -> Option<u64> {
+    khz(snapshot, Id::LowestNonlinearFreq, cpu).or_else(|| {
+        let levels = host.msr(cpu, 0x771).ok()?;
+        // Bits 23:16 most efficient, 7:0 highest (Intel SDM 3B, IA32_HWP_CAPABILITIES).
+        Some(khz(snapshot, Id::HwMaxFreq, cpu)? * (levels >> 16 & 0xff) / (levels & 0xff))
+    })
+}
+
+const LOOKED_AT: &[Id] =
+    &[Id::MinFreq, Id::MaxFreq, Id::HwMaxFreq, Id::LowestNonlinearFreq, Id::Turbo, Id::MaxPerfPct];
+
+fn take(host: &dyn Host) -> Snapshot {
+    let mut snapshot = Snapshot::begin(host).unwrap();
+    let request = Request { knobs: LOOKED_AT, sample_absence: true, ..Request::default() };
+    snapshot.take(host, &request);
+    snapshot
+}
+
+fn set(host: &SimHost, intent: &Intent, state: &StateDir) -> Result<Vec<String>, String> {
+    let mut transaction = Transaction::begin(host, state, Purpose::Set, "test", None).unwrap();
+    let notes = transaction.apply(intent, &|| false).map_err(|error| error.to_string())?.notes;
+    transaction.keep().unwrap();
+    Ok(notes.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn profiles_do_what_they_say() {
+    let (mut judged, mut wrong) = (0, String::new());
+    for (machine, pin, before) in MACHINES {
+        for kernel in KERNELS {
+            for name in PROFILES {
+                let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
+                // Not every kernel has every driver.
+                let Ok(host) = SimHost::open(&setup) else { continue };
+                let folder = tempfile::tempdir().unwrap();
+                let state = StateDir::new(folder.path());
+                let cpu: u32 = pin.split('-').next().unwrap().parse().unwrap();
+                let alone = cpu.to_string();
+                let earlier: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
+                if !earlier.is_empty()
+                    && set(&host, &Intent::from_arguments(&earlier, None).unwrap(), &state).is_err()
+                {
+                    continue;
+                }
+                let was = take(&host);
+                let efficient = efficient(&host, &was, cpu);
+                let top = khz(&was, Id::HwMaxFreq, cpu).unwrap();
+                let profile = profile(name);
+                let mut complain = |words: String| {
+                    let _ =
+                        writeln!(wrong, "{name} on {machine} {before:?} CPU {cpu} kernel {kernel}: {words}");
+                };
+                judged += 1;
+                if let Err(error) = set(&host, &profile.intent, &state) {
+                    complain(error);
+                    continue;
+                }
+                let now = take(&host);
+                let limit = |snapshot, knob| khz(snapshot, knob, cpu).unwrap();
+                let (min, max) = (limit(&now, Id::MinFreq), limit(&now, Id::MaxFreq));
+                match name {
+                    "realtime" | "benchmark" => {
+                        let ((lone, _), (all, why)) = (speed(&host, &alone), speed(&host, pin));
+                        if (lone - all).abs() > 0.015 * lone {
+                            complain(format!("{lone:.0} MHz alone, {all:.0} with {pin}: {why}"));
+                        }
+                    }
+                    "battery" | "powersave" => {
+                        if let Some(efficient) = efficient.filter(|khz| max * 100 < khz * 99) {
+                            complain(format!("at most {max} kHz, efficient are {efficient}"));
+                        }
+                    }
+                    "balanced" => {
+                        if min < limit(&was, Id::MinFreq) || max < limit(&was, Id::MaxFreq) {
+                            complain(format!("{min} to {max} kHz, was lower than before"));
+                        }
+                    }
+                    "throughput" | "hpc" => {
+                        let machine_wide = |knob| now.machine_value(knob).ok().flatten();
+                        let is_off = machine_wide(Id::Turbo) == Some(Value::Switch(false));
+                        let percent = machine_wide(Id::MaxPerfPct);
+                        if is_off || matches!(percent, Some(Value::Percent(percent)) if percent.0 < 100) {
+                            complain(format!("turbo off: {is_off}, max-perf-pct {percent:?}"));
+                        }
+                    }
+                    _ => {}
+                }
+                if matches!(name, "latency" | "hpc") {
+                    let (lone, why) = speed(&host, &alone);
+                    let is_stated = profile.description.as_deref().unwrap_or_default().contains("lone core");
+                    if lone * 1000.0 < top as f64 * 0.97 && before.is_empty() && !is_stated {
+                        complain(format!("a lone core loses speed, and the profile does not say so: {why}"));
+                    }
+                }
+            }
+        }
+    }
+    println!("{judged} profiles judged");
+    assert!(wrong.is_empty(), "of {judged}:\n{wrong}");
+    assert!(judged >= 250, "{judged}");
+}
