@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::atomic::Ordering};
 
 use flyball_control::{
     Intent, Setting,
-    doctor::{self, Finding, Group, KnobValue, Options, Report, Verdict},
+    doctor::{self, Finding, Fix, Group, KnobValue, Options, Report, Verdict},
     write::{journal::Purpose, transaction::Transaction},
 };
 
@@ -93,6 +93,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })?;
+    note_choices(context, &*host, &mut report);
     // Before anything else is tried: without control files the other options would only fail one by
     // one.
     if report.not_visible.is_some() {
@@ -137,6 +138,23 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
+}
+
+/// A setting that the user made with flyball is no alarm: a profile that costs speed was chosen for
+/// something else.
+fn note_choices(context: &Context, host: &dyn flyball_host::Host, report: &mut Report) {
+    let alarms = report.findings.iter_mut().filter(|finding| {
+        finding.group == Group::Conflicts
+            && finding.verdict == Verdict::Warning
+            && matches!(finding.fix, Some(Fix::Settings(_)))
+    });
+    for finding in alarms {
+        let Some(evidence) = finding.evidence.first() else { continue };
+        if let Some(command) = super::why::command_in_effect(context, host, &evidence.place) {
+            finding.verdict = Verdict::Note;
+            finding.what = format!("{} (set by '{command}')", finding.what);
+        }
+    }
 }
 
 /// Says which options have no effect because the processors' control files are hidden.

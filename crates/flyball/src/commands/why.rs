@@ -237,17 +237,30 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
+/// The command whose setting of a file was kept and still holds, by the journal.
+pub(super) fn command_in_effect(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
+    let (command, wrote) = last_command(context, path)?;
+    let found = host.read(path).ok()?;
+    (wrote == found.trim() || Spelling::FrequencyLimit.agrees(&wrote, &found)).then_some(command)
+}
+
+/// The command that wrote a file last and whose setting was kept, with what it wrote.
+fn last_command(context: &Context, path: &str) -> Option<(String, String)> {
+    let contents = Journal::load(&context.state().ok()?).ok()??;
+    let location = Location::File(path.to_owned());
+    contents.entries.iter().rev().find_map(|entry| {
+        let wrote = entry.last_new.get(&location)?;
+        (entry.standing != TransactionState::Restored)
+            .then(|| (entry.command.clone(), wrote.trimmed().to_owned()))
+    })
+}
+
 /// Who set a frequency limit, by the journal: the flyball command that wrote the file last and
 /// whose setting was kept, unless the file has something else since.
 fn setter(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
-    let contents = Journal::load(&context.state().ok()?).ok()??;
-    let location = Location::File(path.to_owned());
-    let (command, wrote) = contents.entries.iter().rev().find_map(|entry| {
-        let wrote = entry.last_new.get(&location)?;
-        (entry.standing != TransactionState::Restored).then_some((&entry.command, wrote.trimmed()))
-    })?;
+    let (command, wrote) = last_command(context, path)?;
     let found = host.read(path).ok()?;
-    Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
+    Some(if Spelling::FrequencyLimit.agrees(&wrote, &found) {
         format!("'{command}'")
     } else {
         // The file shows the lowest of all requests: another program's write, or one of the

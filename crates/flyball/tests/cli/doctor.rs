@@ -97,7 +97,10 @@ fn remedies_clear_their_findings() {
             let report: Value = serde_json::from_str(&run(&["doctor", "--only", id, "--json"]).1).unwrap();
             finding(&report, id).0
         };
-        let (code, _, err) = run(&[&["set"], settings].concat());
+        // With a journal of its own it is another program.
+        let other = ["-M", machine, "--sim-state", "box", "--state-dir", "other", "set"];
+        let (code, _, err) =
+            flyball(folder.path(), &other.iter().chain(settings).copied().collect::<Vec<_>>());
         assert_eq!(code, 0, "{machine} {settings:?}: {err}");
         assert_eq!(verdict_now(), verdict, "{machine} {settings:?}");
         let (_, out, err) = run(&["doctor", "--only", id, "--fix"]);
@@ -315,6 +318,35 @@ fn the_page_has_every_check() {
     }
     let known = "FLYBALL_BLESS=1 cargo test -p flyball --test cli doctor";
     assert_eq!(present.trim(), made.trim(), "docs/doctor.md is not what the program lists: {known}");
+}
+
+/// A profile is a choice: what it costs is noted, with the command. The same setting by another
+/// program is a warning.
+#[test]
+fn a_profile_that_was_chosen_is_no_alarm() {
+    for machine in ["sim:gold-6138", "sim:sst-guide", "sim:hybrid-laptop", "sim:ryzen-5750g", "sim:epyc-512"]
+    {
+        for profile in ["realtime", "benchmark", "battery", "powersave", "latency", "hpc"] {
+            let folder = tempfile::tempdir().unwrap();
+            let run = |words: &[&str]| {
+                let machine = ["-M", machine, "--sim-state", "box", "--state-dir", "state"];
+                flyball(folder.path(), &machine.iter().chain(words).copied().collect::<Vec<_>>())
+            };
+            let before = run(&["doctor"]).0;
+            let (code, _, err) = run(&["apply", profile]);
+            assert_eq!(code, 0, "{machine} {profile}: {err}");
+            let (code, out, _) = run(&["doctor"]);
+            assert!(code <= before, "{machine} {profile}: {before} before, {code} after: {out}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let state = |dir: &'static str| ["-M", "sim:gold-6138", "--sim-state", "box", "--state-dir", dir];
+    let run = |dir, words: &[&str]| {
+        flyball(folder.path(), &state(dir).iter().chain(words).copied().collect::<Vec<_>>())
+    };
+    assert_eq!(run("other", &["set", "turbo=off"]).0, 0);
+    assert_eq!(run("state", &["doctor", "--only", "conflict.turbo-off"]).0, 8);
+    assert_eq!(run("other", &["doctor", "--only", "conflict.turbo-off"]).0, 0);
 }
 
 /// Classes of service against cpufreq's limits, on a machine with Speed Select.
