@@ -24,6 +24,7 @@ mod limits;
 mod models;
 mod now;
 mod pass;
+mod platform;
 mod settings;
 mod speed_select;
 mod storpool;
@@ -274,6 +275,7 @@ pub static CHECKS: &[&[Check]] = &[
     firmware::CHECKS,
     firmware_limits::CHECKS,
     amd_firmware::CHECKS,
+    platform::CHECKS,
     conflicts::CHECKS,
     settings::CHECKS,
     idle::CHECKS,

@@ -4,7 +4,7 @@ use flyball_host::CpuList;
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
-    facts::{BOOST, NO_TURBO},
+    facts::{self, BOOST, MAX_PERF_PCT, NO_TURBO},
     note, ok, warning,
 };
 use crate::Id;
@@ -33,6 +33,15 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "scaling_max_freq against base_frequency, or acpi_cppc/nominal_freq",
         covers: &["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"],
         run: below_base,
+    },
+    Check {
+        id: "conflict.lowered-maximum",
+        group: Group::Conflicts,
+        why: "A maximum below the hardware's takes turbo from CPUs that could have it; no_turbo with the same effect would stand out.",
+        looks: "scaling_max_freq against cpuinfo_max_freq and the highest of scaling_available_frequencies, where it is not below the \
+            base frequency",
+        covers: &["scaling_max_freq", "cpuinfo_max_freq"],
+        run: lowered_maximum,
     },
     Check {
         id: "conflict.pinned-minimum",
@@ -65,6 +74,14 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "scaling_governor and scaling_driver",
         covers: &["scaling_driver", "scaling_governor"],
         run: powersave,
+    },
+    Check {
+        id: "conflict.userspace",
+        group: Group::Conflicts,
+        why: "The userspace governor keeps one frequency under any load, until a program writes another.",
+        looks: "scaling_governor, scaling_setspeed and cpuinfo_max_freq",
+        covers: &["scaling_governor"],
+        run: userspace,
     },
     Check {
         id: "conflict.epb-epp",
@@ -209,6 +226,96 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     Some(ok("no maximum is below the base frequency").seen(place, text))
 }
 
+/// The limit of a policy and the highest one that it could have, if the limit is lower: of
+/// acpi-cpufreq the highest P-state, since boost is above every limit.
+fn lowered(policy: &super::Policy) -> Option<(u64, u64)> {
+    let table = policy.get("scaling_available_frequencies");
+    let top_state = table.and_then(|list| list.split_whitespace().filter_map(|khz| khz.parse().ok()).max());
+    let highest = policy.number("cpuinfo_max_freq")?;
+    let highest = top_state.map_or(highest, |top: u64| top.min(highest));
+    let limit = policy.number("scaling_max_freq")?;
+    // Drivers round limits to their levels, which are up to 1 % apart.
+    (limit * 100 < highest * 99).then_some((limit, highest))
+}
+
+fn lowered_maximum(facts: &Facts) -> Option<Answer> {
+    // Other checks are about these causes.
+    let is_found =
+        |answer: Option<Answer>| answer.is_some_and(|answer| answer.verdict >= super::Verdict::Warning);
+    if is_found(limits(facts))
+        || is_found(below_base(facts))
+        || facts.read(NO_TURBO).is_ok_and(|word| word == "1")
+        || facts.read(MAX_PERF_PCT).is_ok_and(|percent| percent != "100")
+    {
+        return None;
+    }
+    let mut low = CpuList::new();
+    let mut evidence = None;
+    for policy in &facts.policies {
+        if let Some((limit, highest)) = lowered(policy) {
+            low.extend(policy.cpus.iter());
+            evidence.get_or_insert((
+                policy.path("scaling_max_freq"),
+                format!("{limit}, the highest is {highest} kHz"),
+            ));
+        }
+    }
+    if let Some((place, text)) = evidence {
+        return Some(
+            note(format!("{} are limited to less than their highest frequency", facts::cpu_words(&low)))
+                .seen(place, text)
+                .set(Id::MaxFreq, "max"),
+        );
+    }
+    let has_both = |policy: &&super::Policy| {
+        policy.number("scaling_max_freq").is_some() && policy.number("cpuinfo_max_freq").is_some()
+    };
+    let policy = facts.policies.iter().find(has_both)?;
+    Some(
+        ok("every CPU may reach its highest frequency")
+            .seen(policy.path("scaling_max_freq"), policy.get("scaling_max_freq")?.to_owned()),
+    )
+}
+
+fn userspace(facts: &Facts) -> Option<Answer> {
+    let held: Vec<&super::Policy> =
+        facts.policies.iter().filter(|policy| policy.get("scaling_governor") == Some("userspace")).collect();
+    let Some(first) = held.first() else {
+        let policy = facts.policies.iter().find(|policy| policy.get("scaling_governor").is_some())?;
+        let governor = policy.get("scaling_governor")?.to_owned();
+        return Some(
+            ok("no CPU is under the userspace governor").seen(policy.path("scaling_governor"), governor),
+        );
+    };
+    let cpus: CpuList = held.iter().flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect();
+    let speed = first.get("scaling_setspeed").unwrap_or("unknown").to_owned();
+    let better = better_governor(facts);
+    let answer = warning(format!(
+        "{} keep one frequency under any load: their governor is userspace",
+        facts::cpu_words(&cpus)
+    ))
+    .seen(first.path("scaling_governor"), "userspace")
+    .seen(first.path("scaling_setspeed"), speed);
+    Some(match better {
+        Some(governor) => answer.set(Id::Governor, governor),
+        None => {
+            answer.fix(Fix::Person("load a governor that follows the load, such as schedutil".to_owned()))
+        }
+    })
+}
+
+/// A governor that follows the load, if the driver offers one.
+fn better_governor(facts: &Facts) -> Option<&'static str> {
+    let offered = |name: &str| {
+        facts.policies.iter().any(|policy| {
+            policy
+                .get("scaling_available_governors")
+                .is_some_and(|list| list.split_whitespace().any(|word| word == name))
+        })
+    };
+    ["schedutil", "ondemand", "performance"].into_iter().find(|name| offered(name))
+}
+
 fn pinned(facts: &Facts) -> Option<Answer> {
     let mut cpus = CpuList::new();
     let mut evidence = None;
@@ -333,14 +440,7 @@ fn powersave(facts: &Facts) -> Option<Answer> {
         }
     }
     if let Some((place, text)) = evidence {
-        let offered = |name: &str| {
-            facts.policies.iter().any(|policy| {
-                policy
-                    .get("scaling_available_governors")
-                    .is_some_and(|list| list.split_whitespace().any(|word| word == name))
-            })
-        };
-        let better = ["schedutil", "ondemand", "performance"].into_iter().find(|name| offered(name));
+        let better = better_governor(facts);
         let answer =
             warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
                 .seen(place, text);

@@ -4,10 +4,12 @@
 //! intel_pstate.c.
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Vendor, facts::NO_CPU_ONLINE, fault, models, note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Vendor,
+    facts::{NO_CPU_ONLINE, cpu_words},
+    fault, models, note, ok, unknown, warning,
 };
 use crate::{Id, topology::BEFORE_POLICIES};
-use flyball_host::msr::MSR_PM_ENABLE;
+use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -431,8 +433,19 @@ fn hwp_off(facts: &Facts) -> Answer {
 
 fn same(facts: &Facts) -> Option<Answer> {
     let groups = facts.by_value("scaling_driver");
+    let with: CpuList =
+        facts.policies.iter().flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect();
+    let without = facts.online.difference(&with);
     match groups.as_slice() {
         [] => None,
+        [(driver, cpus)] if !without.is_empty() => Some(
+            warning(format!(
+                "{} have no cpufreq policy: firmware alone decides their speed",
+                cpu_words(&without)
+            ))
+            .seen(flyball_host::topology::POLICIES, format!("{driver} on {}", cpu_words(cpus)))
+            .fix(Fix::Person("look in the kernel log for why the driver failed on these CPUs".to_owned())),
+        ),
         [(driver, cpus)] => Some(ok(format!("all policies use {driver}")).seen("CPUs", cpus.to_string())),
         several => {
             let answer =

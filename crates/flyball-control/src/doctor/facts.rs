@@ -39,6 +39,8 @@ impl Policy {
 
 /// The switch of intel_pstate; 1 is without turbo.
 pub(super) const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+/// The highest performance that intel_pstate asks for, in percent.
+pub(super) const MAX_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/max_perf_pct";
 /// The switch of acpi-cpufreq and amd-pstate; 1 is with boost.
 pub(super) const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
@@ -57,11 +59,13 @@ const POLICY_FILES: &[&str] = &[
     "cpuinfo_min_freq",
     "energy_performance_available_preferences",
     "energy_performance_preference",
+    "scaling_available_frequencies",
     "scaling_available_governors",
     "scaling_driver",
     "scaling_governor",
     "scaling_max_freq",
     "scaling_min_freq",
+    "scaling_setspeed",
 ];
 
 /// Message for a machine whose kernel files list no online CPU.

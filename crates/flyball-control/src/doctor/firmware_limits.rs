@@ -202,6 +202,13 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
                 .fix(Fix::Person("raise the limit: flyball explain power-limit".to_owned())),
             );
         }
+        if facts.read(&format!("{folder}/enabled")).is_ok_and(|word| word == "0") {
+            return Some(
+                note(format!("{zone}: the power limits are not enabled"))
+                    .seen(format!("{folder}/enabled"), "0")
+                    .fix(Fix::Person(format!("write 1 to {folder}/enabled"))),
+            );
+        }
         shown.get_or_insert((path, limit));
     }
     Some(match shown {

@@ -8,8 +8,10 @@ use flyball_host::{
     msr::MSR_PM_ENABLE,
 };
 
-use super::{Answer, Check, Facts, Fix, Group, Unseen, fault, note, ok, unknown, warning};
-use crate::Id;
+use super::{
+    Answer, Check, Facts, Fix, Group, Unseen, facts::cpu_words, fault, models, note, ok, unknown, warning,
+};
+use crate::{CoreType, Id};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -33,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.cpuidle",
         group: Group::Conflicts,
         why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
-        looks: "cpuidle/current_driver, the states' names, disable and default_status files, idle= and max_cstate= on the command line",
+        looks: "cpuidle/current_driver, the states' names, disable and default_status files, the idle governor, idle= and max_cstate= on the command line",
         covers: &[],
         run: cpuidle,
     },
@@ -229,6 +231,16 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
     let driver = match facts.read(path) {
         Ok(driver) => driver,
+        // With cpuidle.off=1 the kernel makes no such folder (cpuidle_init).
+        Err(_) if facts.parameter("cpuidle.off") == Some("1") => {
+            return Some(
+                warning("no idle driver: idle CPUs only halt").seen("/proc/cmdline", "cpuidle.off=1").fix(
+                    Fix::KernelParameter(
+                        "remove cpuidle.off=1 unless latency matters more than power".to_owned(),
+                    ),
+                ),
+            );
+        }
         Err(why) => return Some(unknown(why)),
     };
     if driver == "none" {
@@ -268,6 +280,12 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     if let Some(answer) = cut_off(facts, &driver) {
         return Some(answer.seen(path, driver));
     }
+    if let Some(answer) = unusual_states(facts, &driver, &seen) {
+        return Some(answer.seen(path, driver));
+    }
+    if let Some(answer) = unfit_governor(facts) {
+        return Some(answer);
+    }
     let off = seen.off_by_default.len();
     let words = match off {
         0 => String::new(),
@@ -289,6 +307,8 @@ struct IdleStates {
     /// default_status).
     off_by_default: BTreeSet<String>,
     unread: Option<Unseen>,
+    /// CPUs by the kind of core and the names of their states.
+    names: BTreeMap<(Option<CoreType>, String), CpuList>,
 }
 
 impl IdleStates {
@@ -303,6 +323,17 @@ impl IdleStates {
                 seen.unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
             }
             seen.most = seen.most.max(states.len());
+            let name = |state: &String| facts.read(&format!("{root}/{state}/name")).ok();
+            match states.iter().map(name).collect::<Option<Vec<String>>>() {
+                Some(names) => {
+                    let kind = facts.topology().cpus.get(&cpu).and_then(|cpu| cpu.core_type);
+                    seen.names.entry((kind, names.join(" "))).or_default().insert(cpu);
+                }
+                None => {
+                    seen.unread
+                        .get_or_insert(format!("names of idle states of CPU {cpu} cannot be read").into());
+                }
+            }
             for state in states {
                 match facts.read(&format!("{root}/{state}/disable")) {
                     Ok(text) if text == "0" => {}
@@ -320,6 +351,68 @@ impl IdleStates {
         }
         seen
     }
+}
+
+/// The answer if CPUs of a kind have different states, if none of the states is a deep one, or if
+/// they are not the processor's own.
+fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answer> {
+    let mut kinds: BTreeMap<Option<CoreType>, Vec<(&str, &CpuList)>> = BTreeMap::new();
+    for ((kind, names), cpus) in &seen.names {
+        kinds.entry(*kind).or_default().push((names, cpus));
+    }
+    if let Some(different) = kinds.values().find(|states| states.len() > 1) {
+        let answer = warning("CPUs of the same kind have different idle states");
+        let answer = different.iter().take(4).fold(answer, |answer, (names, cpus)| {
+            answer.seen(format!("cpuidle/stateN/name of {}", cpu_words(cpus)), *names)
+        });
+        return Some(answer.fix(Fix::Firmware(
+            "make C-states the same for all sockets, and look in the kernel log for why the driver left some out".to_owned(),
+        )));
+    }
+    let ((_, names), cpus) = seen.names.first_key_value()?;
+    let place = format!("cpuidle/stateN/name of {}", cpu_words(cpus));
+    let is_shallow = |name: &str| matches!(name, "POLL" | "C1" | "C1E" | "C1_ACPI");
+    if seen.names.keys().all(|(_, names)| names.split(' ').all(is_shallow)) {
+        let what = "no idle state is deeper than C1: idle cores keep their voltage and count for the turbo of busy ones";
+        return Some(note(what).seen(place, names.clone()).fix(Fix::Firmware(
+            "enable C6 (Intel: CPU C6 report) or C2 (AMD: Global C-state Control)".to_owned(),
+        )));
+    }
+    // intel_idle has a table of every one of these models.
+    if driver == "acpi_idle" && models::family_6(facts) && models::package_limit(facts.model, 0).is_some() {
+        return Some(
+            note("acpi_idle runs instead of intel_idle: it has only the idle states that the firmware lists")
+                .seen(place, names.clone())
+                .fix(Fix::KernelParameter(
+                    "remove intel_idle.max_cstate=0; without it the kernel log says why intel_idle left"
+                        .to_owned(),
+                )),
+        );
+    }
+    None
+}
+
+/// The answer if the idle governor does not suit the machine: haltpoll polls before it halts, for
+/// guests, and ladder goes down a state at a time, for CPUs with a periodic tick.
+fn unfit_governor(facts: &Facts) -> Option<Answer> {
+    let path = "/sys/devices/system/cpu/cpuidle/current_governor";
+    // Before 5.8 the file that takes writes is only there with a parameter.
+    let governor = match facts.read(path).or_else(|_| facts.read(&format!("{path}_ro"))) {
+        Ok(governor) => governor,
+        Err(why) => return Some(unknown(why)),
+    };
+    let is_unfit = match governor.as_str() {
+        "haltpoll" => !facts.flag("hypervisor"),
+        "ladder" => true,
+        _ => false,
+    };
+    is_unfit.then(|| {
+        note(format!(
+            "the idle governor {governor} does not suit this machine: idle CPUs reach deep states late"
+        ))
+        .seen(path, governor)
+        .set(Id::IdleGovernor, "menu")
+    })
 }
 
 fn is_off(default_status: String) -> bool {

@@ -10,7 +10,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Unseen, Vendor, fault, note, ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Sampled, Unseen, Vendor, fault, note, ok,
+    unknown, warning,
 };
 use crate::Id;
 
@@ -41,6 +42,14 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "the sensors of coretemp, k10temp and zenpower, with their limits",
         covers: &[],
         run: temperature,
+    },
+    Check {
+        id: "now.clock-source",
+        group: Group::Now,
+        why: "Without the TSC each reading of the time takes a microsecond instead of 20 ns, which slows work and blurs measurements.",
+        looks: "clocksource0/current_clocksource and available_clocksource",
+        covers: &[],
+        run: clock_source,
     },
     Check {
         id: "now.offline",
@@ -174,8 +183,8 @@ fn prochot(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let values = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
-        super::Sampled::Values(values) => values,
-        super::Sampled::Unreadable(why) => return Some(unknown(why)),
+        Sampled::Values(values) => values,
+        Sampled::Unreadable(why) => return Some(unknown(why)),
     };
     let place = format!("MSR {MSR_IA32_THERM_STATUS:#x}");
     for (cpu, value) in &values {
@@ -213,6 +222,53 @@ fn prochot(facts: &Facts) -> Option<Answer> {
 
 /// Degrees below the limit that count as at the limit: a sensor's step is one, its accuracy a few.
 const NEAR: f64 = 3.0;
+
+/// AMD's processors throttle at 89 to 100 C, and k10temp has no limit.
+const HOT_AMD: f64 = 93.0;
+
+/// The temperature by Intel's own registers, where no sensor driver is loaded.
+fn digital_readout(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    let Sampled::Values(values) = facts.msr_everywhere(MSR_IA32_THERM_STATUS) else { return None };
+    // Bits 31 reading valid, 22:16 degrees below the limit (Intel SDM 4, IA32_THERM_STATUS).
+    let (below, cpu, value) = values
+        .into_iter()
+        .filter(|(_, value)| value >> 31 & 1 == 1)
+        .map(|(cpu, value)| (value >> 16 & 0x7f, cpu, value))
+        .min()?;
+    // One reading shows heat; that nothing is hot takes the sensors.
+    (below as f64 <= NEAR).then(|| {
+        warning(format!("CPU {cpu} is {below} degrees below its limit"))
+            .seen(format!("MSR 0x19c of CPU {cpu}"), format!("{value:#x}"))
+            .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+    })
+}
+
+/// The clock by which the kernel tells time. It leaves the TSC if that is not the same on all CPUs
+/// (clocksource watchdog), and says so in the log.
+fn clock_source(facts: &Facts) -> Option<Answer> {
+    let folder = "/sys/devices/system/clocksource/clocksource0";
+    let path = format!("{folder}/current_clocksource");
+    // Only made-up machines lack it.
+    let clock = facts.read(&path).ok()?;
+    Some(match clock.as_str() {
+        "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => {
+            let answer = warning(format!(
+                "the kernel tells time by {clock}: reading it takes a microsecond, and a busy machine reads it often"
+            ))
+            .seen(path, clock);
+            let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
+            answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(
+                "see why in the kernel log ('TSC' or 'clocksource'); update the firmware, and remove clocksource= and notsc \
+                 from the command line"
+                    .to_owned(),
+            ))
+        }
+        _ => ok(format!("the kernel tells time by {clock}")).seen(path, clock),
+    })
+}
 
 fn temperature(facts: &Facts) -> Option<Answer> {
     let root = "/sys/class/hwmon";
@@ -258,6 +314,9 @@ fn temperature(facts: &Facts) -> Option<Answer> {
         return Some(unknown(why));
     }
     let Some((now, limit, place)) = hottest else {
+        if let Some(answer) = digital_readout(facts) {
+            return Some(answer);
+        }
         return Some(unknown(facts.missing("a coretemp or k10temp sensor under /sys/class/hwmon", "")));
     };
     Some(
@@ -268,6 +327,10 @@ fn temperature(facts: &Facts) -> Option<Answer> {
             }
             Some(limit) => {
                 ok(format!("the hottest sensor is at {now:.0} C, {:.0} below its limit", limit - now))
+            }
+            None if facts.vendor == Vendor::Amd && now >= HOT_AMD => {
+                warning(format!("the hottest sensor is at {now:.0} C, near the limit of AMD's processors"))
+                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
             }
             None => unknown(format!("the hottest sensor is at {now:.0} C, and has no limit to compare with")),
         }

@@ -12,13 +12,11 @@ use flyball_host::{
 use super::{
     Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict,
     conflicts::same_within_kind,
-    facts::{BOOST, NO_TURBO, cpu_words},
+    facts::{BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
     firmware::first_cpu,
     models, note, ok, unknown, warning,
 };
 use crate::Id;
-
-const MAX_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/max_perf_pct";
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -46,6 +44,14 @@ pub(super) const CHECKS: &[Check] = &[
         run: preferences,
     },
     Check {
+        id: "conflict.dynamic-epp",
+        group: Group::Conflicts,
+        why: "With dynamic preferences amd-pstate writes the preference itself when the power supply or the platform profile changes.",
+        looks: "amd_pstate/dynamic_epp",
+        covers: &[],
+        run: dynamic_epp,
+    },
+    Check {
         id: "conflict.latency-limit",
         group: Group::Conflicts,
         why: "A limit of the wake-up latency keeps idle CPUs out of deep states, which costs power and the turbo of busy ones.",
@@ -57,7 +63,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.registers",
         group: Group::Conflicts,
         why: "A register that another program wrote is in force, and the kernel's files still show the old setting.",
-        looks: "MSR 0x774 (Intel, with HWP) or 0xc00102b3 (AMD) of every CPU against energy_performance_preference and scaling_max_freq",
+        looks: "MSR 0x774 (Intel, with HWP) or 0xc00102b3 (AMD) of every CPU against energy_performance_preference and the limits",
         covers: &["energy_performance_preference", "scaling_max_freq"],
         run: registers,
     },
@@ -170,6 +176,19 @@ fn preferences(facts: &Facts) -> Option<Answer> {
     })
 }
 
+fn dynamic_epp(facts: &Facts) -> Option<Answer> {
+    let path = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
+    // Kernels before 7.1 have no such file.
+    let word = facts.read(path).ok()?;
+    Some(if word == "enabled" {
+        note("the driver chooses the energy preference itself: one that is set does not stay")
+            .seen(path, word)
+            .fix(Fix::Person(format!("to choose the preference yourself: write disabled to {path}")))
+    } else {
+        ok("a preference that is set stays").seen(path, word)
+    })
+}
+
 fn latency_limit(facts: &Facts) -> Option<Answer> {
     let mut groups: BTreeMap<String, CpuList> = BTreeMap::new();
     for cpu in facts.online.iter() {
@@ -256,7 +275,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
             *numbers.entry(word_of(policy)).or_default().entry(value >> 24 & 0xff).or_default() += 1;
         }
     }
-    let (mut preference, mut maximum) = (CpuList::new(), CpuList::new());
+    let (mut preference, mut maximum, mut request) = (CpuList::new(), CpuList::new(), CpuList::new());
     let mut evidence = Vec::new();
     let mut without_policy = CpuList::new();
     for (cpu, value) in values {
@@ -281,6 +300,12 @@ fn registers(facts: &Facts) -> Option<Answer> {
             MSR_HWP_REQUEST => is_capped(facts, policy, value),
             _ => is_capped_amd(facts, policy, cpu, value),
         };
+        if register == MSR_HWP_REQUEST && (value >> 16 & 0xff != 0 || is_raised(policy, value)) {
+            // Bits 23:16 are a level that the processor is to keep, 0 leaves the choice to it.
+            request.insert(cpu);
+            let limit = policy.get("scaling_min_freq").unwrap_or_default().to_owned();
+            evidence.push((policy.path("scaling_min_freq"), limit, cpu, value));
+        }
         if is_capped {
             maximum.insert(cpu);
             let limit = policy.get("scaling_max_freq").unwrap_or_default().to_owned();
@@ -290,11 +315,22 @@ fn registers(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {register:#x}");
     // is_capped() compares only if nothing else lowers the maximum.
     let unread = [NO_TURBO, MAX_PERF_PCT].into_iter().find_map(|path| facts.read(path).err());
+    let lacks_minimum = facts
+        .policies
+        .iter()
+        .any(|policy| ["scaling_min_freq", "scaling_governor"].iter().any(|name| policy.get(name).is_none()));
     let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
+        (true, true) if !request.is_empty() => (
+            format!("{}: the register asks for a level or a minimum that no file shows", cpu_words(&request)),
+            "min-freq",
+        ),
         (true, true) if !without_policy.is_empty() => {
             return Some(unknown(format!("{}: the policy is not known", cpu_words(&without_policy))));
         }
         (true, true) if register == MSR_HWP_REQUEST && unread.is_some() => return unread.map(unknown),
+        (true, true) if register == MSR_HWP_REQUEST && lacks_minimum => {
+            return Some(unknown("scaling_min_freq or scaling_governor of a policy cannot be read"));
+        }
         (true, true) => return Some(ok("the registers have what the files show").seen(place, "every CPU")),
         (false, _) => (
             format!("{}: the preference in force is not the one that the file shows", cpu_words(&preference)),
@@ -332,6 +368,16 @@ fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool
     level > 0 && level * 10 < asked * 9
 }
 
+/// Returns whether the request's lowest ratio (bits 7:0) is above the policy's minimum. Levels of hybrid
+/// processors are not ratios, and the performance governor sets the minimum to the maximum.
+fn is_raised(policy: &Policy, request: u64) -> bool {
+    if policy.core_type.is_some() || matches!(policy.get("scaling_governor"), None | Some("performance")) {
+        return false;
+    }
+    let khz = (request & 0xff) * 100_000;
+    policy.number("scaling_min_freq").is_some_and(|limit| khz > limit + 200_000)
+}
+
 /// Returns whether the request's highest ratio is below the policy's maximum. Levels of hybrid
 /// processors are not ratios. With turbo off or a percentage limit, the driver itself asks for
 /// less.
@@ -342,7 +388,7 @@ fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
     {
         return false;
     }
-    // Bits 15:8 are the highest ratio (HWP_MAX_PERF); 99 % allows for a limit between two ratios.
+    // Bits 15:8 are the highest ratio (HWP_MAX_PERF), which the driver rounds a limit to.
     let khz = (request >> 8 & 0xff) * 100_000;
-    policy.number("scaling_max_freq").is_some_and(|limit| khz > 0 && khz * 100 < limit * 99)
+    policy.number("scaling_max_freq").is_some_and(|limit| khz > 0 && khz + 100_000 < limit)
 }

@@ -2,6 +2,7 @@
 //!
 //! The machines are small made-up trees (`machines`), each changed by a row (`rows`) in one place.
 
+mod everywhere;
 pub(crate) mod machines;
 mod rows;
 mod situation_rows;
@@ -44,6 +45,25 @@ fn each_row_fires() {
             report.findings.iter().find(|f| f.id == row.id)
         );
     }
+}
+
+/// A conclusion names what it rests on; only what could not be looked at has nothing to name.
+#[test]
+fn every_finding_carries_its_evidence() {
+    let changed = rows().into_iter().map(|row| {
+        let mut files = (row.base)();
+        (row.change)(&mut files);
+        files
+    });
+    let mut bare = BTreeMap::new();
+    for files in changed.chain([intel(), amd(), acpi(), epyc(), client(), haswell(), storpool(), tpmi()]) {
+        for finding in report(&files, true).findings {
+            if finding.verdict != Verdict::Unknown && finding.evidence.is_empty() {
+                bare.insert(finding.id, finding.what);
+            }
+        }
+    }
+    assert!(bare.is_empty(), "{bare:#?}");
 }
 
 /// The client register of limit reasons needs a client's model.
@@ -206,6 +226,7 @@ fn nothing_is_ok_where_nothing_can_be_seen() {
                 "driver.present"
                     | "driver.best"
                     | "driver.same"
+                    | "firmware.same-processors"
                     | "firmware.turbo"
                     | "firmware.p-state-control"
             ),

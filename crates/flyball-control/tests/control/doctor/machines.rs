@@ -8,6 +8,9 @@ pub(crate) type Files = BTreeMap<String, Option<String>>;
 
 pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
+pub(crate) const CLOCK: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+pub(crate) const PROFILE: &str = "sys/firmware/acpi/platform_profile";
+
 pub(crate) fn put(files: &mut Files, path: impl Into<String>, text: impl Into<String>) {
     files.insert(path.into(), Some(text.into()));
 }
@@ -46,6 +49,8 @@ pub(crate) fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, 
     }
     put(files, format!("{CPU}/smt/control"), "notsupported");
     put(files, format!("{CPU}/cpuidle/current_driver"), "some_idle");
+    put(files, format!("{CPU}/cpuidle/current_governor"), "menu");
+    put(files, CLOCK, "tsc");
     put(files, "sys/class/hwmon/hwmon0/temp1_input", "45000");
     put(files, "sys/class/hwmon/hwmon0/temp1_crit", "100000");
 }
@@ -120,6 +125,7 @@ pub(crate) fn amd() -> Files {
     }
     put(&mut files, format!("{CPU}/amd_pstate/status"), "active");
     put(&mut files, format!("{CPU}/amd_pstate/prefcore"), "disabled");
+    put(&mut files, format!("{CPU}/amd_pstate/dynamic_epp"), "disabled");
     put(&mut files, format!("{CPU}/cpufreq/boost"), "1");
     put(&mut files, "sys/class/hwmon/hwmon0/name", "k10temp");
     let all = |register: u32, value: &str| format!("{register:x}:0|{value} 1|{value} 2|{value} 3|{value}\n");
@@ -159,6 +165,7 @@ pub(crate) fn epyc() -> Files {
 pub(crate) fn client() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
+    put(&mut files, PROFILE, "balanced");
     files
 }
 

@@ -3,7 +3,8 @@
 use flyball_control::doctor::Verdict;
 
 use super::machines::{
-    CPU, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put, tpmi,
+    CLOCK, CPU, Files, PROFILE, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr,
+    no_policies, put, tpmi,
 };
 
 pub(super) struct Row {
@@ -56,6 +57,22 @@ fn idle_states_off_since_boot(files: &mut Files) {
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/disable"), "1");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/default_status"), "disabled");
     }
+}
+
+fn other_stepping(files: &mut Files) {
+    let text = files["proc/cpuinfo"].clone().unwrap();
+    put(files, "proc/cpuinfo", text.replacen("stepping\t: 4", "stepping\t: 3", 1));
+}
+
+fn cpuidle_off(files: &mut Files) {
+    files.retain(|path, _| !path.contains("/cpuidle/"));
+    put(files, "proc/cmdline", "ro cpuidle.off=1");
+}
+
+/// k10temp has no limit.
+fn hot_amd(files: &mut Files) {
+    files.remove("sys/class/hwmon/hwmon0/temp1_crit");
+    put(files, "sys/class/hwmon/hwmon0/temp1_input", "97000");
 }
 
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -322,6 +339,40 @@ pub(super) fn rows() -> Vec<Row> {
         row("storpool.energy-bias", intel, |_| {}, Warning),
         row("storpool.governor", intel, |f| each_policy(f, "scaling_governor", "performance"), Warning),
         row("driver.best", acpi, server_of_6_12, Note),
+        row("driver.same", intel, |f| f.retain(|path, _| !path.contains("/cpufreq/policy3/")), Warning),
+        row("firmware.platform-profile", client, |f| put(f, PROFILE, "low-power"), Note),
+        row("firmware.same-processors", intel, other_stepping, Warning),
+        row("conflict.lowered-maximum", intel, |f| each_policy(f, "scaling_max_freq", "2900000"), Note),
+        row("conflict.lowered-maximum", amd, |f| each_policy(f, "scaling_max_freq", "3000000"), Note),
+        row("conflict.userspace", acpi, |f| each_policy(f, "scaling_governor", "userspace"), Warning),
+        row(
+            "conflict.dynamic-epp",
+            amd,
+            |f| put(f, format!("{CPU}/amd_pstate/dynamic_epp"), "enabled"),
+            Note,
+        ),
+        // A level that the processor is to keep, and a minimum above the file's.
+        row("conflict.registers", intel, |f| msr(f, 0x774, "800a250a"), Warning),
+        row("conflict.registers", intel, |f| msr(f, 0x774, "80002524"), Warning),
+        row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "8000283c"), Warning),
+        row(
+            "conflict.cpuidle",
+            intel,
+            |f| f.retain(|path, _| !path.contains("cpu3/cpuidle/state2")),
+            Warning,
+        ),
+        row("conflict.cpuidle", amd, |f| f.retain(|path, _| !path.contains("/cpuidle/state2")), Note),
+        row(
+            "conflict.cpuidle",
+            intel,
+            |f| put(f, format!("{CPU}/cpuidle/current_driver"), "acpi_idle"),
+            Note,
+        ),
+        row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpuidle/current_governor"), "ladder"), Note),
+        row("conflict.cpuidle", amd, |f| put(f, format!("{CPU}/cpuidle/current_governor"), "haltpoll"), Note),
+        row("conflict.cpuidle", intel, cpuidle_off, Warning),
+        row("now.clock-source", intel, |f| put(f, CLOCK, "hpet"), Warning),
+        row("now.temperature", amd, hot_amd, Warning),
         row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=nohz,2,3"), Note),
     ]
 }

@@ -39,13 +39,23 @@ pub(super) struct Situation {
 }
 
 /// A recorded machine with changes, which takes writes of files.
-struct Changed<'a> {
+pub(super) struct Changed<'a> {
     host: &'a Archive,
     files: RwLock<BTreeMap<String, String>>,
     registers: BTreeMap<(Option<u32>, u32), u64>,
 }
 
 impl<'a> Changed<'a> {
+    /// The machine with files and registers of all CPUs that are others.
+    pub(super) fn with(
+        host: &'a Archive,
+        files: BTreeMap<String, String>,
+        registers: &[(u32, u64)],
+    ) -> Changed<'a> {
+        let registers = registers.iter().map(|(register, value)| ((None, *register), *value)).collect();
+        Changed { host, files: RwLock::new(files), registers }
+    }
+
     fn new(host: &'a Archive, change: Option<Change>) -> Changed<'a> {
         let mut changed = Changed { host, files: RwLock::default(), registers: BTreeMap::new() };
         let text = |path: &str| host.read(path).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -1,0 +1,185 @@
+//! Each fault that can be planted by a value, on every recorded machine on which it can occur: the
+//! doctor finds it, and nothing else that was not there before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flyball_control::doctor::{Options, Report, Verdict, examine};
+use flyball_host::{Archive, Host};
+use flyball_testing::machines;
+
+use super::situations::Changed;
+
+const CPU: &str = "/sys/devices/system/cpu";
+
+/// What is planted: files and registers, and the checks of which one must find it. The others may.
+struct Fault {
+    name: &'static str,
+    files: BTreeMap<String, String>,
+    registers: Vec<(u32, u64)>,
+    found_by: &'static [&'static str],
+}
+
+/// The faults that a machine can have.
+fn faults(host: &Archive) -> Vec<Fault> {
+    let read = |path: &str| host.read(path).ok();
+    let policies: Vec<String> = host
+        .list(&format!("{CPU}/cpufreq"))
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|name| name.starts_with("policy"))
+        .map(|name| format!("{CPU}/cpufreq/{name}"))
+        .collect();
+    let each = |file: &str, value: &dyn Fn(&str) -> Option<String>| -> Option<BTreeMap<String, String>> {
+        policies
+            .iter()
+            .map(|policy| {
+                read(&format!("{policy}/{file}"))?;
+                Some((format!("{policy}/{file}"), value(policy)?))
+            })
+            .collect::<Option<BTreeMap<_, _>>>()
+            .filter(|files| !files.is_empty())
+    };
+    let number = |path: String| read(&path).and_then(|text| text.trim().parse::<u64>().ok());
+    let driver = policies.first().and_then(|policy| read(&format!("{policy}/scaling_driver")));
+    let is_active = matches!(driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"));
+    let one = |path: &str, value: &str| Some(BTreeMap::from([(path.to_owned(), value.to_owned())]));
+    let present = |path: &str, value: &str| read(path).and_then(|_| one(path, value));
+    let mut faults = Vec::new();
+    let mut add = |name, files: Option<BTreeMap<String, String>>, found_by| {
+        faults.extend(files.map(|files| Fault { name, files, registers: Vec::new(), found_by }));
+    };
+    if !is_active {
+        add(
+            "userspace",
+            each("scaling_governor", &|_| Some("userspace".to_owned())),
+            &["conflict.userspace"][..],
+        );
+        add(
+            "powersave",
+            each("scaling_governor", &|_| Some("powersave".to_owned())),
+            &["conflict.powersave"],
+        );
+    }
+    let lowered = |policy: &str| {
+        let table = read(&format!("{policy}/scaling_available_frequencies"));
+        let top =
+            table.and_then(|list| list.split_whitespace().filter_map(|khz| khz.parse::<u64>().ok()).max());
+        let highest = number(format!("{policy}/cpuinfo_max_freq"))?;
+        Some((top.map_or(highest, |top| top.min(highest)) * 94 / 100).to_string())
+    };
+    add(
+        "maximum of 94 %",
+        each("scaling_max_freq", &lowered),
+        &["conflict.lowered-maximum", "conflict.below-base"],
+    );
+    let half = |policy: &str| Some((number(format!("{policy}/cpuinfo_min_freq"))? * 11 / 10).to_string());
+    add(
+        "maximum near the minimum",
+        each("scaling_max_freq", &half),
+        &["conflict.below-base", "conflict.lowered-maximum"],
+    );
+    if let Some(last) = policies.last() {
+        let limit = format!("{last}/scaling_max_freq");
+        let low = number(format!("{last}/cpuinfo_min_freq")).map(|khz| (khz + 100_000).to_string());
+        add(
+            "one maximum",
+            low.and_then(|low| one(&limit, &low)),
+            &["conflict.limits", "conflict.below-base"],
+        );
+        let epp = format!("{last}/energy_performance_preference");
+        add(
+            "one preference",
+            present(&epp, "power"),
+            &["conflict.epp", "conflict.registers", "conflict.governor-epp"],
+        );
+    }
+    add("no_turbo", present(&format!("{CPU}/intel_pstate/no_turbo"), "1"), &["conflict.turbo-off"]);
+    add("boost", present(&format!("{CPU}/cpufreq/boost"), "0"), &["conflict.turbo-off", "conflict.turbo"]);
+    add("max_perf_pct", present(&format!("{CPU}/intel_pstate/max_perf_pct"), "80"), &["conflict.perf-pct"]);
+    add(
+        "a latency limit",
+        present(&format!("{CPU}/cpu0/power/pm_qos_resume_latency_us"), "n/a"),
+        &["conflict.latency-limit"],
+    );
+    add("a state off", present(&format!("{CPU}/cpu0/cpuidle/state2/disable"), "1"), &["conflict.cpuidle"]);
+    for governor in ["ladder", "haltpoll"] {
+        let path = format!("{CPU}/cpuidle/current_governor");
+        add(governor, present(&path, governor), &["conflict.cpuidle"]);
+    }
+    add("no idle driver", present(&format!("{CPU}/cpuidle/current_driver"), "none"), &["conflict.cpuidle"]);
+    add("smt", present(&format!("{CPU}/smt/control"), "off"), &["firmware.smt"]);
+    add(
+        "hpet",
+        one("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet"),
+        &["now.clock-source"],
+    );
+    add("low-power", one("/sys/firmware/acpi/platform_profile", "low-power"), &["firmware.platform-profile"]);
+    let stepping = |text: String| {
+        let end = text.trim_end().rfind("stepping")?;
+        let line = text[end..].find('\n')? + end;
+        Some(format!("{}stepping\t: 77{}", &text[..end], &text[line..]))
+    };
+    add(
+        "another stepping",
+        read("/proc/cpuinfo").and_then(stepping).and_then(|text| one("/proc/cpuinfo", &text)),
+        &["firmware.same-processors"],
+    );
+    let epb = format!("{CPU}/cpu0/power/energy_perf_bias");
+    let other = if read(&epb).as_deref() == Some("0") { "15" } else { "0" };
+    add("one bias", present(&epb, other), &["firmware.energy-bias"]);
+    if driver.as_deref() == Some("intel_pstate") && host.msr(0, 0x770).is_ok_and(|value| value & 1 == 1) {
+        if let Ok(request) = host.msr(0, 0x774) {
+            for (name, value) in [
+                ("a desired level", request & !0xff_0000 | 0x0a_0000),
+                ("a preference in the register", request & !0xff00_0000 | 0xff00_0000),
+            ] {
+                faults.push(Fault {
+                    name,
+                    files: BTreeMap::new(),
+                    registers: vec![(0x774, value)],
+                    found_by: &["conflict.registers"],
+                });
+            }
+        }
+    }
+    faults
+}
+
+fn found(report: &Report) -> BTreeSet<&'static str> {
+    report.from(Verdict::Note).iter().map(|finding| finding.id).collect()
+}
+
+#[test]
+fn each_fault_is_found_on_every_machine_that_can_have_it() {
+    let (mut planted, mut silent, mut others) = (0, Vec::new(), Vec::new());
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        let examined = |host: &dyn Host| examine(host, Options::default()).unwrap();
+        let before = examined(&host);
+        for Fault { name, files, registers, found_by } in faults(&host) {
+            let report = examined(&Changed::with(&host, files, &registers));
+            let text = |report: &Report, id: &str| {
+                let finding = report.findings.iter().find(|finding| finding.id == id);
+                finding.map(|finding| (finding.verdict, finding.what.clone()))
+            };
+            let is_new = |id: &&str| {
+                text(&report, id).is_some_and(|(verdict, _)| verdict >= Verdict::Note)
+                    && text(&report, id) != text(&before, id)
+            };
+            // A worse finding of the same check hides it.
+            if found_by.iter().all(|id| found(&before).contains(id)) {
+                continue;
+            }
+            planted += 1;
+            if !found_by.iter().any(|id| is_new(&id)) {
+                silent.push(format!("{} {name}: {:?}", host.name(), text(&report, found_by[0])));
+            }
+            for id in found(&report).difference(&found(&before)).filter(|id| !found_by.contains(id)) {
+                others.push(format!("{} {name}: {id}: {:?}", host.name(), text(&report, id)));
+            }
+        }
+    }
+    println!("{planted} faults planted, {} silent, {} other findings", silent.len(), others.len());
+    assert!(silent.is_empty() && others.is_empty(), "silent: {silent:#?}\nothers: {others:#?}");
+    assert!(planted >= 150, "{planted}");
+}
