@@ -31,6 +31,8 @@ impl Replacement {
     /// users can write.
     pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
         refuse_foreign_link(path)?;
+        // A directory of results may be the link, too.
+        refuse_foreign_link(folder_of(path))?;
         if is_stream(path) {
             // Appended: behind /dev/stdout may be a file that has content already.
             let file = File::options().append(true).open(path)?;
@@ -174,6 +176,23 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_directory_that_is_a_foreign_link_takes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, target) = (folder.path().join("shared"), folder.path().join("target"));
+        fs::create_dir(&shared).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+        let link = shared.join("results");
+        symlink(&target, &link).unwrap();
+        replace(&link.join("own"), b"x").unwrap();
+        if lchown(&link, Some(65534), None).is_ok() {
+            let error = replace(&link.join("foreign"), b"x").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
+            assert_eq!(left(&target), ["own"]);
+        }
     }
 
     #[test]

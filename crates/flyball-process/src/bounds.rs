@@ -14,6 +14,11 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The limit on the stack of this process (`ulimit -s`), in bytes; `None` if there is none.
+pub fn stack() -> Option<u64> {
+    getrlimit(Resource::Stack).current
+}
+
 /// The bounds, and the messages on stderr if one is exceeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {

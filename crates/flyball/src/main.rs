@@ -39,7 +39,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _, error::ErrorKind};
 use flyball_control::plan::PlanError;
 use flyball_host::{Host, Live};
-use flyball_process::bounds::NotingAllocator;
+use flyball_process::bounds::{self, NotingAllocator};
 
 use crate::{
     cli::{Cli, ColorWhen},
@@ -62,7 +62,18 @@ static ALLOCATOR: NotingAllocator<std::alloc::System> = NotingAllocator(std::all
 #[global_allocator]
 static ALLOCATOR: NotingAllocator<mimalloc::MiMalloc> = NotingAllocator(mimalloc::MiMalloc);
 
+/// Bytes of stack that every command has room in.
+const MIN_STACK: u64 = 1 << 20;
+
 fn main() -> ExitCode {
+    // An overflow would end the process by a signal, without a word.
+    if let Some(limit) = bounds::stack().filter(|limit| *limit < MIN_STACK) {
+        let limit = limit >> 10;
+        eprintln!(
+            "flyball: the limit on the stack is {limit} KiB, and flyball needs 1024\nhint: ulimit -s 8192"
+        );
+        return Exit::Failed.into();
+    }
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as
     // for other tools. Its guardian then restores what it had changed.
     flyball_process::set_signal_actions();

@@ -89,6 +89,21 @@ fn what_takes_too_long_ends_with_a_sentence() {
 }
 
 #[test]
+fn a_stack_that_is_too_small_is_named() {
+    for (limit, code) in [(200, 1), (2048, 0)] {
+        let mut run = Command::new("sh");
+        run.args(["-c", &format!("ulimit -s {limit}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_flyball")]);
+        let output = run.args(["-M", "sim:ryzen-5750g", "get", "governor"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), text.contains("limit on the stack")),
+            (Some(code), code == 1),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_directory_leads_nowhere_and_never_waits() {
     let folder = tempfile::tempdir().unwrap();
     let machine = folder.path().join("machine");
