@@ -78,9 +78,8 @@ impl Confirmed {
             (Some(wanted), _) => absolute(directory, 1, wanted.aim, wanted.value),
             (None, _) => None,
         };
-        let now_keeps_limit = goal.limit.and_then(|wanted| match wanted.relative {
-            true => Some(true),
-            false => absolute(directory, 0, wanted.aim, wanted.value),
+        let now_keeps_limit = goal.limit.and_then(|wanted| {
+            if wanted.relative { Some(true) } else { absolute(directory, 0, wanted.aim, wanted.value) }
         });
         let rounds = rounds.iter().filter(|round| round.arm == 1 && !round.warm_up).count();
         Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit }
