@@ -249,18 +249,28 @@ fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
     counts.get(&number).unwrap_or(&0) * 8 <= counts.values().sum()
 }
 
-fn registers(facts: &Facts) -> Option<Answer> {
-    let register = match facts.vendor {
+/// Returns the register that holds the driver's request, if the processor looks at it.
+fn request_register(facts: &Facts) -> Option<u32> {
+    match facts.vendor {
         Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
             // Without HWP the processor does not look at the request.
-            if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
-                return None;
-            }
-            MSR_HWP_REQUEST
+            let is_off = facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0);
+            (!is_off).then_some(MSR_HWP_REQUEST)
         }
-        Vendor::Amd if facts.driver() == Some("amd-pstate-epp") && facts.flag("cppc") => MSR_AMD_CPPC_REQ,
-        _ => return None,
-    };
+        Vendor::Amd if facts.driver() == Some("amd-pstate-epp") && facts.flag("cppc") => {
+            Some(MSR_AMD_CPPC_REQ)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a policy does not show what the register's minimum is compared with.
+fn lacks_minimum(policy: &Policy) -> bool {
+    ["scaling_min_freq", "scaling_governor"].iter().any(|name| policy.get(name).is_none())
+}
+
+fn registers(facts: &Facts) -> Option<Answer> {
+    let register = request_register(facts)?;
     let values = match facts.msr_everywhere(register) {
         super::Sampled::Values(values) => values,
         super::Sampled::Unreadable(why) => return Some(unknown(why)),
@@ -315,10 +325,6 @@ fn registers(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {register:#x}");
     // is_capped() compares only if nothing else lowers the maximum.
     let unread = [NO_TURBO, MAX_PERF_PCT].into_iter().find_map(|path| facts.read(path).err());
-    let lacks_minimum = facts
-        .policies
-        .iter()
-        .any(|policy| ["scaling_min_freq", "scaling_governor"].iter().any(|name| policy.get(name).is_none()));
     let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
         (true, true) if !request.is_empty() => (
             format!("{}: the register asks for a level or a minimum that no file shows", cpu_words(&request)),
@@ -328,7 +334,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
             return Some(unknown(format!("{}: the policy is not known", cpu_words(&without_policy))));
         }
         (true, true) if register == MSR_HWP_REQUEST && unread.is_some() => return unread.map(unknown),
-        (true, true) if register == MSR_HWP_REQUEST && lacks_minimum => {
+        (true, true) if register == MSR_HWP_REQUEST && facts.policies.iter().any(lacks_minimum) => {
             return Some(unknown("scaling_min_freq or scaling_governor of a policy cannot be read"));
         }
         (true, true) => return Some(ok("the registers have what the files show").seen(place, "every CPU")),

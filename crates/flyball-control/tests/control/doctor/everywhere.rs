@@ -20,6 +20,7 @@ struct Fault {
 }
 
 /// The faults that a machine can have.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn faults(host: &Archive) -> Vec<Fault> {
     let read = |path: &str| host.read(path).ok();
     let policies: Vec<String> = host
@@ -171,7 +172,7 @@ fn each_fault_is_found_on_every_machine_that_can_have_it() {
                 continue;
             }
             planted += 1;
-            if !found_by.iter().any(|id| is_new(&id)) {
+            if !found_by.iter().any(is_new) {
                 silent.push(format!("{} {name}: {:?}", host.name(), text(&report, found_by[0])));
             }
             for id in found(&report).difference(&found(&before)).filter(|id| !found_by.contains(id)) {
