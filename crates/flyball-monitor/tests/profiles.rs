@@ -140,10 +140,8 @@ fn profiles_do_what_they_say() {
                             complain(format!("at most {max} kHz, efficient are {efficient}"));
                         }
                     }
-                    "balanced" => {
-                        if min < limit(&was, Id::MinFreq) || max < limit(&was, Id::MaxFreq) {
-                            complain(format!("{min} to {max} kHz, was lower than before"));
-                        }
+                    "balanced" if min < limit(&was, Id::MinFreq) || max < limit(&was, Id::MaxFreq) => {
+                        complain(format!("{min} to {max} kHz is lower than before"));
                     }
                     "throughput" | "hpc" => {
                         let machine_wide = |knob| now.machine_value(knob).ok().flatten();
