@@ -203,6 +203,7 @@ impl Command {
     /// Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a
     /// machine (`sim run`), starts an emulator (`guest`, `-M guest:`), or works on this machine,
     /// whose files cannot be listed beforehand. docs/privileges.md has the table.
+    #[expect(clippy::too_many_lines, reason = "one arm per command")]
     pub(crate) fn files(&self, options: &MachineOptions) -> Result<Option<Confinement>, Failure> {
         let mut files = Confinement::default();
         // -M with --sim-state and the like; what is wrong with them is said by the command.

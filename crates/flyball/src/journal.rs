@@ -13,11 +13,11 @@ const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Where the lines of a service go.
 #[derive(Debug)]
-pub struct Journal(Option<UnixDatagram>);
+pub(crate) struct Journal(Option<UnixDatagram>);
 
 impl Journal {
     /// The journal if stdout leads there, as in a unit; otherwise stdout.
-    pub fn or_stdout() -> Journal {
+    pub(crate) fn or_stdout() -> Journal {
         let stream = std::env::var("JOURNAL_STREAM").ok();
         // Device and inode of what systemd connected: another program in between, or a redirection,
         // has another one (systemd.exec(5)).
@@ -30,7 +30,7 @@ impl Journal {
     ///
     /// # Errors
     /// Neither the journal nor stdout takes it.
-    pub fn line(
+    pub(crate) fn line(
         &self,
         priority: Priority,
         text: impl Display,

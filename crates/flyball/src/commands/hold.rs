@@ -170,7 +170,7 @@ fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, Sto
 
 /// What `hold release` prints.
 #[derive(Debug, JsonSchema, Serialize)]
-pub(crate) struct Released<'a> {
+pub(crate) struct ReleaseOutcome<'a> {
     /// The names of the holds.
     released: &'a [&'a str],
     /// `null` with --dry-run.
@@ -212,7 +212,7 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
     let brought = changed.brought;
     let stays = before.map(|(store, status)| stays(&*host, &store, &status, &released)).unwrap_or_default();
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
-    let data = || Released {
+    let data = || ReleaseOutcome {
         released: &names,
         restoration: Some(&brought.restored),
         applied: brought.applied.as_ref(),
@@ -250,7 +250,7 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
     let planned = ReleasePlan { restored, plan };
     let data = || {
         let planned = Some(&planned);
-        Released { released: &names, restoration: None, applied: None, stays: &[], planned }
+        ReleaseOutcome { released: &names, restoration: None, applied: None, stays: &[], planned }
     };
     context.output.about(host).object(data, || {
         let writes: Vec<fold::Write> = planned

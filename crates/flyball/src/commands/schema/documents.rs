@@ -183,7 +183,7 @@ schemas! {
         "What `flyball hold list` prints: an object per hold";
     object "hold-rehearse" 1 commands::hold::rehearse::Rehearsed,
         "What `flyball hold rehearse` prints: what the service did at each event, and the end";
-    object "hold-release" 1 commands::hold::Released<'_>,
+    object "hold-release" 1 commands::hold::ReleaseOutcome<'_>,
         "What `flyball hold release` prints";
     object "hold-status" 1 flyball_hold::Status,
         "What `flyball hold status` prints: holds, what they hold, and the last drifts";
