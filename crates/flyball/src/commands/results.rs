@@ -177,6 +177,6 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
 
 /// Says which build has it.
 #[cfg(not(feature = "parquet"))]
-pub fn run(_output: &Reporter, _args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(_output: &Reporter, _args: &Args) -> Result<Exit, Failure> {
     Err(Failure::not_here("this build has no Parquet files: build with `--features parquet`"))
 }
