@@ -22,7 +22,9 @@ use flyball_control::{
     },
 };
 use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, topology::scaling_driver};
-use flyball_measure::{Arm, Manifest, Meaning, RefusedArm, Settings, SettingsError, SettingsSnapshot};
+use flyball_measure::{
+    Arm, ArmSetting, Manifest, Meaning, RefusedArm, Settings, SettingsError, SettingsSnapshot,
+};
 
 pub use self::booted::BootedArms;
 
@@ -157,8 +159,8 @@ pub struct HeldArms<'h> {
     host: &'h dyn Host,
     transaction: Option<Transaction<'h>>,
     interrupted: Arc<AtomicBool>,
-    /// The arm that is applied now.
-    current: Option<Arm>,
+    /// The settings that are applied now.
+    current: Option<Vec<ArmSetting>>,
     last_notes: Vec<String>,
     /// The knobs of the user that arms may name.
     knobs: Vec<CommandKnob>,
@@ -238,8 +240,8 @@ fn list(cpus: Option<&CpuList>) -> String {
 
 impl Settings for HeldArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        // The same arm twice in a row holds already.
-        if self.current.as_ref() == Some(arm) {
+        // The same settings twice in a row hold already: arms may differ in their programs only.
+        if self.current.as_ref() == Some(&arm.settings) {
             return Ok(self.last_notes.clone());
         }
         self.current = None;
@@ -247,7 +249,7 @@ impl Settings for HeldArms<'_> {
         let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
                 self.seen = Seen { online: online(self.host), held: None };
-                self.current = Some(arm.clone());
+                self.current = Some(arm.settings.clone());
                 return Ok(Vec::new());
             }
             return Err(SettingsError::NotHeld);
@@ -269,7 +271,7 @@ impl Settings for HeldArms<'_> {
         // After the machine's own settings: a program may look at these.
         user_knobs::apply(transaction, &self.knobs, arm)?;
         self.seen = Seen { online: online(self.host), held: Some(transaction.held()) };
-        self.current = Some(arm.clone());
+        self.current = Some(arm.settings.clone());
         Ok(self.last_notes.clone())
     }
 

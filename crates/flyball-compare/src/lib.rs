@@ -4,10 +4,11 @@
 //! transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with the
 //! user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and [`SpeedWatch`]
 //! explains how fast the CPUs ran. [`workloads`] are
-//! what runs. [`RunSeeds`] are the random numbers of machines in software.
+//! what runs, and [`programs`] makes arms of programs. [`RunSeeds`] are the random numbers of machines in software.
 
 pub mod arms;
 mod pin;
+pub mod programs;
 mod seeds;
 mod speed;
 mod tracer;

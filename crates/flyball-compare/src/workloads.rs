@@ -5,9 +5,9 @@ use std::{io, path::PathBuf};
 use clap::ValueEnum as _;
 use flyball_host::{CpuList, Host, Kind, Software};
 use flyball_measure::{
-    BackgroundNote, Better, Command, Metric,
+    BackgroundNote, Better, Command, Hooks, Metric, Program,
     preset::{ExpressionError, Preset, Reader},
-    task,
+    quote, task,
 };
 
 use flyball_simhost::PROGRAM;
@@ -24,8 +24,8 @@ pub enum PrepareError {
     #[error("give --workload or a command after --, not both")]
     Both,
     #[error(
-        "nothing to run: give a command after --, as in 'flyball compare --arm now --arm x:turbo=off -- make', or \
-         --workload sched-pipe"
+        "nothing to run: give programs as in 'flyball compare ./old ./new', a command after --, as in 'flyball compare \
+         --arm now --arm x:turbo=off -- make', or --workload sched-pipe"
     )]
     Nothing,
     #[error("nothing to run: give --workload NAME or --model FILE")]
@@ -201,13 +201,13 @@ pub struct PreparedWorkload {
     pub server: Option<Vec<String>>,
     /// Loads that run during each round.
     pub background: Vec<BackgroundNote>,
-    /// A shell command to run before each round.
-    pub prepare: Option<String>,
+    /// Shell commands to run around rounds.
+    pub hooks: Hooks,
 }
 
 impl PreparedWorkload {
     fn of(command: Command) -> PreparedWorkload {
-        PreparedWorkload { command, server: None, background: Vec::new(), prepare: None }
+        PreparedWorkload { command, server: None, background: Vec::new(), hooks: Hooks::default() }
     }
 }
 
@@ -234,12 +234,52 @@ pub fn prepare(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload,
         made.command.reader = reader;
     }
     made.command.cpus = args.cpus(host)?;
-    made.prepare.clone_from(&args.prepare);
-    made.background = background(args, |load| match Load::from_str(load, false) {
+    made.hooks.prepare.clone_from(&args.prepare);
+    made.background = live_background(args)?;
+    Ok(made)
+}
+
+/// The workload of arms that run programs of their own, for this machine: what they have in common.
+pub fn prepare_programs(
+    host: &dyn Host,
+    args: &WorkloadArgs,
+    programs: &[&Program],
+) -> Result<PreparedWorkload, PrepareError> {
+    if host.kind() == Kind::Recorded {
+        return Err(PrepareError::Recording { machine: host.name() });
+    }
+    if host.software().is_some() {
+        return Err(PrepareError::CommandOnModel { machine: host.name() });
+    }
+    if args.workload.is_some() {
+        return Err(PrepareError::Both);
+    }
+    let mut command = Command::new(Vec::new());
+    let mut lines: Vec<String> = Vec::new();
+    for line in programs.iter().map(|program| quote(&program.argv)) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    command.title = Some(lines.join(" | "));
+    let mut readers = programs.iter().map(|program| Reader::of_command(&program.argv));
+    // One metric for all: programs that print different things have their time in common.
+    let first = readers.next().unwrap_or(Reader::WallTime);
+    let common = if readers.all(|reader| reader == first) { first } else { Reader::WallTime };
+    command.reader = reader(args)?.unwrap_or(common);
+    command.cpus = args.cpus(host)?;
+    let mut made = PreparedWorkload::of(command);
+    made.hooks.prepare.clone_from(&args.prepare);
+    made.background = live_background(args)?;
+    Ok(made)
+}
+
+/// The loads that run during each round on a real machine.
+fn live_background(args: &WorkloadArgs) -> Result<Vec<BackgroundNote>, PrepareError> {
+    background(args, |load| match Load::from_str(load, false) {
         Ok(_) => own_task(&["load", load]),
         Err(_) => Ok(["/bin/sh", "-c", load].map(str::to_owned).to_vec()),
-    })?;
-    Ok(made)
+    })
 }
 
 /// The loads that run during each round, with the command line of each.

@@ -37,6 +37,9 @@ pub struct Usage {
     pub peak_kib: u64,
     /// Page faults that needed input.
     pub major_faults: u64,
+    /// Page faults that needed none.
+    #[serde(default)]
+    pub minor_faults: u64,
 }
 
 impl From<&libc::rusage> for Usage {
@@ -49,6 +52,7 @@ impl From<&libc::rusage> for Usage {
             involuntary_switches: raw.ru_nivcsw as u64,
             peak_kib: raw.ru_maxrss as u64,
             major_faults: raw.ru_majflt as u64,
+            minor_faults: raw.ru_minflt as u64,
         }
     }
 }
@@ -77,6 +81,12 @@ pub trait Process: Send + std::fmt::Debug {
     /// # Errors
     /// Same as [`Process::wait`].
     fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
+
+    /// After its end: kills what is left of its process group, and returns the names of those
+    /// processes.
+    fn kill_left_behind(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A process that was started and has not been waited for.
@@ -188,6 +198,20 @@ impl Launch {
     pub fn silent(mut self) -> Launch {
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
         self.silent = true;
+        self
+    }
+
+    /// Reads standard input from this file.
+    #[must_use]
+    pub fn input_from(mut self, file: File) -> Launch {
+        self.command.stdin(file);
+        self
+    }
+
+    /// Adds a variable to its environment.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Launch {
+        self.command.env(name, value);
         self
     }
 
@@ -431,6 +455,35 @@ impl Process for Running {
             }
         }
     }
+
+    fn kill_left_behind(&mut self) -> Vec<String> {
+        let group = rustix::process::Pid::from_raw(self.pid).filter(|_| self.own_group);
+        // One system call where nothing is left, which is nearly always. The number cannot be
+        // another group's while a member lives.
+        if group.is_none_or(|group| rustix::process::test_kill_process_group(group).is_err()) {
+            return Vec::new();
+        }
+        let names = members(self.pid);
+        self.signal(rustix::process::Signal::KILL);
+        names
+    }
+}
+
+/// The names of the processes of a group that have not ended.
+fn members(group: i32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| {
+        let stat = std::fs::read(entry.path().join("stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        // The name may hold blanks and parentheses: what follows it begins after the last one
+        // (proc_pid_stat(5): state, parent, group).
+        let (before, after) = stat.rsplit_once(')')?;
+        let mut fields = after.split_whitespace();
+        let (state, _parent, of) = (fields.next()?, fields.next()?, fields.next()?);
+        let lives = !matches!(state, "Z" | "X") && of.parse() == Ok(group);
+        lives.then(|| before.split_once('(').map(|(_, name)| name.to_owned())).flatten()
+    };
+    processes.filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -474,6 +527,18 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             rustix::process::Pid::from_raw(group)
                 .is_none_or(|pid| rustix::process::test_kill_process_group(pid).is_err())
+        });
+        assert!(gone, "sleep still runs");
+    }
+
+    #[test]
+    fn what_is_left_behind_is_named_and_killed() {
+        let mut running = shell("sleep 300 & exit 0").start().expect("sh");
+        while running.wait(Duration::from_millis(100)).expect("poll and wait4 work").is_none() {}
+        assert_eq!(running.kill_left_behind(), ["sleep"]);
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            members(running.pid).is_empty()
         });
         assert!(gone, "sleep still runs");
     }

@@ -11,17 +11,23 @@
 //! again and again: its intervals and probabilities are those of `stats::always_interval`, which
 //! allow that.
 
+mod gate;
 mod judge;
 mod notes;
+mod programs;
 mod quantity;
 mod report;
 mod sift;
 
 pub use self::{
+    gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
     notes::same_time_at_other_speeds,
     quantity::Quantity,
-    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Steadiness, Summary, Verdict},
+    report::{
+        ArmReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point, Report, Steadiness,
+        Summary, Verdict,
+    },
     sift::disturbance,
 };
 use self::{
@@ -48,6 +54,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let reason = |get: fn(&crate::meter::MeterList) -> &Option<String>| {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())
     };
+    let resources = programs::resources(manifest, &arms);
     let mut report = Report {
         machine: manifest.machine.clone(),
         workload: manifest.workload.clone(),
@@ -57,6 +64,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         comparisons,
         questions: correction.questions,
         correction: correction.medians,
+        resources,
+        withheld: Vec::new(),
+        gate: Vec::new(),
         no_energy: reason(|meters| &meters.no_energy),
         no_frequency: reason(|meters| &meters.no_frequency),
         notes: Vec::new(),
@@ -68,6 +78,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(notes::busy(manifest, rounds));
     report.notes.extend(same_time_at_other_speeds(&report));
     report.notes.extend(notes::carry_over(manifest, &counted, &report.arms));
+    let withheld = programs::withhold(&mut report);
+    report.notes.extend(withheld);
+    report.notes.extend(programs::notes(manifest, &counted));
     report.notes.extend(notes(manifest, &counted, &report));
     report
 }

@@ -8,6 +8,8 @@ use std::fmt;
 use flyball_control::{IntentError, Setting};
 use flyball_host::CommandKnob;
 
+use crate::program::Program;
+
 /// One setting of an arm. Reports and run directories keep its words, the machine gets its meaning.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Words", into = "Words")]
@@ -109,6 +111,12 @@ pub struct Arm {
     // The name that run directories have for it.
     #[serde(rename = "wishes")]
     pub settings: Vec<ArmSetting>,
+    /// What it runs, if arms run different programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Whether it is the first arm again (`--aa`): what it differs by is the machine's own noise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
 }
 
 /// Why arms cannot be used.
@@ -130,13 +138,16 @@ pub enum ArmError {
     #[error("'{0}' has no values; write --matrix governor=performance,powersave")]
     Row(String),
     /// The cross product is too large.
-    #[error("the matrix makes {0} arms; the limit is {most}: use fewer values", most = Arm::MAX)]
+    #[error("this makes {0} arms; the limit is {most}: use fewer values", most = Arm::MAX)]
     Many(usize),
     /// A setting of neither flyball's knobs nor the user's.
     #[error("arm '{arm}': {cause}")]
     Setting { arm: String, cause: IntentError },
     /// One arm or none.
-    #[error("a comparison needs two arms at least; add --arm now to compare with the machine as it is")]
+    #[error(
+        "a comparison needs two arms at least; add --arm now to compare with the machine as it is, or --aa to compare a \
+         program with itself"
+    )]
     Few,
 }
 
@@ -144,14 +155,19 @@ impl Arm {
     /// The most arms of one comparison.
     pub const MAX: usize = 64;
 
+    /// Settings under a name, for the workload that all arms share.
+    pub fn new(name: impl Into<String>, settings: Vec<ArmSetting>) -> Arm {
+        Arm { name: name.into(), settings, program: None, control: false }
+    }
+
     /// The machine as it is.
     pub fn now() -> Arm {
-        Arm { name: "now".to_owned(), settings: Vec::new() }
+        Arm::new("now", Vec::new())
     }
 
     /// An arm named by its settings.
     pub fn unnamed(settings: Vec<ArmSetting>) -> Arm {
-        Arm { name: join(&settings), settings }
+        Arm::new(join(&settings), settings)
     }
 
     /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`. Another word
@@ -177,16 +193,45 @@ impl Arm {
             Some("") | None => join(&settings),
             Some(name) => name.to_owned(),
         };
-        if name.is_empty() { Err(ArmError::Empty) } else { Ok(Arm { name, settings }) }
+        if name.is_empty() { Err(ArmError::Empty) } else { Ok(Arm::new(name, settings)) }
     }
 
-    /// The arms of a comparison: those named, then the matrix's cross product. `knobs` are the
-    /// user's own.
+    /// The arms of a comparison of settings: at least two, each with a name of its own.
     ///
     /// # Errors
-    /// As [`Arm::parse`]; settings of unknown knobs; names used twice; fewer than two arms, too
-    /// many.
+    /// As [`Arm::from_words`] and [`Arm::check_all`].
     pub fn all(arms: &[String], matrix: &[String], knobs: &[CommandKnob]) -> Result<Vec<Arm>, ArmError> {
+        let all = Arm::from_words(arms, matrix, knobs)?;
+        Arm::check_all(&all)?;
+        Ok(all)
+    }
+
+    /// Refuses arms that cannot be compared.
+    ///
+    /// # Errors
+    /// Names used twice; fewer than two arms, too many.
+    pub fn check_all(all: &[Arm]) -> Result<(), ArmError> {
+        if all.len() > Arm::MAX {
+            return Err(ArmError::Many(all.len()));
+        }
+        for (index, arm) in all.iter().enumerate() {
+            // Reports and resumed comparisons know arms by their names.
+            if all[..index].iter().any(|other| other.name == arm.name) {
+                return Err(ArmError::Twice(arm.name.clone()));
+            }
+        }
+        if all.len() < 2 { Err(ArmError::Few) } else { Ok(()) }
+    }
+
+    /// The arms that are named, then the matrix's cross product. `knobs` are the user's own.
+    ///
+    /// # Errors
+    /// As [`Arm::parse`]; settings of unknown knobs; a matrix of too many.
+    pub fn from_words(
+        arms: &[String],
+        matrix: &[String],
+        knobs: &[CommandKnob],
+    ) -> Result<Vec<Arm>, ArmError> {
         let mut all = arms.iter().map(|text| Arm::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let mut product: Vec<Vec<ArmSetting>> = vec![Vec::new()];
         for row in matrix {
@@ -222,21 +267,14 @@ impl Arm {
                     .map(|settings| if settings.is_empty() { Arm::now() } else { Arm::unnamed(settings) }),
             );
         }
-        if all.len() > Arm::MAX {
-            return Err(ArmError::Many(all.len()));
-        }
-        for (index, arm) in all.iter().enumerate() {
-            // Reports and resumed comparisons know arms by their names.
-            if all[..index].iter().any(|other| other.name == arm.name) {
-                return Err(ArmError::Twice(arm.name.clone()));
-            }
+        for arm in &all {
             for setting in &arm.settings {
                 if let (Meaning::Other(cause), None) = (setting.meaning(), setting.user_knob(knobs)) {
                     return Err(ArmError::Setting { arm: arm.name.clone(), cause: cause.clone() });
                 }
             }
         }
-        if all.len() < 2 { Err(ArmError::Few) } else { Ok(all) }
+        Ok(all)
     }
 }
 

@@ -10,9 +10,11 @@ use self::background::Background;
 use crate::{
     analyse::is_known,
     arm::Arm,
+    hooks::HookRunner,
     meter::{MeterList, Meters},
+    program::Hook,
     run_directory::{Boot, Manifest, RecordError, Round, RunDirectory, TraceNote},
-    schedule::Length,
+    schedule::{Length, Schedule},
     settings::{RefusedArm, Settings, SettingsError, SettingsSnapshot},
     speed::{RoundSpeed, SpeedNote},
     watch::{Conditions, Counting, Moment},
@@ -111,6 +113,13 @@ pub enum MeasureError {
         /// The end of what it printed.
         output: String,
     },
+    /// Two arms printed different things, and were to print the same.
+    #[error("arm '{arm}': its standard output differs from that of '{other}' (--same-output)")]
+    OtherOutput {
+        arm: String,
+        /// The arm that printed first.
+        other: String,
+    },
     /// The driver's decisions could not be recorded.
     #[error("arm '{arm}': {cause}")]
     Trace { arm: String, cause: TracerError },
@@ -150,15 +159,7 @@ struct Ran {
 impl Ran {
     /// A round that did not run, because its settings could not be had.
     fn not_applied(cause: &SettingsError) -> Ran {
-        let outcome = Outcome {
-            value: None,
-            seconds: 0.0,
-            work_seconds: None,
-            usage: None,
-            failure: Some(cause.to_string()),
-            cut: false,
-            output: String::new(),
-        };
+        let outcome = Outcome { failure: Some(cause.to_string()), ..Outcome::default() };
         let readings = crate::meter::Readings::default();
         Ran { notes: Vec::new(), outcome, readings, trace: None, speed: None, conditions: None, void: None }
     }
@@ -175,8 +176,8 @@ pub struct Conductor<'a> {
     pub stop: &'a Stop,
     /// Whether a failing workload is recorded and passed over instead of ending the comparison.
     pub ignore_failure: bool,
-    /// Run before each round, unmetered.
-    pub prepare: Option<&'a mut dyn Workload>,
+    /// Shell commands around rounds, unmetered.
+    pub hooks: Option<&'a HookRunner>,
     /// Loads that run during each round.
     pub background: &'a [Command],
     /// Records the driver's decisions in each round that counts.
@@ -201,12 +202,13 @@ impl Conductor<'_> {
         progress: &mut dyn FnMut(&Event<'_>),
     ) -> Result<End, MeasureError> {
         let boot = self.enter_boot(directory)?;
+        let mut set_up = Vec::new();
         // Not an error: with --resume, a boot may have nothing left to run.
         let outcome = if directory.manifest.boots[boot].arms.is_empty() {
             Ok(End::Complete)
         } else {
             directory.write(&format!("snapshot-{boot}-before.json"), &pretty(&self.settings.snapshot()))?;
-            self.blocks(directory, boot, progress)
+            self.blocks(directory, boot, &mut set_up, progress)
         };
         // Before anything is done with the outcome: settings are restored whatever the rounds did.
         // The failure to restore is reported first, because it concerns the machine and not only
@@ -214,7 +216,10 @@ impl Conductor<'_> {
         if let Err(cause) = self.settings.restore() {
             return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
         }
+        // The machine is as it was by now, whatever these commands do.
+        let cleaned = self.clean_up(&set_up, &directory.manifest);
         directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()))?;
+        let outcome = outcome.and_then(|end| cleaned.map(|()| end));
         match outcome {
             Err(MeasureError::Workload(WorkloadError::Stopped)) => Ok(End::Stopped),
             other => other,
@@ -275,6 +280,7 @@ impl Conductor<'_> {
         &mut self,
         directory: &mut RunDirectory,
         boot: usize,
+        set_up: &mut Vec<usize>,
         progress: &mut dyn FnMut(&Event<'_>),
     ) -> Result<End, MeasureError> {
         let schedule = directory.manifest.schedule.clone();
@@ -310,8 +316,16 @@ impl Conductor<'_> {
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
                 self.workload.limit(time_limit(directory, boot));
-                let Ran { notes, outcome, readings, trace, speed, conditions, void } =
+                self.workload.begin_arm(&arm_data, schedule.padding(number, place));
+                self.set_up(set_up, arm, &arm_data, &schedule)?;
+                let Ran { notes, mut outcome, readings, trace, speed, conditions, void } =
                     self.round(&arm_data, &schedule, trace, watched)?;
+                if let Some(other) = other_output(directory, &outcome) {
+                    if !self.ignore_failure {
+                        return Err(MeasureError::OtherOutput { arm: arm_data.name, other });
+                    }
+                    outcome.failure = Some(format!("its output differs from that of '{other}'"));
+                }
                 done += 1;
                 let known = &directory.manifest.boots[boot].meters.energy;
                 // The manifest's list was made when the boot was entered; after --resume another
@@ -382,7 +396,7 @@ impl Conductor<'_> {
     fn round(
         &mut self,
         arm: &Arm,
-        schedule: &crate::schedule::Schedule,
+        schedule: &Schedule,
         trace: Option<(&std::path::Path, String)>,
         watched: Option<&str>,
     ) -> Result<Ran, MeasureError> {
@@ -396,7 +410,7 @@ impl Conductor<'_> {
             Err(cause) => return Err(RefusedArm { arm: arm.name.clone(), cause }.into()),
         };
         self.pause(schedule.pause())?;
-        self.prepare(arm, schedule)?;
+        self.hook(Hook::Prepare, arm, schedule)?;
         let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
         // From here to the workload's start nothing may be slow: speed, tracer, then counters, then
@@ -446,8 +460,9 @@ impl Conductor<'_> {
         let trace = tracer
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
             .transpose()?;
-        // A round that was ended is a result: its setting is too slow.
-        if !self.ignore_failure && !outcome.cut {
+        self.hook(Hook::Conclude, arm, schedule)?;
+        // In a search a round that was ended is a result: its setting is too slow.
+        if !(self.ignore_failure || outcome.cut && self.blocks.is_some()) {
             if let Some(failure) = &outcome.failure {
                 return Err(MeasureError::Failed {
                     arm: arm.name.clone(),
@@ -467,18 +482,50 @@ impl Conductor<'_> {
         Ok(Ran { notes, outcome, readings, trace, speed, conditions, void })
     }
 
-    /// Runs what goes before a round, unmetered.
-    fn prepare(&mut self, arm: &Arm, schedule: &crate::schedule::Schedule) -> Result<(), MeasureError> {
-        let Some(prepare) = &mut self.prepare else { return Ok(()) };
-        let outcome = prepare.run(self.host, schedule.tick(), &mut || (), self.stop)?;
-        match outcome.failure {
-            None => Ok(()),
-            Some(failure) => Err(MeasureError::Failed {
-                arm: arm.name.clone(),
-                failure: format!("in --prepare: {failure}"),
-                output: outcome.output,
-            }),
+    /// Runs a shell command of the user's around a round, unmetered.
+    fn hook(&self, hook: Hook, arm: &Arm, schedule: &Schedule) -> Result<(), MeasureError> {
+        let Some(hooks) = self.hooks else { return Ok(()) };
+        let ran = hooks.run(hook, arm, self.host, schedule.tick(), self.stop)?;
+        let failed = ran.and_then(|outcome| Some((outcome.failure?, outcome.output)));
+        failed.map_or(Ok(()), |(failure, output)| {
+            let failure = format!("in {}: {failure}", hook.option());
+            Err(MeasureError::Failed { arm: arm.name.clone(), failure, output })
+        })
+    }
+
+    /// Runs the setup of an arm before its first round of this session.
+    fn set_up(
+        &self,
+        done: &mut Vec<usize>,
+        number: usize,
+        arm: &Arm,
+        schedule: &Schedule,
+    ) -> Result<(), MeasureError> {
+        if done.contains(&number) {
+            return Ok(());
         }
+        // Before it runs: a setup that failed half way has something to clean up too.
+        done.push(number);
+        self.hook(Hook::Setup, arm, schedule)
+    }
+
+    /// Runs the cleanup of each arm that was set up. A stop does not end it, so it has a time limit.
+    fn clean_up(&self, set_up: &[usize], manifest: &Manifest) -> Result<(), MeasureError> {
+        let Some(hooks) = self.hooks else { return Ok(()) };
+        let (arms, schedule) = (&manifest.arms, &manifest.schedule);
+        let mut result = Ok(());
+        for arm in set_up.iter().filter_map(|arm| arms.get(*arm)) {
+            let ran = hooks.run(Hook::Cleanup, arm, self.host, schedule.tick(), &Stop::default());
+            let failed = match ran {
+                Ok(outcome) => outcome.and_then(|outcome| Some((outcome.failure?, outcome.output))),
+                Err(error) => Some((error.to_string(), String::new())),
+            };
+            if let Some((failure, output)) = failed {
+                let failure = format!("in --cleanup: {failure}");
+                result = Err(MeasureError::Failed { arm: arm.name.clone(), failure, output });
+            }
+        }
+        result
     }
 
     /// Lets time pass, in steps short enough to notice a request to stop.
@@ -501,12 +548,27 @@ impl Conductor<'_> {
 /// After what time a round of a search is ended; `None` without a limit, and until the first arm
 /// has run.
 fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
-    let Length::Search { cut: Some(cut), .. } = directory.manifest.schedule.length else { return None };
+    let schedule = &directory.manifest.schedule;
+    let Length::Search { cut: Some(cut), .. } = schedule.length else {
+        return schedule.timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout).ok());
+    };
     let of_base = |round: &&Round| round.boot == boot && round.arm == 0 && round.outcome.failure.is_none();
     // Warm-up rounds too: without them, what hangs in the first block would hang forever.
     let seconds: Vec<f64> =
         directory.rounds.iter().filter(of_base).map(|round| round.outcome.seconds).collect();
     Duration::try_from_secs_f64(cut * crate::stats::median(&seconds)?).ok()
+}
+
+/// The arm that printed something else than `outcome`, if outputs are compared: that of the first
+/// round with a digest.
+fn other_output(directory: &RunDirectory, outcome: &Outcome) -> Option<String> {
+    let digest = outcome.output_digest.as_ref()?;
+    let first = directory
+        .rounds
+        .iter()
+        .find(|round| round.outcome.failure.is_none() && round.outcome.output_digest.is_some())?;
+    let differs = first.outcome.output_digest.as_ref() != Some(digest);
+    differs.then(|| directory.manifest.arms.get(first.arm).map(|arm| arm.name.clone())).flatten()
 }
 
 /// Whether one of the boots so far ran all rounds of an arm.

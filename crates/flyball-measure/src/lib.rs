@@ -12,9 +12,11 @@ mod analyse;
 mod arm;
 mod conduct;
 pub mod fleet;
+mod hooks;
 mod meter;
 mod metric;
 mod numbers;
+mod program;
 pub mod render;
 mod run_directory;
 mod schedule;
@@ -28,16 +30,19 @@ pub mod watch;
 mod workload;
 
 pub use analyse::{
-    ArmReport, Comparison, Correction, Drift, EQUIVALENT, Grades, LeftOut, Point, Quantity, Report,
-    Steadiness, Summary, Verdict, analyse, disturbance, judge, same_time_at_other_speeds,
+    ArmReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades, LeftOut, Limit,
+    LimitError, Point, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance, gate, judge,
+    same_time_at_other_speeds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};
+pub use hooks::HookRunner;
 pub use meter::{
     Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, PowerCommandError, PowerFault,
     Readings, Recording, Series,
 };
 pub use metric::{Better, Metric};
+pub use program::{Hook, Hooks, Program};
 pub use run_directory::{
     BackgroundNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
     RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
@@ -45,4 +50,6 @@ pub use run_directory::{
 pub use schedule::{Length, Schedule};
 pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
-pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};
+pub use workload::{
+    Command, Outcome, Output, SplitError, Stop, Workload, WorkloadError, preset, quote, split, task,
+};

@@ -1,5 +1,7 @@
 //! Numbers as text: probabilities, percentages, and values with enough digits.
 
+use crate::stats::Interval;
+
 /// A probability with as many digits as it deserves.
 pub fn probability(p: f64) -> String {
     if p < 0.0001 {
@@ -18,6 +20,11 @@ pub fn p_value(p: f64) -> String {
         Some(bound) => format!("p < {bound}"),
         None => format!("p = {text}"),
     }
+}
+
+/// An interval of changes: `-0.4 to +1.2 %`.
+pub(crate) fn between(interval: Interval) -> String {
+    format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
 }
 
 /// A number with four significant digits at least, grouped in no way.

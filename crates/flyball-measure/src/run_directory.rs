@@ -9,6 +9,7 @@
 //! ```
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -21,6 +22,7 @@ use crate::{
     arm::Arm,
     meter::{MeterList, Readings},
     metric::Metric,
+    program::Hooks,
     schedule::{Length, Schedule},
     speed::SpeedNote,
     watch::{Conditions, Moment},
@@ -120,12 +122,24 @@ pub struct WorkloadNote {
     /// Loads that ran during every round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<BackgroundNote>,
-    /// A shell command that ran before each round.
+    /// The file that it read as standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prepare: Option<String>,
+    pub input: Option<PathBuf>,
+    /// Variables that were added to its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Shell commands that ran around rounds.
+    #[serde(flatten)]
+    pub hooks: Hooks,
     /// Whether failing rounds were passed over.
     #[serde(default)]
     pub ignore_failure: bool,
+    /// Exit codes other than 0 that are no failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted_exit_codes: Vec<i32>,
+    /// Whether all arms must print the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub same_output: bool,
 }
 
 /// A load that ran during every round.
@@ -656,10 +670,14 @@ pub(crate) mod tests {
                 directory: None,
                 server: None,
                 background: Vec::new(),
-                prepare: None,
+                input: None,
+                environment: BTreeMap::new(),
+                hooks: Hooks::default(),
                 ignore_failure: false,
+                accepted_exit_codes: Vec::new(),
+                same_output: false,
             },
-            arms: arms.iter().map(|name| Arm { name: (*name).to_owned(), settings: Vec::new() }).collect(),
+            arms: arms.iter().map(|name| Arm::new(*name, Vec::new())).collect(),
             boot_needs: Vec::new(),
             schedule: Schedule {
                 seed: 1,
@@ -669,6 +687,8 @@ pub(crate) mod tests {
                 interval: 0.25,
                 confidence: 0.99,
                 unobserved: false,
+                random_layout: false,
+                timeout: None,
             },
             quiet: None,
             boots: Vec::new(),
@@ -708,15 +728,7 @@ pub(crate) mod tests {
             started: block as f64,
             moment: Moment::default(),
             notes: Vec::new(),
-            outcome: Outcome {
-                value: Some(value),
-                seconds: value,
-                work_seconds: None,
-                usage: None,
-                failure: None,
-                cut: false,
-                output: String::new(),
-            },
+            outcome: Outcome { value: Some(value), seconds: value, ..Outcome::default() },
             readings: Readings::default(),
             trace: None,
             void: None,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use rand::{SeedableRng, seq::SliceRandom};
+use rand::{Rng as _, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
 /// When to stop.
@@ -59,6 +59,13 @@ pub struct Schedule {
     /// are measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unobserved: bool,
+    /// Each round of a program has an environment of another size, which moves its stack: the
+    /// answer is then about the programs and not about one alignment.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub random_layout: bool,
+    /// A round that takes longer, in seconds, is ended and fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
 }
 
 impl Schedule {
@@ -97,6 +104,18 @@ impl Schedule {
         order
     }
 
+    /// By how many bytes the environment grows in one round. Less than a page: the stack's place in
+    /// it is what alignment effects depend on, and address space randomisation moves whole 16 bytes.
+    pub fn padding(&self, block: usize, place: usize) -> usize {
+        if !self.random_layout {
+            return 0;
+        }
+        let number = (block as u64) << 16 | place as u64;
+        let mut random =
+            Pcg64Mcg::seed_from_u64(!self.seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        random.random_range(0..4096)
+    }
+
     /// Blocks at most.
     pub fn most(&self) -> usize {
         match self.length {
@@ -130,6 +149,8 @@ mod tests {
             interval: 0.25,
             confidence: 0.99,
             unobserved: false,
+            random_layout: false,
+            timeout: None,
         }
     }
 

@@ -9,9 +9,11 @@
 mod command;
 pub mod preset;
 pub mod task;
+mod words;
 
-pub use command::{Command, quote};
+pub use command::Command;
 pub use preset::Output;
+pub use words::{SplitError, quote, split};
 
 use std::{
     sync::{
@@ -23,7 +25,7 @@ use std::{
 
 use flyball_host::{Host, Usage};
 
-use crate::metric::Metric;
+use crate::{arm::Arm, metric::Metric};
 
 /// A request to stop, shared with signal handlers.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +49,7 @@ impl Stop {
 }
 
 /// What one run of a workload yielded.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[schemars(rename = "RunOutcome")]
 pub struct Outcome {
     /// The value of the workload's metric; `None` where its output did not have it.
@@ -67,6 +69,15 @@ pub struct Outcome {
     /// `exit 1`, `signal 11`: how it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Its exit code, if it exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// SHA-256 of its standard output, if outputs are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_digest: Option<String>,
+    /// Processes of its group that were still there after its end, and were killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<String>,
     /// The end of what it printed, kept so that values can be read from it again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
@@ -104,6 +115,10 @@ pub trait Workload {
 
     /// What it yields.
     fn metric(&self) -> Metric;
+
+    /// Later runs are rounds of `arm`: its program replaces the workload's. `padding` is a number of
+    /// bytes that the environment grows by, which moves the stack.
+    fn begin_arm(&mut self, _arm: &Arm, _padding: usize) {}
 
     /// Ends later runs after this time, where that can be done.
     fn limit(&mut self, _time: Option<Duration>) {}

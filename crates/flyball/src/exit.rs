@@ -63,6 +63,10 @@ exits! {
     /// The files of a machine, recorded or described, take more memory or processor time than
     /// flyball gives them.
     Limited = 11;
+    /// `compare --fail-if`: an arm is over a limit.
+    Over = 12;
+    /// `compare --fail-if`: these rounds cannot tell whether an arm is over a limit.
+    CannotTell = 13;
 }
 
 impl From<Exit> for ExitCode {

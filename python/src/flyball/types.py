@@ -24,7 +24,7 @@ Action = Union[Literal["corrected", "reported", "yielded", "gave-way"], "Action3
 
 
 class Applied(TypedDict):
-    """The result of applying an intent."""
+    """What applying an intent came to."""
 
     made: List[AppliedChange]
     not_needed: NotRequired[List[Change]]
@@ -41,7 +41,9 @@ class AppliedChange(TypedDict):
 class Arm(TypedDict):
     """Settings under a name."""
 
+    control: NotRequired[bool]
     name: str
+    program: NotRequired[Program]
     wishes: List[ArmSetting]
 
 
@@ -57,14 +59,17 @@ class ArmPlan(TypedDict):
     name: str
     needs_boot: Union[str, None]
     plan: Union[Plan, None]
+    program: NotRequired[Program]
 
 
 class ArmReport(TypedDict):
     boots: List[int]
+    control: NotRequired[bool]
     grades: NotRequired[Grades]
     left_out: List[LeftOut]
     name: str
     notes: List[str]
+    program: NotRequired[Program]
     rounds: int
     settings: List[str]
     speed: NotRequired[SpeedNote]
@@ -274,15 +279,6 @@ class CheckLine(TypedDict):
     within_spread: bool
 
 
-class CheckedEntry(TypedDict):
-    """What becomes of an entry."""
-
-    line: int
-    not_here: NotRequired[str]
-    profile: str
-    refused: NotRequired[str]
-
-
 Clock = Literal["local", "global", "counter", "uptime", "perf", "mono", "mono-raw", "boot", "tai", "x86-tsc", "unknown", "ticks"]
 
 
@@ -369,13 +365,13 @@ class Content1(TypedDict):
 
 
 class Content2(TypedDict):
-    """The bytes in hexadecimal, if they are not UTF-8."""
+    """The bytes in hexadecimal, where they are not UTF-8."""
 
     hex: str
 
 
 class Content3(TypedDict):
-    """The errno of a failed read (EBUSY: the CPU is offline)."""
+    """It could not be read; the errno says what that means (EBUSY: the CPU is offline)."""
 
     unreadable: int
 
@@ -384,7 +380,7 @@ Content = Union["Content1", "Content2", "Content3"]
 
 
 class Cost(TypedDict):
-    """Cost of a reading."""
+    """What a reading cost."""
 
     asked: int
     cpu: int
@@ -552,7 +548,6 @@ class Effect(TypedDict):
     odd: List[Odd]
     p: float
     p_corrected: float
-    plain_change: NotRequired[float]
     quantity: Quantity
     undecided: int
     verdict: Verdict
@@ -588,7 +583,7 @@ class EnergySource(TypedDict):
 
 
 class Entry(TypedDict):
-    """One transaction of the journal."""
+    """One transaction, as the journal has it."""
 
     at: int
     command: str
@@ -601,7 +596,7 @@ class Entry(TypedDict):
 
 
 class Environment(TypedDict):
-    """The boot and the machine that a journal belongs to."""
+    """What a journal belongs to."""
 
     boot: Union[str, None]
     machine: str
@@ -633,7 +628,7 @@ class EventCount(TypedDict):
 
 
 class Evidence(TypedDict):
-    """One observation: a location and the value read there."""
+    """One thing that was read: where, and what was there."""
 
     place: str
     value: str
@@ -676,7 +671,6 @@ class FactEffect(TypedDict):
     groups: List[GroupEffect]
     p: float
     p_corrected: float
-    within: NotRequired[List[Union[Fact, float]]]
 
 
 class Factor(TypedDict):
@@ -796,6 +790,19 @@ class FrontPlace(TypedDict):
     p: float
 
 
+class GateAnswer(TypedDict):
+    """An arm held against a limit."""
+
+    arm: int
+    interval: Union[Interval, None]
+    limit: str
+    name: str
+    verdict: GateVerdict
+
+
+GateVerdict = Literal["within", "cannot-tell", "over"]
+
+
 Grade = Literal["not watched", "good", "fair", "bad"]
 
 
@@ -877,6 +884,15 @@ class HoldStatus(TypedDict):
     since: int
 
 
+class Hooks(TypedDict):
+    """Shell commands that run around rounds and are not measured."""
+
+    cleanup: NotRequired[str]
+    conclude: NotRequired[str]
+    prepare: NotRequired[str]
+    setup: NotRequired[str]
+
+
 Id = str
 
 
@@ -895,7 +911,7 @@ class Interval(TypedDict):
 
 
 class KernelTest(TypedDict):
-    """The result that the kernel's amd-pstate-ut module would report on this machine and kernel."""
+    """What a test of the kernel's amd-pstate-ut module would report on this machine and kernel."""
 
     because: NotRequired[str]
     name: str
@@ -1126,7 +1142,7 @@ class Moment(TypedDict):
 
 
 class NotRestored(TypedDict):
-    """A location that does not hold its first content, or is not known to."""
+    """A location that does not hold what it held, or is not known to."""
 
     because: NotRestoredReason
     error: Union[Refused, None]
@@ -1194,19 +1210,19 @@ class One(TypedDict):
 
 
 class Outcome2(TypedDict):
-    """The kernel accepted the write but turned it into this value."""
+    """The kernel accepted the write and made this of it."""
 
     clamped: str
 
 
 class Outcome3(TypedDict):
-    """The kernel accepted the write, but the location still holds this earlier value."""
+    """The kernel accepted the write, and the location still holds this, which it held before."""
 
     lost: str
 
 
 class Outcome4(TypedDict):
-    """The value was read back, but something changed it to this before the work was done."""
+    """The value was read back, and something changed it to this before the work was done."""
 
     overridden: str
 
@@ -1215,7 +1231,7 @@ Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
 
 
 class Owner(TypedDict):
-    """A program that writes knobs and is active on a machine."""
+    """A program that writes knobs, at work on a machine."""
 
     name: str
     pid: Union[int, None]
@@ -1287,7 +1303,7 @@ class Plan(TypedDict):
 
 
 class Platform(TypedDict):
-    """Properties of a machine's drivers (isst_if_platform_info)."""
+    """What the drivers of a machine are (isst_if_platform_info)."""
 
     api_version: int
     driver_version: int
@@ -1327,6 +1343,15 @@ class ProcessId(TypedDict):
     started: int
 
 
+class Program(TypedDict):
+    """A program that one arm runs."""
+
+    argv: List[str]
+    directory: NotRequired[str]
+    hooks: NotRequired[Hooks]
+    parameters: NotRequired[Dict[str, str]]
+
+
 Proof = List["ReasonEvidence"]
 
 
@@ -1354,7 +1379,7 @@ class Qos(TypedDict):
     ordered: bool
 
 
-Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+Quantity = Literal["time", "performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
 
 
 class QuietNote(TypedDict):
@@ -1375,7 +1400,7 @@ class QuietSetting(TypedDict):
 
 
 class QuietSettings(TypedDict):
-    """The settings that make this machine quiet."""
+    """What makes this machine quiet."""
 
     boot: List[BootParameter]
     cpus: CpuList
@@ -1468,7 +1493,7 @@ class Report(TypedDict):
 
 
 class Restoration(TypedDict):
-    """The result of restoring."""
+    """What restoring did."""
 
     damaged: NotRequired[int]
     foreign: NotRequired[List[Location]]
@@ -1505,8 +1530,11 @@ class RunOutcome(TypedDict):
     """What one run of a workload yielded."""
 
     cut: NotRequired[bool]
+    exit_code: NotRequired[int]
     failure: NotRequired[str]
+    left_behind: NotRequired[List[str]]
     output: NotRequired[str]
+    output_digest: NotRequired[str]
     seconds: float
     usage: NotRequired[Usage]
     value: Union[float, None]
@@ -1536,7 +1564,9 @@ class Schedule(TypedDict):
     cool_down: float
     interval: float
     length: Length
+    random_layout: NotRequired[bool]
     seed: int
+    timeout: NotRequired[float]
     unobserved: NotRequired[bool]
     warm_up: int
 
@@ -1760,7 +1790,6 @@ class Summary(TypedDict):
     deviation: Union[float, None]
     drift: Union[ArmDrift, None]
     interval: Union[Interval, None]
-    is_judged: bool
     mean: float
     median: float
     metric: Metric
@@ -1851,10 +1880,11 @@ class TurboFreqOffer(TypedDict):
 
 
 class Usage(TypedDict):
-    """Resources used by a process and the descendants that it waited for, by the kernel's accounting (getrusage(2))."""
+    """What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2))."""
 
     involuntary_switches: int
     major_faults: int
+    minor_faults: int
     peak_kib: int
     system_seconds: float
     user_seconds: float
@@ -1963,7 +1993,7 @@ Value = Union["Value1", "Value2", "Value3", "Value4", "Value5", "Value6", "Value
 Vendor = Literal["intel", "amd", "other"]
 
 
-Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
+Verdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
 
 
 class Wanted1(TypedDict):
@@ -2005,20 +2035,27 @@ class With(TypedDict):
 class WorkloadNote(TypedDict):
     """The workload that was run."""
 
+    accepted_exit_codes: NotRequired[List[int]]
     argv: List[str]
     background: NotRequired[List[BackgroundNote]]
+    cleanup: NotRequired[str]
+    conclude: NotRequired[str]
     cpus: NotRequired[str]
     directory: NotRequired[str]
+    environment: NotRequired[Dict[str, str]]
     ignore_failure: bool
+    input: NotRequired[str]
     metric: Metric
     name: str
     prepare: NotRequired[str]
     reader: NotRequired[Reader]
+    same_output: NotRequired[bool]
     server: NotRequired[List[str]]
+    setup: NotRequired[str]
 
 
 class Writer(TypedDict):
-    """A process that wrote something, with everything known about it."""
+    """A process that wrote something, with what is known of it."""
 
     name: NotRequired[str]
     pid: int
@@ -2140,7 +2177,7 @@ class JournalFile2(TypedDict):
 
 
 class JournalFile3Was(TypedDict):
-    """How a location is written, read back and restored, as the journal stores it."""
+    """How a location is written, read back and restored: what the journal stores of it."""
 
     bound: NotRequired[Bound]
     content: Content
@@ -2157,7 +2194,7 @@ class JournalFile3(TypedDict):
 
 
 class JournalFile4Write(TypedDict):
-    """How a location is written, read back and restored, as the journal stores it."""
+    """How a location is written, read back and restored: what the journal stores of it."""
 
     bound: NotRequired[Bound]
     kept: NotRequired[bool]
@@ -2341,16 +2378,6 @@ class HoldAddOutput(TypedDict):
     simulated: NotRequired[bool]
 
 
-class HoldCheckOutput(TypedDict):
-    """What `flyball hold check` prints: the entries of a configuration, and what becomes of each here."""
-
-    emulated: NotRequired[str]
-    entries: List[CheckedEntry]
-    file: str
-    schema: Literal["hold-check/1"]
-    simulated: NotRequired[bool]
-
-
 class HoldListOutputItem(TypedDict):
     because: NotRequired[str]
     condition: NotRequired[Condition]
@@ -2509,17 +2536,18 @@ class ReportOutput(TypedDict):
 
     arms: List[ArmReport]
     comparisons: List[Comparison]
-    correction: float
     emulated: NotRequired[str]
+    gate: NotRequired[List[GateAnswer]]
     machine: MachineNote
     no_energy: Union[str, None]
     no_frequency: Union[str, None]
     notes: List[str]
-    questions: int
     quiet: NotRequired[QuietNote]
+    resources: NotRequired[List[Comparison]]
     schedule: Schedule
     schema: Literal["report/1"]
     simulated: NotRequired[bool]
+    withheld: NotRequired[List[Quantity]]
     workload: WorkloadNote
 
 
@@ -2574,7 +2602,7 @@ class ResultsListOutputItem(TypedDict):
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[With]"})
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "with": "List[With]"})
 
 
 class ResultsShowOutput(TypedDict):

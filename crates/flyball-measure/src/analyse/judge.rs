@@ -90,6 +90,11 @@ impl Correction {
     /// Of the only question.
     pub(super) const NONE: Correction = Correction { questions: 1, medians: 1.0, steadiness: 1.0 };
 
+    /// For so many questions about medians.
+    pub(super) fn for_questions(questions: usize) -> Correction {
+        Correction { questions, medians: questions.max(1) as f64, steadiness: 1.0 }
+    }
+
     /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not judge
     /// steadiness.
     pub fn new(arms: usize, has_energy: bool, metric: &Metric, until: bool) -> Correction {
@@ -198,7 +203,13 @@ pub(super) fn compare(
 pub const EQUIVALENT: f64 = 0.005;
 
 /// Compares two arms, with an interval of this level.
-fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f64, until: bool) -> Option<Comparison> {
+pub(super) fn compare_two(
+    base: &Summary,
+    other: &Summary,
+    arm: usize,
+    level: f64,
+    until: bool,
+) -> Option<Comparison> {
     let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
     let logs = |summary: &Summary| {
         summary

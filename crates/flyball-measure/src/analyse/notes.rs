@@ -80,7 +80,7 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
 pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<String> {
     const TIMES: f64 = 3.0;
     // Models always do the same work, and with --prepare the user has thought of it.
-    if manifest.workload.reader.is_none() || manifest.workload.prepare.is_some() {
+    if manifest.workload.reader.is_none() || manifest.workload.hooks.prepare.is_some() {
         return None;
     }
     let seconds = |warm_up: bool| {

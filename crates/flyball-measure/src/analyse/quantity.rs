@@ -48,6 +48,10 @@ pub enum Quantity {
     Temperature,
     /// Context switches of the workload, or of the machine where the workload's are not known.
     Switches,
+    /// The largest resident set of a process.
+    PeakMemory,
+    /// Page faults, with and without input.
+    Faults,
     /// CPU time in user mode.
     User,
     /// CPU time in the kernel.
@@ -75,7 +79,11 @@ impl Quantity {
         [Quantity::Performance, energy, Quantity::PerWatt]
     }
 
-    pub(super) const ALL: [Quantity; 22] = [
+    /// What the processes of programs used, judged where programs are compared.
+    pub const RESOURCES: [Quantity; 5] =
+        [Quantity::User, Quantity::System, Quantity::PeakMemory, Quantity::Faults, Quantity::Switches];
+
+    pub(super) const ALL: [Quantity; 24] = [
         Quantity::Performance,
         Quantity::Latency,
         Quantity::Energy,
@@ -89,6 +97,8 @@ impl Quantity {
         Quantity::Busy,
         Quantity::Temperature,
         Quantity::Switches,
+        Quantity::PeakMemory,
+        Quantity::Faults,
         Quantity::User,
         Quantity::System,
         Quantity::Time,
@@ -117,6 +127,8 @@ impl Quantity {
             Quantity::Busy => lower("busy", "%"),
             Quantity::Temperature => lower("peak temperature", "C"),
             Quantity::Switches => lower("context switches", ""),
+            Quantity::PeakMemory => lower("peak memory", "MiB"),
+            Quantity::Faults => lower("page faults", ""),
             Quantity::User => lower("user time", "s"),
             Quantity::System => lower("system time", "s"),
             Quantity::Time => lower("wall time", "s"),
@@ -175,6 +187,8 @@ impl Quantity {
                 // A simulated workload has no process to account for.
                 .or(round.readings.switches)
                 .map(|count| count as f64),
+            Quantity::PeakMemory => outcome.usage.map(|usage| usage.peak_kib as f64 / 1024.0),
+            Quantity::Faults => outcome.usage.map(|usage| (usage.major_faults + usage.minor_faults) as f64),
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),

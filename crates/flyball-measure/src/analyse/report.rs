@@ -1,8 +1,11 @@
 //! The content of a report: arms, comparisons and verdicts, as data.
 
+use std::fmt;
+
 use super::quantity::Quantity;
 use crate::{
     metric::Metric,
+    program::Program,
     run_directory::{MachineNote, QuietNote, WorkloadNote},
     schedule::Schedule,
     speed::SpeedNote,
@@ -88,6 +91,12 @@ pub struct ArmReport {
     pub name: String,
     /// Its settings as typed.
     pub settings: Vec<String>,
+    /// What it ran, if arms ran different programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Whether it is the first arm again, to see what the machine's own noise is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
     /// The boots in which it ran.
     pub boots: Vec<usize>,
     /// What it waits for, if it has not run: what to boot with.
@@ -184,6 +193,59 @@ pub struct Comparison {
     pub rounds_for_one_percent: Option<usize>,
 }
 
+/// What the rounds say of an arm and a limit.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateVerdict {
+    /// The whole interval is within the limit: the arm is shown not to be worse.
+    Within,
+    /// The interval has the limit in it, or there is none.
+    CannotTell,
+    /// The whole interval is over the limit.
+    Over,
+}
+
+/// An arm held against a limit.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+pub struct GateAnswer {
+    /// The limit as typed.
+    pub limit: String,
+    /// The arm, by index.
+    pub arm: usize,
+    /// Its name.
+    pub name: String,
+    /// Of the change from the first arm, at the confidence level corrected for the number of
+    /// answers; none where so few rounds cannot give one.
+    pub interval: Option<Interval>,
+    pub verdict: GateVerdict,
+}
+
+impl fmt::Display for GateAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.verdict {
+            GateVerdict::Over => "over the limit",
+            GateVerdict::Within => "within the limit",
+            GateVerdict::CannotTell => "cannot tell",
+        };
+        write!(f, "fail if {}: {}: {words}", self.limit, self.name)?;
+        match self.interval {
+            Some(interval) => write!(f, " ({})", crate::numbers::between(interval)),
+            None => write!(f, " (too few rounds)"),
+        }
+    }
+}
+
 /// A comparison, worked out.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Report {
@@ -204,6 +266,15 @@ pub struct Report {
     /// By how much probabilities are multiplied for that, and the error of an interval divided.
     #[serde(default)]
     pub correction: f64,
+    /// What the arms' processes used, where arms run different programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Comparison>,
+    /// Quantities without verdicts, because the first arm seems to differ from itself in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<Quantity>,
+    /// What was asked by `--fail-if`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<GateAnswer>,
     /// Why there is no energy, if there is none.
     pub no_energy: Option<String>,
     /// Why there is no frequency, if there is none.

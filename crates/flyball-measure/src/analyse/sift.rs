@@ -135,6 +135,8 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
     ArmReport {
         name: definition.name.clone(),
         settings: definition.settings.iter().map(ToString::to_string).collect(),
+        program: definition.program.clone(),
+        control: definition.control,
         boots,
         waits_for: None,
         rounds: kept.len(),

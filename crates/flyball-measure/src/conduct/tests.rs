@@ -137,11 +137,9 @@ impl Workload for Fake {
         Ok(Outcome {
             value: Some(seconds),
             seconds,
-            work_seconds: None,
-            usage: None,
-            cut: false,
             failure,
             output: "first\nlast words\n".to_owned(),
+            ..Outcome::default()
         })
     }
 }
@@ -185,7 +183,7 @@ impl Session {
             meters: &meters,
             stop: &self.stop,
             ignore_failure: false,
-            prepare: None,
+            hooks: None,
             tracer: None,
             speed: None,
             began_at: 0,

@@ -1,14 +1,11 @@
 //! The last lines of a report: the arm that is best in each quantity that is judged, and how
 //! certain that is.
 
-use super::{
-    arms::Arms,
-    parts::{between, extent},
-};
+use super::{arms::Arms, parts::extent};
 use crate::{
     analyse::{Comparison, Quantity, Report, Summary, Verdict},
     metric::Better,
-    numbers::p_value,
+    numbers::{between, p_value},
 };
 
 /// What an arm is called that is best in `quantity`.

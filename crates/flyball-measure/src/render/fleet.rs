@@ -5,15 +5,12 @@ use std::fmt::Write;
 use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
 use flyball_text::columns::{Cell, Columns, Painter, one_line};
 
-use super::{
-    Screen,
-    parts::{between, style},
-};
+use super::{Screen, parts::style};
 use crate::{
     analyse::Verdict,
     fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
     metric::{Better, Metric},
-    numbers::{level, p_value, percent},
+    numbers::{between, level, p_value, percent},
     stats::Interval,
 };
 

@@ -9,6 +9,7 @@ use super::{
     best::conclusion,
     page::{banner, in_one_line},
     table::{Grid, constants, medians_grid, precision, remarks, verdict_grid},
+    text::resources,
 };
 use crate::{analyse::Report, run_directory::Manifest, workload::quote};
 
@@ -27,6 +28,8 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
         out.push_str(&table(&verdict_grid(report, &arms)));
         out.push_str(&list(remarks(report, &arms)));
     }
+    let answers: Vec<String> = report.gate.iter().map(ToString::to_string).collect();
+    out.push_str(&list(resources(report).into_iter().chain(answers).collect()));
     out.push_str("\n## Medians\n\n");
     let mut grid = medians_grid(report, &arms, true);
     let others = medians_grid(report, &arms, false);

@@ -203,7 +203,7 @@ fn comparisons(report: &Report, arms: &Arms) -> Table {
                     format!("{}, unpaired", comparison.pairs)
                 },
                 percent(comparison.change),
-                comparison.interval.map_or_else(|| "-".to_owned(), super::parts::between),
+                comparison.interval.map_or_else(|| "-".to_owned(), crate::numbers::between),
                 probability(comparison.p),
                 probability(comparison.p_corrected),
                 format!("{:+.2}", comparison.delta),

@@ -34,6 +34,10 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         Quantity::Frequency,
         Quantity::Busy,
         Quantity::Temperature,
+        Quantity::User,
+        Quantity::System,
+        Quantity::PeakMemory,
+        Quantity::Faults,
         Quantity::Switches,
         Quantity::Decisions,
         Quantity::TraceFrequency,
@@ -43,7 +47,11 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     .filter(|quantity| {
         // Wall time is a column of its own only if it is not the metric.
         let twice = *quantity == Quantity::Time && report.workload.metric.name == "wall time";
-        !twice && report.arms.iter().any(|arm| arm.summary(*quantity).is_some())
+        // What programs used is compared where there are several.
+        let unasked = Quantity::RESOURCES.contains(quantity)
+            && *quantity != Quantity::Switches
+            && report.resources.is_empty();
+        !twice && !unasked && report.arms.iter().any(|arm| arm.summary(*quantity).is_some())
     })
     .collect()
 }
@@ -59,11 +67,6 @@ pub(super) fn rounds(arm: &ArmReport) -> String {
 /// A percentage without its sign.
 pub(super) fn unsigned(fraction: f64) -> String {
     percent(fraction.abs()).trim_start_matches('+').to_owned()
-}
-
-/// The ends of an interval: `-1.00 to +0.60 %`.
-pub(super) fn between(interval: Interval) -> String {
-    format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
 }
 
 /// An interval that leaves out 0, in words: `between 1.20 and 2.00 % more wall time`.

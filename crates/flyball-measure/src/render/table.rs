@@ -7,11 +7,11 @@ use flyball_text::columns::{Cell, Columns, Painter, Style};
 
 use super::{
     arms::Arms,
-    parts::{Screen, between, columns, confidence, how, rounds, rounds_needed, style, unsigned},
+    parts::{Screen, columns, confidence, how, rounds, rounds_needed, style, unsigned},
 };
 use crate::{
     analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Verdict},
-    numbers::{level, number, p_value, percent},
+    numbers::{between, level, number, p_value, percent},
 };
 
 /// A column: its heading in two lines, and a cell for each arm.

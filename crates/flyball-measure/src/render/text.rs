@@ -8,13 +8,13 @@ use flyball_text::columns::{Painter, Style, one_line};
 use super::{
     arms::Arms,
     best::conclusion,
-    parts::{Screen, between, confidence, difference, extent, how, rounds_needed, style, unsigned},
+    parts::{Screen, confidence, difference, extent, how, rounds_needed, style, unsigned},
     table::{differences, medians},
 };
 use crate::{
     analyse::{Comparison, EQUIVALENT, Report, Steadiness, Verdict},
     metric::Better,
-    numbers::{p_value, percent},
+    numbers::{between, p_value, percent},
     schedule::Length,
 };
 
@@ -42,7 +42,7 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     } else if !report.comparisons.is_empty() {
         let _ = writeln!(out, "{}", confidence(report));
     }
-    for line in steadiness(report) {
+    for line in steadiness(report).into_iter().chain(resources(report)) {
         let _ = writeln!(out, "{line}");
     }
     if !report.notes.is_empty() {
@@ -53,6 +53,9 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     }
     if !conclusion.is_empty() {
         out.push('\n');
+    }
+    for answer in &report.gate {
+        let _ = writeln!(out, "{answer}");
     }
     for (words, rest) in conclusion {
         let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, &words));
@@ -143,6 +146,38 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         return vec![format!("steadiness: no difference from {base} seen.")];
     }
     shown
+}
+
+/// What each arm's processes used more or less of than the first's: a line per arm.
+pub(super) fn resources(report: &Report) -> Vec<String> {
+    let shown = |one: &&Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let name = |one: &Comparison| one.quantity.metric(&report.workload.metric).name;
+    let line = |arm: usize| {
+        let own: Vec<&Comparison> = report.resources.iter().filter(|one| one.arm == arm).collect();
+        let mut parts: Vec<String> = own
+            .iter()
+            .copied()
+            .filter(shown)
+            .map(|one| {
+                let interval =
+                    one.interval.map_or_else(String::new, |found| format!(" ({})", between(found)));
+                format!("{} {}{interval}", name(one), percent(one.change))
+            })
+            .collect();
+        let rest: Vec<String> = own.iter().filter(|one| !shown(one)).map(|one| name(one)).collect();
+        if !rest.is_empty() {
+            parts.push(format!("no difference seen in {}", rest.join(", ")));
+        }
+        (!parts.is_empty()).then(|| {
+            let questions = report.resources.len();
+            format!(
+                "{}: resources: {} (one correction over {questions} questions).",
+                report.arms[arm].name,
+                parts.join("; ")
+            )
+        })
+    };
+    (0..report.arms.len()).filter_map(line).collect()
 }
 
 /// One sentence for each comparison.

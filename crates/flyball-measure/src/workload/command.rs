@@ -2,6 +2,7 @@
 //! in software the words name a model.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{Read, Seek, SeekFrom},
     os::unix::process::ExitStatusExt,
@@ -12,14 +13,26 @@ use std::{
 use flyball_host::{CpuList, Host, Launch, Process};
 use flyball_process::User;
 
+use sha2::{Digest as _, Sha256};
+
 use super::{
     Outcome, Stop, Workload, WorkloadError,
     preset::{Output, Reader},
+    quote,
 };
-use crate::metric::Metric;
+use crate::{arm::Arm, metric::Metric, program::Program};
 
 /// How much of the end of the output is kept with each round.
 const KEPT: u64 = 64 * 1024;
+
+/// More output than this is not stored: the file gives back what lies before its end.
+const MAX_STORED: u64 = 64 << 20;
+
+/// More output than this is not compared.
+const MAX_COMPARED: u64 = 1 << 30;
+
+/// The variable that makes the environment of a round larger.
+const PADDING_VARIABLE: &str = "FLYBALL_PADDING";
 
 /// How long a command may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,6 +56,18 @@ pub struct Command {
     pub user: Option<User>,
     /// A run is ended after this time.
     pub limit: Option<Duration>,
+    /// The file that it reads as standard input, if not /dev/null.
+    pub input: Option<PathBuf>,
+    /// Variables that are added to its environment.
+    pub environment: BTreeMap<String, String>,
+    /// Exit codes other than 0 that are no failure.
+    pub accepted_exit_codes: Vec<i32>,
+    /// Whether a digest of its standard output is taken.
+    pub digests_output: bool,
+    /// What runs instead in rounds of an arm with a program.
+    program: Option<Program>,
+    /// Bytes by which the environment grows.
+    padding: usize,
 }
 
 impl Command {
@@ -57,7 +82,18 @@ impl Command {
             group: None,
             user: None,
             limit: None,
+            input: None,
+            environment: BTreeMap::new(),
+            accepted_exit_codes: Vec::new(),
+            digests_output: false,
+            program: None,
+            padding: 0,
         }
+    }
+
+    /// What runs: the arm's program, or the workload.
+    fn words(&self) -> &[String] {
+        self.program.as_ref().map_or(&self.argv, |program| &program.argv)
     }
 
     /// Starts it, discards what it prints, and does not wait for it.
@@ -66,7 +102,7 @@ impl Command {
     }
 
     fn not_started(&self, cause: std::io::Error) -> WorkloadError {
-        let program = self.argv.first().cloned().unwrap_or_default();
+        let program = self.words().first().cloned().unwrap_or_default();
         let hint = match cause.kind() {
             // The whole of a line in one word is how other tools take it.
             std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
@@ -82,19 +118,38 @@ impl Command {
     }
 
     fn launch(&self) -> Launch {
-        let program = self.argv.first().map_or("", String::as_str);
-        let mut launch =
-            Launch::new(program, self.argv.get(1..).unwrap_or_default()).as_user(self.user.as_ref());
+        let words = self.words();
+        let program = words.first().map_or("", String::as_str);
+        let mut launch = Launch::new(program, words.get(1..).unwrap_or_default()).as_user(self.user.as_ref());
+        for (name, value) in &self.environment {
+            launch = launch.with_variable(name, value);
+        }
+        if self.padding > 0 {
+            launch = launch.with_variable(PADDING_VARIABLE, &"x".repeat(self.padding));
+        }
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);
         }
         if let Some(group) = &self.group {
             launch = launch.in_control_group(group);
         }
-        if let Some(directory) = &self.directory {
+        let own = self.program.as_ref().and_then(|program| program.directory.as_ref());
+        if let Some(directory) = own.or(self.directory.as_ref()) {
             launch = launch.in_directory(directory);
         }
         launch
+    }
+
+    /// The file for standard input, opened as the user that the command runs as.
+    fn open_input(&self) -> Result<Option<File>, WorkloadError> {
+        let _as_user = self.user.as_ref().map(User::for_files);
+        let open = |path: &PathBuf| {
+            File::open(path).map_err(|cause| WorkloadError::Io {
+                what: format!("read --input {}", path.display()),
+                cause,
+            })
+        };
+        self.input.as_ref().map(open).transpose()
     }
 }
 
@@ -105,6 +160,11 @@ impl Workload for Command {
 
     fn metric(&self) -> Metric {
         self.reader.metric()
+    }
+
+    fn begin_arm(&mut self, arm: &Arm, padding: usize) {
+        self.program.clone_from(&arm.program);
+        self.padding = padding;
     }
 
     fn limit(&mut self, time: Option<Duration>) {
@@ -127,25 +187,35 @@ impl Workload for Command {
         let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
         let (mut stdout, mut stderr) = (capture()?, capture()?);
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
-        let launch = self.launch().output_to(clone(&stdout)?, clone(&stderr)?);
+        let mut launch = self.launch().output_to(clone(&stdout)?, clone(&stderr)?);
+        if let Some(input) = self.open_input()? {
+            launch = launch.input_from(input);
+        }
+        // What is compared must be there in full.
+        let most = if self.digests_output { MAX_COMPARED } else { MAX_STORED };
         let mut running = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
         let began = host.now();
         let is_late = || self.limit.is_some_and(|limit| host.now().saturating_sub(began) > limit);
         let mut cut = false;
-        let ended = loop {
+        let (ended, left_behind) = loop {
             match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
                 // The end comes before the stop flag: a command that has ended by itself needs no
                 // signal.
-                Some(ended) => break ended,
+                Some(ended) => break (ended, running.kill_left_behind()),
                 None if stop.asked() => {
                     running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
                     return Err(WorkloadError::Stopped);
                 }
                 None if is_late() => {
                     cut = true;
-                    break running.stop(PATIENCE).map_err(|cause| io("end the command", cause))?;
+                    let ended = running.stop(PATIENCE).map_err(|cause| io("end the command", cause))?;
+                    break (ended, Vec::new());
                 }
-                None => tick(),
+                None => {
+                    shorten(&stdout, most);
+                    shorten(&stderr, MAX_STORED);
+                    tick();
+                }
             }
         };
         // A signal to the terminal may end the command before the flag is seen.
@@ -157,13 +227,21 @@ impl Workload for Command {
         let seconds = ended.wall.as_nanos() as f64 * 1e-9;
         let failure = match (ended.status.code(), ended.status.signal()) {
             (Some(0), _) => None,
+            (Some(code), _) if self.accepted_exit_codes.contains(&code) => None,
             (Some(code), _) => Some(format!("exit {code}")),
             (None, Some(signal)) => Some(format!("signal {signal}")),
             (None, None) => Some("an unknown end".to_owned()),
         };
         // Its own end says nothing then: it may have caught the signal and exited with 0.
         let failure = if cut { Some(format!("ended after {seconds:.1} s")) } else { failure };
-        let reading = self.reader.read(&output, seconds, &self.argv);
+        let output_digest = self.digests_output.then(|| digest(&mut stdout)).flatten();
+        let failure = failure.or_else(|| {
+            let too_long = self.digests_output && output_digest.is_none();
+            too_long.then(|| {
+                format!("it printed more than {} MiB, which --same-output cannot compare", MAX_COMPARED >> 20)
+            })
+        });
+        let reading = self.reader.read(&output, seconds, self.words());
         let value = match &self.reader {
             // Commands shorter than the kernel's accounting step may have 0; there is no ratio to
             // 0.
@@ -178,6 +256,9 @@ impl Workload for Command {
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
             usage: ended.usage,
+            exit_code: ended.status.code(),
+            output_digest,
+            left_behind,
             // Wall time needs no output to be read again, and run directories stay small.
             output: if failure.is_some() || !matches!(self.reader, Reader::WallTime) {
                 join(&output)
@@ -226,6 +307,30 @@ fn unnamed() -> std::io::Result<File> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
+/// Gives back the disk space of all but the end of a file that has grown longer than `most`: a
+/// program that prints without end must not fill the disk.
+fn shorten(file: &File, most: u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(data) = file.metadata() else { return };
+    // In blocks of 512 bytes (stat(2)): the length still counts what has been given back.
+    if data.blocks() * 512 <= most {
+        return;
+    }
+    use rustix::fs::FallocateFlags;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // A file system without holes keeps the file as it is.
+    let _ = rustix::fs::fallocate(file, flags, 0, data.len().saturating_sub(KEPT));
+}
+
+/// SHA-256 of a file, in hexadecimal; `None` if it is too long.
+fn digest(file: &mut File) -> Option<String> {
+    file.metadata().ok().filter(|data| data.len() <= MAX_COMPARED)?;
+    file.seek(SeekFrom::Start(0)).ok()?;
+    let mut sum = Sha256::new();
+    std::io::copy(file, &mut sum).ok()?;
+    Some(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The last part of a file as text.
 fn tail(file: &mut File) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
@@ -238,18 +343,6 @@ fn tail(file: &mut File) -> String {
         let _ = file.take(KEPT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A command line as a shell would take it.
-pub fn quote(argv: &[String]) -> String {
-    let plain = |word: &str| {
-        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&b))
-    };
-    let words: Vec<String> = argv
-        .iter()
-        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) })
-        .collect();
-    words.join(" ")
 }
 
 #[cfg(test)]

@@ -18,11 +18,14 @@ use std::{
     time::Duration,
 };
 
-use flyball_compare::{RoundTraces, RunSeeds, SpeedWatch, user_knobs, workloads};
+use flyball_compare::{
+    RoundTraces, RunSeeds, SpeedWatch, user_knobs,
+    workloads::{self, PreparedWorkload},
+};
 use flyball_control::quiet::{QuietOptions, QuietPlan};
-use flyball_host::{Host, Launch, Process};
+use flyball_host::{CommandKnob, Host, Launch, Process};
 use flyball_measure::{
-    Arm, Blocks, Command, Conductor, Correction, End, Event, Manifest, MeasureError, Meters, PowerCommand,
+    Arm, Blocks, Conductor, Correction, End, Event, HookRunner, Manifest, MeasureError, Meters, PowerCommand,
     QuietNote, RunDirectory, Stop, Workload,
 };
 use flyball_process::User;
@@ -72,10 +75,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;
     let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
     let args = &args.expanded();
-    let workload = workloads::prepare(&*host, &args.workload)?;
     // Before the quiet decision, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
-    let arms = Arm::all(&args.arm, &args.matrix, &knobs).map_err(Failure::usage)?;
+    let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
     let meters = Meters::find(&*host, workload.command.cpus.as_ref());
     let has_energy = !meters.list().energy.is_empty() || args.measuring.power_command.is_some();
@@ -83,6 +85,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let correction = Correction::new(arms.len(), has_energy, &metric, args.until.is_some());
     let length = length(args, arms.len(), correction);
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
+    let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
+    manifest.schedule.random_layout = has_programs && !args.fixed_layout;
+    manifest.schedule.timeout = args.timeout;
     manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;
     manifest.knobs = knobs;
@@ -121,6 +126,31 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let extras = Extras { wall_power, power_command, forms: &args.forms };
     conduct(context, &*host, directory, taken, interrupted, extras)
+}
+
+/// What is compared, and what runs: a workload that all arms share, or programs of their own.
+fn arms_and_workload(
+    host: &dyn Host,
+    args: &Args,
+    knobs: &[CommandKnob],
+) -> Result<(Vec<Arm>, PreparedWorkload), Failure> {
+    let programs = &args.programs;
+    let command = &args.workload.command;
+    let prepare = args.workload.prepare.as_ref();
+    let design = programs.design(&args.arm, &args.matrix, command, prepare, knobs).map_err(Failure::usage)?;
+    let mut workload = if design.has_programs() {
+        workloads::prepare_programs(host, &args.workload, &design.programs())?
+    } else {
+        let shared = workloads::WorkloadArgs { command: design.command, ..args.workload.clone() };
+        workloads::prepare(host, &shared)?
+    };
+    workload.hooks.setup.clone_from(&programs.setup);
+    workload.hooks.conclude.clone_from(&programs.conclude);
+    workload.hooks.cleanup.clone_from(&programs.cleanup);
+    workload.command.input.clone_from(&programs.input);
+    workload.command.environment = design.environment;
+    workload.command.digests_output = programs.same_output;
+    Ok((design.arms, workload))
 }
 
 /// What a comparison has besides its directory and the machine that it holds.
@@ -216,14 +246,11 @@ pub(super) fn run_rounds(
     let mut workload = command_of(&directory.manifest.workload);
     workload.group.clone_from(&taken.group);
     workload.user = directory.owner().cloned();
-    // In the workload's directory and as its user: the step usually builds or cleans what the
-    // workload uses.
-    let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
-        let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
-        command.directory.clone_from(&directory.manifest.workload.directory);
-        command.user = directory.owner().cloned();
-        command
-    });
+    let hooks = HookRunner {
+        hooks: directory.manifest.workload.hooks.clone(),
+        directory: directory.manifest.workload.directory.clone(),
+        user: directory.owner().cloned(),
+    };
     let mut background = background_of(&directory.manifest.workload);
     for load in &mut background {
         load.user = directory.owner().cloned();
@@ -257,7 +284,7 @@ pub(super) fn run_rounds(
         meters: &meters,
         stop: &stop,
         ignore_failure: directory.manifest.workload.ignore_failure,
-        prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
+        hooks: Some(&hooks),
         background: &background,
         speed: Some(&mut SpeedWatch::new(host, meters_on)),
         tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
@@ -305,13 +332,12 @@ fn conclude(
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     // A report of warm-up rounds alone would have no numbers.
-    if measured {
-        write_and_print(output, directory, directory.path(), forms)?;
-    }
+    let judged =
+        if measured { write_and_print(output, directory, directory.path(), forms)? } else { Exit::Done };
     match finished {
         Finished::Complete => {
             waiting(context, directory);
-            Ok(Exit::Done)
+            Ok(judged)
         }
         Finished::Stopped => {
             eprintln!(

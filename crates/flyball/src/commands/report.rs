@@ -6,7 +6,9 @@ pub(crate) mod fleet;
 use std::path::{Path, PathBuf};
 
 use flyball_files::{read_input, replace};
-use flyball_measure::{RecordError, Report, RunDirectory, analyse, render, selftest};
+use flyball_measure::{
+    GateVerdict, Limit, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
+};
 use flyball_process::{User, confine::Confinement};
 
 use crate::{
@@ -29,7 +31,7 @@ derived cells, judge every pair of arms
   flyball report --fleet DIR --hosts hosts.txt       name the hosts of the list without results
   flyball report --fleet DIR --design 1%             how many machines and rounds show a change of 1 %
 
-Exit codes: 0 done, 2 the directory or file cannot be read.")]
+Exit codes: 0 done, 2 the directory or file cannot be read, 12 over a limit of --fail-if, 13 cannot tell.")]
 pub(crate) struct Args {
     /// A run directory, or a selftest's CSV file; with --fleet any number of directories.
     #[arg(value_name = "DIR|CSV", required = true)]
@@ -58,6 +60,16 @@ pub(crate) struct Forms {
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
+    /// Also write the rounds as hyperfine's JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    export_json: Option<PathBuf>,
+
+    /// Exit with 12 if an arm is over this limit, as in 'time > +2%', and with 13 if these rounds
+    /// cannot tell. Quantities: time, metric, user, system, memory, faults, switches, energy,
+    /// per-watt. May be repeated.
+    #[arg(long, value_name = "LIMIT")]
+    fail_if: Vec<Limit>,
+
     /// Also draw every round on a scale, a line per arm.
     #[arg(long)]
     plot: bool,
@@ -75,7 +87,7 @@ impl Args {
         if let Some(place) = place {
             files.write_in(&place);
         }
-        if let Some(file) = &self.forms.export_markdown {
+        for file in self.forms.export_markdown.iter().chain(&self.forms.export_json) {
             files.write(file);
         }
     }
@@ -113,11 +125,10 @@ pub(crate) fn run(
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
     if is_search(path) {
-        write_files(&directory, &place)?;
+        write_files(&directory, &place, &[])?;
         return search(output, &directory, &place);
     }
-    write_and_print(output, &directory, &place, &args.forms)?;
-    Ok(Exit::Done)
+    write_and_print(output, &directory, &place, &args.forms)
 }
 
 /// Writes a file of the report. One that is there is replaced; a link is not followed, since a run
@@ -146,9 +157,14 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
 }
 
 /// Writes the report's files into a directory.
-pub(crate) fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
+pub(crate) fn write_files(
+    directory: &RunDirectory,
+    place: &Path,
+    limits: &[Limit],
+) -> Result<Report, Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
-    let report = analyse(manifest, rounds);
+    let mut report = analyse(manifest, rounds);
+    report.gate = gate(manifest, &report, limits);
     // As the owner of the directory, who could have put links in it: root must not write where that
     // user may not.
     let _as_owner = directory.owner().map(User::for_files);
@@ -168,8 +184,8 @@ pub(crate) fn write_and_print(
     directory: &RunDirectory,
     place: &Path,
     forms: &Forms,
-) -> Result<(), Failure> {
-    let report = write_files(directory, place)?;
+) -> Result<Exit, Failure> {
+    let report = write_files(directory, place, &forms.fail_if)?;
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
@@ -181,16 +197,26 @@ pub(crate) fn write_and_print(
         },
     )?;
     // After the table: a file that cannot be written does not hide the result.
-    if let Some(file) = &forms.export_markdown {
+    let export = |file: &Path, text: String| {
         let _as_owner = directory.owner().map(User::for_files);
-        replace(file, render::markdown(&report, &directory.manifest).as_bytes())
-            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))?;
+        replace(file, text.as_bytes())
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))
+    };
+    if let Some(file) = &forms.export_markdown {
+        export(file, render::markdown(&report, &directory.manifest))?;
+    }
+    if let Some(file) = &forms.export_json {
+        export(file, render::hyperfine(&report, &directory.manifest, &directory.rounds))?;
     }
     if !output.is_json() {
         // Where the page is, for people; in JSON mode the caller knows the directory.
         eprintln!("report: {}", place.join("report.html").display());
     }
-    Ok(())
+    Ok(match report.gate.iter().map(|answer| answer.verdict).max() {
+        Some(GateVerdict::Over) => Exit::Over,
+        Some(GateVerdict::CannotTell) => Exit::CannotTell,
+        Some(GateVerdict::Within) | None => Exit::Done,
+    })
 }
 
 /// Bytes of a selftest's CSV file; its script writes some 10 kB.

@@ -25,6 +25,7 @@ mod old_kernels;
 mod packages;
 mod privileges;
 mod profiles;
+mod programs;
 mod recorded;
 mod results;
 mod schemas;

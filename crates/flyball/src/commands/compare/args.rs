@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use flyball_compare::workloads;
+use flyball_compare::{programs::ProgramArgs, workloads};
 
 use super::rounds::RoundArgs;
 use crate::{commands::report::Forms, run_as::RunAs};
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 29] = [
+pub(super) const OPTIONS: [&str; 43] = [
     "matrix",
     "rounds",
     "until",
@@ -39,11 +39,29 @@ pub(super) const OPTIONS: [&str; 29] = [
     "unit",
     "better",
     "prepare",
+    "command_name",
+    "in",
+    "parameter",
+    "shell",
+    "env",
+    "input",
+    "setup",
+    "conclude",
+    "cleanup",
+    "aa",
+    "same_output",
+    "timeout",
+    "fixed_layout",
+    "min_rounds",
 ];
 
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
+Compare programs: flyball compare ./old ./new. A bare word is an arm of settings if it is 'now' or begins with KNOB= of a \
+knob that flyball knows; any other word is a program, which must exist here or in PATH. Programs are split into words as a \
+shell does, and run without a shell (--shell). Programs need no root, no cpufreq and no energy meter.
+
 Each block runs every arm once, in random order. flyball compares only rounds of the same block, so slow drift cancels \
 out. The first arm is the baseline. Settings are restored at the end, even after Ctrl-C (completed rounds are kept) or a \
 crash.
@@ -59,6 +77,11 @@ Under sudo, the command, --prepare and servers run as the user who called sudo, 
 user. --as-root keeps root, and --user picks another user.
 
 Examples:
+  flyball compare ./old ./new
+  flyball compare './old --fast' './new --fast' --input data.txt --same-output
+  flyball compare --in old-checkout,new-checkout --setup make -- make bench
+  flyball compare ./old ./new --matrix governor=performance,powersave
+  flyball compare --parameter n=1..8 'sort --parallel={n} big.txt'
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
@@ -72,7 +95,7 @@ Examples:
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
 Exit codes: 0 done, 1 failed (settings are restored), 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
-a knob, 6 another flyball command is changing the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
+a knob, 6 another flyball command is changing the machine, 12 over a limit of --fail-if, 13 cannot tell, 130 stopped by Ctrl-C or a signal (settings are restored).")]
 pub(crate) struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
@@ -84,7 +107,7 @@ pub(crate) struct Args {
 
     /// Run the kernel's amd-pstate selftest: both drivers and governors, three traced rounds.
     /// report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
-    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
     /// Number of blocks, each with one round of every arm [default: 15; with --selftest 3].
@@ -103,6 +126,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
     pub(super) max_rounds: u32,
 
+    /// With --until: minimum number of blocks [default: 6].
+    #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]
+    pub(super) min_rounds: Option<u32>,
+
+    /// Fail a round that takes longer than this.
+    #[arg(long, value_name = "TIME", value_parser = super::rounds::parse_timeout)]
+    pub(super) timeout: Option<f64>,
+
+    /// Give programs the same environment in every round. By default its size is random, so that
+    /// the result does not depend on one alignment of the stack.
+    #[arg(long, hide_short_help = true)]
+    pub(super) fixed_layout: bool,
+
+    #[command(flatten)]
+    pub(super) programs: ProgramArgs,
+
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
@@ -112,13 +151,13 @@ pub(crate) struct Args {
 
     /// Read the whole comparison from a file, for the machines of a fleet. Each machine has a seed
     /// of its own.
-    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "selftest", "command", "resume"]), hide_short_help = true)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison, after an interruption or another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those
     // that are there.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Show the writes, the order and the duration, without running anything.

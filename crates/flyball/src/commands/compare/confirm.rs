@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use flyball_measure::{RunDirectory, quote};
+use flyball_measure::{Hook, RunDirectory, quote};
 
 use crate::exit::Failure;
 
@@ -15,12 +15,24 @@ use crate::exit::Failure;
 /// agreed.
 pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
     let workload = &directory.manifest.workload;
-    eprintln!("note: this comparison runs: {}", quote(&workload.argv));
+    let programs = directory.manifest.arms.iter().filter_map(|arm| arm.program.as_ref());
+    let mut own = programs.clone().peekable();
+    if own.peek().is_none() {
+        eprintln!("note: this comparison runs: {}", quote(&workload.argv));
+    }
+    for program in own {
+        let place =
+            program.directory.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
+        eprintln!("note: this comparison runs: {}{place}", quote(&program.argv));
+    }
     if let Some(server) = &workload.server {
         eprintln!("note: with the server: {}", quote(server));
     }
-    if let Some(script) = &workload.prepare {
-        eprintln!("note: before each round: sh -c {}", quote(std::slice::from_ref(script)));
+    let hooks = programs.map(|program| &program.hooks).chain([&workload.hooks]);
+    for (hook, script) in hooks.flat_map(|hooks| Hook::ALL.map(|hook| (hook, hooks.get(hook)))) {
+        if let Some(script) = script {
+            eprintln!("note: {}: sh -c {}", hook.option(), quote(&[script.to_owned()]));
+        }
     }
     for load in &workload.background {
         eprintln!("note: during each round: {}", quote(&load.argv));

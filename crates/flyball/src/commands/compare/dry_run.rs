@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
-use flyball_measure::{Manifest, RefusedArm, Schedule, WorkloadNote};
+use flyball_measure::{Manifest, Program, RefusedArm, Schedule, WorkloadNote, quote};
 use flyball_text::span;
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 struct ArmPlan {
     name: String,
     needs_boot: Option<String>,
+    /// What the arm runs, if arms run different programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<Program>,
     /// What a machine in software is booted with for the arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     booted_with: Vec<String>,
@@ -57,7 +60,13 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
             None if !intent.is_empty() => Some(arms::plan_now(host, &intent).map_err(refused)?),
             _ => None,
         };
-        arms.push(ArmPlan { name: arm.name.clone(), needs_boot, booted_with, plan });
+        arms.push(ArmPlan {
+            name: arm.name.clone(),
+            needs_boot,
+            program: arm.program.clone(),
+            booted_with,
+            plan,
+        });
     }
     // Arms that wait for a boot have no place in this boot's order, as in the comparison itself.
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
@@ -92,6 +101,11 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     }
     for (index, arm) in arms.iter().enumerate() {
         let _ = writeln!(out, "\narm '{}'", arm.name);
+        if let Some(program) = &arm.program {
+            let place =
+                program.directory.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
+            let _ = writeln!(out, "  runs {}{place}", quote(&program.argv));
+        }
         let settings = &manifest.arms[index].settings;
         let own: Vec<String> = settings
             .iter()

@@ -10,7 +10,7 @@ use flyball_measure::{
 
 use super::{
     args::{Args, Until},
-    rounds::RoundArgs,
+    rounds::{Ignored, RoundArgs},
 };
 use crate::{exit::Failure, quiet_machine::Observer, time};
 
@@ -28,6 +28,10 @@ pub(super) fn command_of(note: &WorkloadNote) -> Command {
     command.reader = note.reader.clone().unwrap_or_else(|| Reader::Model { metric: note.metric.clone() });
     command.cpus = note.cpus.as_ref().and_then(|text| text.parse().ok());
     command.directory.clone_from(&note.directory);
+    command.input.clone_from(&note.input);
+    command.environment.clone_from(&note.environment);
+    command.accepted_exit_codes.clone_from(&note.accepted_exit_codes);
+    command.digests_output = note.same_output;
     command
 }
 
@@ -54,7 +58,9 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
         };
         // The interval is exact for normal noise from three pairs on; outliers need some more
         // rounds to be seen as such.
-        let least = stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS);
+        let least = args
+            .min_rounds
+            .map_or_else(|| stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS), |least| least as usize);
         return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
     }
     let rounds = args.rounds.unwrap_or(15) as usize;
@@ -106,8 +112,15 @@ pub(in crate::commands) fn manifest(
             directory: made.command.directory.clone(),
             server: made.server.clone(),
             background: made.background.clone(),
-            prepare: made.prepare.clone(),
-            ignore_failure: args.ignore_failure,
+            input: made.command.input.clone(),
+            environment: made.command.environment.clone(),
+            hooks: made.hooks.clone(),
+            ignore_failure: args.ignore_failure == Some(Ignored::All),
+            accepted_exit_codes: match &args.ignore_failure {
+                Some(Ignored::Codes(codes)) => codes.clone(),
+                _ => Vec::new(),
+            },
+            same_output: made.command.digests_output,
         },
         quiet: None,
         // Filled when a boot is entered, by what that boot cannot apply.
@@ -121,6 +134,8 @@ pub(in crate::commands) fn manifest(
             interval: args.interval,
             confidence: args.confidence,
             unobserved: args.observer == Some(Observer::None),
+            random_layout: false,
+            timeout: None,
         },
         boots: Vec::new(),
         trace: false,

@@ -36,9 +36,10 @@ pub(crate) struct RoundArgs {
     #[arg(long, value_enum, value_name = "WHICH", hide_short_help = true)]
     pub observer: Option<Observer>,
 
-    /// Skip rounds in which the workload fails, instead of stopping.
-    #[arg(long, hide_short_help = true)]
-    pub ignore_failure: bool,
+    /// Skip rounds in which the workload fails, instead of stopping. With exit codes, as in
+    /// --ignore-failure=1,2, rounds that end with these count.
+    #[arg(long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = parse_ignored, hide_short_help = true)]
+    pub ignore_failure: Option<Ignored>,
 
     /// Command that prints the power of the whole machine in watts. It runs in a shell every
     /// second, on CPUs that --pin leaves free, with flyball's rights (under sudo as root):
@@ -62,6 +63,29 @@ pub(crate) struct RoundArgs {
     /// conditions do not count.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub quiet: Option<Level>,
+}
+
+/// Which failures of the workload end no comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ignored {
+    /// Rounds that fail do not count.
+    All,
+    /// These exit codes are no failures.
+    Codes(Vec<i32>),
+}
+
+fn parse_ignored(text: &str) -> Result<Ignored, &'static str> {
+    if text.is_empty() {
+        return Ok(Ignored::All);
+    }
+    let code = |text: &str| text.trim().parse().ok().filter(|code| (1..=255).contains(code));
+    let codes: Option<Vec<i32>> = text.split(',').map(code).collect();
+    codes.map(Ignored::Codes).ok_or("write exit codes from 1 to 255, as in 1,2")
+}
+
+pub(crate) fn parse_timeout(text: &str) -> Result<f64, String> {
+    parse_seconds(text)
+        .and_then(|seconds| if seconds > 0.0 { Ok(seconds) } else { Err("give more than 0 s".to_owned()) })
 }
 
 fn parse_number(text: &str) -> Option<f64> {
@@ -97,6 +121,15 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_codes_are_read() {
+        assert_eq!(parse_ignored(""), Ok(Ignored::All));
+        assert_eq!(parse_ignored("1,2"), Ok(Ignored::Codes(vec![1, 2])));
+        for bad in ["0", "256", "x", "1,"] {
+            assert!(parse_ignored(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn percentages_and_seconds_are_read() {

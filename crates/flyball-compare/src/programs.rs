@@ -1,0 +1,613 @@
+//! Programs as arms: how bare words, directories, parameters and settings make one design.
+//!
+//! The arms are the product of programs, directories, parameters and settings. The first arm, with
+//! which the others are compared, has the first of each.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use flyball_host::CommandKnob;
+use flyball_measure::{Arm, ArmError, ArmSetting, Hooks, Meaning, Program, SplitError, quote, split};
+
+/// The options of `compare` that describe programs.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Programs")]
+pub struct ProgramArgs {
+    /// Programs to compare, each one word: './new --fast'. A word like governor=performance is an
+    /// arm of settings, and 'now' the machine as it is. Words after -- are added to each program.
+    #[arg(value_name = "PROGRAM|SETTINGS")]
+    pub arms: Vec<String>,
+
+    /// Name of a program in the report, in the order of the programs.
+    #[arg(long, alias = "name", value_name = "NAME")]
+    pub command_name: Vec<String>,
+
+    /// Directories to run in, as in --in old,new -- make bench. Each makes an arm.
+    #[arg(id = "in", long = "in", value_name = "DIR,DIR", value_delimiter = ',')]
+    pub directories: Vec<PathBuf>,
+
+    /// Values for {NAME} in the command and in --setup, --prepare, --conclude and --cleanup:
+    /// n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm.
+    #[arg(long, value_name = "NAME=VALUES")]
+    pub parameter: Vec<String>,
+
+    /// As hyperfine's: --parameter NAME=MIN..MAX.
+    #[arg(short = 'P', long, value_names = ["NAME", "MIN", "MAX"], num_args = 3, hide_short_help = true)]
+    pub parameter_scan: Vec<String>,
+
+    /// Step of -P.
+    #[arg(short = 'D', long, value_name = "STEP", requires = "parameter_scan", hide_short_help = true)]
+    pub parameter_step_size: Option<String>,
+
+    /// As hyperfine's: --parameter NAME=VALUES.
+    #[arg(short = 'L', long, value_names = ["NAME", "VALUES"], num_args = 2, hide_short_help = true)]
+    pub parameter_list: Vec<String>,
+
+    /// Run programs through this shell: sh, 'bash -e'. Its start is part of the time.
+    #[arg(short = 'S', long, value_name = "SHELL")]
+    pub shell: Option<String>,
+
+    /// Run programs without a shell, which is the default.
+    #[arg(short = 'N', long, conflicts_with = "shell", hide_short_help = true)]
+    pub no_shell: bool,
+
+    /// Variable for the environment of the programs; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", hide_short_help = true)]
+    pub env: Vec<String>,
+
+    /// File that programs read as standard input [default: nothing].
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Shell command to run before the first round of each arm, not measured.
+    #[arg(short = 's', long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+
+    /// Shell command to run after each round, not measured.
+    #[arg(short = 'C', long, value_name = "COMMAND", hide_short_help = true)]
+    pub conclude: Option<String>,
+
+    /// Shell command to run after the last round of each arm, not measured.
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    pub cleanup: Option<String>,
+
+    /// Also run the first arm a second time in each block. If the machine calls these equal arms
+    /// different, no verdict is given.
+    #[arg(long)]
+    pub aa: bool,
+
+    /// Fail a round in which the output of a program differs from that of the first arm.
+    #[arg(long, hide_short_help = true)]
+    pub same_output: bool,
+}
+
+/// Why programs cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error(
+        "'{word}' is neither a program nor a setting: there is no file '{program}'{}, and a setting is written \
+         KNOB=VALUE\nhint: {}give --shell sh for a line that a shell reads",
+        if .program.contains('/') { "" } else { " in PATH" },
+        if .program.contains('/') { String::new() } else { format!("write ./{program} for a file here, or ") }
+    )]
+    Neither { word: String, program: String },
+    #[error("'{word}': {program} is not executable\nhint: chmod +x {program}")]
+    NotExecutable { word: String, program: String },
+    #[error(
+        "'{word}' reads as a setting, and there is no knob '{knob}'\nhint: 'flyball explain' lists the knobs; a \
+         variable for a program is given as --env {knob}=VALUE"
+    )]
+    NoKnob { word: String, knob: String },
+    #[error("'{word}': {cause}")]
+    Split { word: String, cause: SplitError },
+    #[error(
+        "'{settings}' is an arm of settings and '{program}' one of programs\nhint: --matrix {settings},now runs \
+         each program under each setting"
+    )]
+    Mixed { program: String, settings: String },
+    #[error("give programs as words or as --matrix program=A,B, not both")]
+    Twice,
+    #[error("--parameter '{0}': write NAME=1..8, NAME=1..8:2 or NAME=a,b")]
+    Parameter(String),
+    #[error("no command has {{{0}}}: the values of --parameter {0} would change nothing")]
+    UnusedParameter(String),
+    #[error("there are {names} --command-name for {programs} programs")]
+    Names { names: usize, programs: usize },
+    #[error("--env '{0}': write NAME=VALUE")]
+    Variable(String),
+    #[error("--in {}: {cause}", .directory.display())]
+    Directory { directory: PathBuf, cause: std::io::Error },
+    #[error("--input {}: {cause}", .file.display())]
+    Input { file: PathBuf, cause: std::io::Error },
+    #[error("{option} needs programs: give them as words, or a command after --")]
+    NoProgram { option: &'static str },
+    #[error(transparent)]
+    Arms(#[from] ArmError),
+}
+
+/// What a bare word is.
+enum Word {
+    Settings,
+    Program(Vec<String>),
+}
+
+/// What is compared.
+pub struct Design {
+    pub arms: Vec<Arm>,
+    /// What all arms run, if none has a program of its own.
+    pub command: Vec<String>,
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Design {
+    /// Whether arms run programs of their own.
+    pub fn has_programs(&self) -> bool {
+        self.arms.iter().any(|arm| arm.program.is_some())
+    }
+
+    /// The programs that arms run, each once.
+    pub fn programs(&self) -> Vec<&Program> {
+        let mut all: Vec<&Program> = Vec::new();
+        for program in self.arms.iter().filter_map(|arm| arm.program.as_ref()) {
+            if !all.contains(&program) {
+                all.push(program);
+            }
+        }
+        all
+    }
+}
+
+/// The words of the command line, by what they name.
+struct Words {
+    settings: Vec<String>,
+    /// Rows of `--matrix` other than programs.
+    rows: Vec<String>,
+    /// Each program's line and its arguments.
+    programs: Vec<(String, Vec<String>)>,
+}
+
+/// Refuses a parameter that no program and no hook uses.
+fn check_used(
+    parameters: &[(String, Vec<String>)],
+    programs: &[(String, Vec<String>)],
+    hooks: &Hooks,
+) -> Result<(), ProgramError> {
+    for (name, _) in parameters {
+        let mark = format!("{{{name}}}");
+        let texts = programs.iter().flat_map(|(_, argv)| argv).map(String::as_str);
+        let hooks = flyball_measure::Hook::ALL.into_iter().filter_map(|hook| hooks.get(hook));
+        if !texts.chain(hooks).any(|text| text.contains(&mark)) {
+            return Err(ProgramError::UnusedParameter(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+impl ProgramArgs {
+    /// The arms of programs, of `--arm` and of `--matrix`. `command` is what stands after `--`, and
+    /// `prepare` the option of that name.
+    ///
+    /// # Errors
+    /// Words that are neither programs nor settings; designs that cannot be.
+    pub fn design(
+        &self,
+        typed: &[String],
+        matrix: &[String],
+        command: &[String],
+        prepare: Option<&String>,
+        knobs: &[CommandKnob],
+    ) -> Result<Design, ProgramError> {
+        let Words { settings, rows, mut programs } = self.words(typed, matrix, knobs)?;
+        let shared = programs.is_empty();
+        if shared {
+            let argv = match (&self.shell, command) {
+                (Some(shell), [line]) => in_shell(shell, line)?,
+                _ => command.to_vec(),
+            };
+            programs.push((quote(command), argv));
+        } else {
+            for (_, argv) in &mut programs {
+                extend(argv, command, self.shell.is_some());
+            }
+        }
+        if !self.command_name.is_empty() && self.command_name.len() != programs.len() {
+            return Err(ProgramError::Names { names: self.command_name.len(), programs: programs.len() });
+        }
+        for (program, name) in programs.iter_mut().zip(&self.command_name) {
+            program.0.clone_from(name);
+        }
+        let environment = self.environment()?;
+        self.check_files()?;
+        let parameters = self.parameters()?;
+        let hooks = Hooks {
+            setup: self.setup.clone(),
+            prepare: prepare.cloned(),
+            conclude: self.conclude.clone(),
+            cleanup: self.cleanup.clone(),
+        };
+        check_used(&parameters, &programs, &hooks)?;
+        let sizes = parameters.iter().map(|(_, values)| values.len());
+        let count =
+            sizes.chain([programs.len(), self.directories.len().max(1)]).fold(1, usize::saturating_mul);
+        if count > Arm::MAX {
+            return Err(ArmError::Many(count).into());
+        }
+        let plain = shared && parameters.is_empty() && self.directories.is_empty();
+        // A workload that all arms share is the comparison's, and arms are settings alone.
+        let variants =
+            if plain { vec![(String::new(), None)] } else { self.variants(&programs, &parameters, &hooks) };
+        if plain && command.is_empty() && !self.command_name.is_empty() {
+            return Err(ProgramError::NoProgram { option: "--command-name" });
+        }
+        if !plain && shared && command.is_empty() {
+            let option = if parameters.is_empty() { "--in" } else { "--parameter" };
+            return Err(ProgramError::NoProgram { option });
+        }
+        let under = match (settings.is_empty() && rows.is_empty(), plain) {
+            (true, false) => vec![Arm::now()],
+            (true, true) if self.aa => vec![Arm::now()],
+            // One arm is enough where another comes from programs or from --aa.
+            _ => Arm::from_words(&settings, &rows, knobs)?,
+        };
+        let mut arms = Vec::new();
+        for under in &under {
+            for (name, program) in &variants {
+                let is_now = under.settings.is_empty() && under.name == "now";
+                let name = match (name.is_empty(), is_now && !plain) {
+                    (true, _) => under.name.clone(),
+                    (false, true) => name.clone(),
+                    (false, false) => format!("{name} {}", under.name),
+                };
+                arms.push(Arm { name, program: program.clone(), ..under.clone() });
+            }
+        }
+        if let Some(first) = arms.first().filter(|_| self.aa) {
+            arms.push(Arm { name: format!("{} again", first.name), control: true, ..first.clone() });
+        }
+        distinguish(&mut arms);
+        Arm::check_all(&arms)?;
+        let command = programs.into_iter().next().filter(|_| plain).map(|(_, argv)| argv);
+        Ok(Design { arms, command: command.unwrap_or_default(), environment })
+    }
+
+    /// Sorts the words of the command line and the rows of `--matrix`.
+    fn words(
+        &self,
+        typed: &[String],
+        matrix: &[String],
+        knobs: &[CommandKnob],
+    ) -> Result<Words, ProgramError> {
+        let (mut settings, mut programs) = (typed.to_vec(), Vec::new());
+        let mut rows = Vec::new();
+        for row in matrix {
+            match row.split_once('=') {
+                Some(("program", lines)) => {
+                    for line in lines.split(',').filter(|line| !line.trim().is_empty()) {
+                        programs.push((line.to_owned(), self.program(line, self.directories.first())?));
+                    }
+                }
+                _ => rows.push(row.clone()),
+            }
+        }
+        let from_matrix = !programs.is_empty();
+        for word in &self.arms {
+            match self.read(word, knobs)? {
+                Word::Settings => settings.push(word.clone()),
+                Word::Program(_) if from_matrix => return Err(ProgramError::Twice),
+                Word::Program(argv) => programs.push((word.clone(), argv)),
+            }
+        }
+        let mixed =
+            programs.first().zip(self.arms.iter().find(|word| !programs.iter().any(|one| one.0 == **word)));
+        if let Some(((program, _), settings)) = mixed.filter(|_| !from_matrix) {
+            return Err(ProgramError::Mixed { program: program.clone(), settings: settings.clone() });
+        }
+        Ok(Words { settings, rows, programs })
+    }
+
+    /// Every program in every directory with every value, and its name.
+    fn variants(
+        &self,
+        programs: &[(String, Vec<String>)],
+        parameters: &[(String, Vec<String>)],
+        hooks: &Hooks,
+    ) -> Vec<(String, Option<Program>)> {
+        let mut values: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
+        for (name, list) in parameters {
+            values = values
+                .iter()
+                .flat_map(|so_far| {
+                    list.iter().map(|value| {
+                        let mut all = so_far.clone();
+                        all.insert(name.clone(), value.clone());
+                        all
+                    })
+                })
+                .collect();
+        }
+        let directories: Vec<Option<&PathBuf>> = match self.directories.as_slice() {
+            [] => vec![None],
+            some => some.iter().map(Some).collect(),
+        };
+        let mut all = Vec::new();
+        for values in &values {
+            for directory in &directories {
+                for (name, argv) in programs {
+                    let mut parts = Vec::new();
+                    if programs.len() > 1 || (directories.len() == 1 && values.is_empty()) {
+                        parts.push(name.clone());
+                    }
+                    parts.extend(
+                        directory.filter(|_| directories.len() > 1).map(|path| path.display().to_string()),
+                    );
+                    parts.extend(values.iter().map(|(name, value)| format!("{name}={value}")));
+                    let fill = |text: &str| {
+                        values.iter().fold(text.to_owned(), |text, (name, value)| {
+                            text.replace(&format!("{{{name}}}"), value)
+                        })
+                    };
+                    let program = Program {
+                        argv: argv.iter().map(|word| fill(word)).collect(),
+                        directory: directory.cloned(),
+                        parameters: values.clone(),
+                        hooks: if values.is_empty() { Hooks::default() } else { hooks.map(fill) },
+                    };
+                    all.push((parts.join(" "), Some(program)));
+                }
+            }
+        }
+        all
+    }
+
+    /// What a bare word is. With `--shell` every word but `now` and known settings is a line for it.
+    fn read(&self, word: &str, knobs: &[CommandKnob]) -> Result<Word, ProgramError> {
+        if word.trim() == "now" {
+            return Ok(Word::Settings);
+        }
+        // Without quotes: a setting has none in front of its value.
+        let first = word.split_whitespace().next().unwrap_or_default();
+        // `NAME: KNOB=VALUE`, as --arm takes it.
+        let named =
+            word.split_once(':').filter(|(name, rest)| !name.contains(['=', '/']) && rest.contains('='));
+        let first = named.map_or(first, |(_, rest)| rest.split_whitespace().next().unwrap_or_default());
+        if let Some(setting) = ArmSetting::parse(first).filter(|setting| !setting.knob().contains('/')) {
+            return match (setting.meaning(), setting.user_knob(knobs)) {
+                (Meaning::Other(_), None) if self.shell.is_none() => {
+                    Err(ProgramError::NoKnob { word: word.to_owned(), knob: setting.knob().to_owned() })
+                }
+                (Meaning::Other(_), None) => Ok(Word::Program(self.program(word, None)?)),
+                _ => Ok(Word::Settings),
+            };
+        }
+        Ok(Word::Program(self.program(word, self.directories.first())?))
+    }
+
+    /// The words of a program, which must be there: in `directory` if it has no absolute path.
+    fn program(&self, line: &str, directory: Option<&PathBuf>) -> Result<Vec<String>, ProgramError> {
+        if let Some(shell) = &self.shell {
+            return in_shell(shell, line);
+        }
+        let argv = split(line).map_err(|cause| ProgramError::Split { word: line.to_owned(), cause })?;
+        let program = argv.first().cloned().unwrap_or_default();
+        // A program whose name has a parameter is found when it is started.
+        if program.contains('{') {
+            return Ok(argv);
+        }
+        match find(&program, directory.map(PathBuf::as_path)) {
+            Found::Executable => Ok(argv),
+            Found::File => Err(ProgramError::NotExecutable { word: line.to_owned(), program }),
+            Found::Nothing => Err(ProgramError::Neither { word: line.to_owned(), program }),
+        }
+    }
+
+    fn environment(&self) -> Result<BTreeMap<String, String>, ProgramError> {
+        let pair = |text: &String| {
+            let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        self.env.iter().map(|text| pair(text).ok_or_else(|| ProgramError::Variable(text.clone()))).collect()
+    }
+
+    fn check_files(&self) -> Result<(), ProgramError> {
+        for directory in &self.directories {
+            let fault = match std::fs::metadata(directory) {
+                Ok(data) if data.is_dir() => continue,
+                Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+                Err(cause) => cause,
+            };
+            return Err(ProgramError::Directory { directory: directory.clone(), cause: fault });
+        }
+        let Some(file) = &self.input else { return Ok(()) };
+        std::fs::File::open(file).map(drop).map_err(|cause| ProgramError::Input { file: file.clone(), cause })
+    }
+
+    /// The parameters with their values, in the order typed.
+    fn parameters(&self) -> Result<Vec<(String, Vec<String>)>, ProgramError> {
+        let mut all = Vec::new();
+        for text in &self.parameter {
+            let wrong = || ProgramError::Parameter(text.clone());
+            let (name, values) = text.split_once('=').ok_or_else(wrong)?;
+            all.push((name, values.to_owned()));
+        }
+        for words in self.parameter_scan.chunks(3) {
+            let [name, low, high] = words else { continue };
+            let step = self.parameter_step_size.as_ref().map_or_else(String::new, |step| format!(":{step}"));
+            all.push((name, format!("{low}..{high}{step}")));
+        }
+        for words in self.parameter_list.chunks(2) {
+            let [name, values] = words else { continue };
+            all.push((name, values.clone()));
+        }
+        let read = |(name, values): (&str, String)| {
+            let wrong = || ProgramError::Parameter(format!("{name}={values}"));
+            let list = values_of(&values).filter(|_| !name.is_empty()).ok_or_else(wrong)?;
+            Ok((name.to_owned(), list))
+        };
+        all.into_iter().map(read).collect()
+    }
+}
+
+/// The most values of one parameter; there are fewer arms.
+const MAX_VALUES: f64 = 1000.0;
+
+/// Reads `1..8`, `1..8:2` or `a,b`.
+fn values_of(text: &str) -> Option<Vec<String>> {
+    let Some((low, rest)) = text.split_once("..") else {
+        let list: Vec<String> =
+            text.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect();
+        return (!list.is_empty()).then_some(list);
+    };
+    let (high, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
+    let (from, to, by) = (number(low)?, number(high)?, number(step)?);
+    let count = ((to - from) / by + 1e-9).floor();
+    if by == 0.0 || !(0.0..MAX_VALUES).contains(&count) {
+        return None;
+    }
+    // As many decimals as were typed: 0.1 + 0.2 is not 0.30000000000000004 for a command line.
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.trim().len());
+    let decimals = [low, high, step].map(decimals).into_iter().max().unwrap_or(0);
+    Some((0..=count as u32).map(|n| format!("{:.decimals$}", from + f64::from(n) * by)).collect())
+}
+
+/// A line for a shell, as words.
+fn in_shell(shell: &str, line: &str) -> Result<Vec<String>, ProgramError> {
+    let shell = if shell == "default" { "sh" } else { shell };
+    let mut argv = split(shell).map_err(|cause| ProgramError::Split { word: shell.to_owned(), cause })?;
+    argv.extend(["-c".to_owned(), line.to_owned()]);
+    Ok(argv)
+}
+
+/// Adds the words after `--` to a program.
+fn extend(argv: &mut Vec<String>, words: &[String], is_shell: bool) {
+    match argv.last_mut().filter(|_| is_shell && !words.is_empty()) {
+        Some(line) => *line = format!("{line} {}", quote(words)),
+        None => argv.extend_from_slice(words),
+    }
+}
+
+enum Found {
+    Executable,
+    File,
+    Nothing,
+}
+
+/// Looks for a program as execvp(3) does.
+fn find(program: &str, directory: Option<&Path>) -> Found {
+    let look = |path: &Path| match std::fs::metadata(path) {
+        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => Found::Executable,
+        Ok(_) => Found::File,
+        Err(_) => Found::Nothing,
+    };
+    if program.contains('/') {
+        return look(&directory.map_or_else(|| PathBuf::from(program), |directory| directory.join(program)));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|place| place.join(program));
+    if places.any(|place| matches!(look(&place), Found::Executable)) {
+        Found::Executable
+    } else {
+        Found::Nothing
+    }
+}
+
+/// Numbers arms that have the same name: the same program twice is a comparison with itself.
+fn distinguish(arms: &mut [Arm]) {
+    for index in 1..arms.len() {
+        let name = arms[index].name.clone();
+        let earlier = arms[..index].iter().filter(|arm| arm.program.is_some() && arm.name == name).count();
+        if earlier > 0 && arms[index].program.is_some() {
+            arms[index].name = format!("{name} #{}", earlier + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(list: &[&str]) -> Vec<String> {
+        list.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn names(args: &ProgramArgs, matrix: &[&str], command: &[&str]) -> Result<Vec<String>, String> {
+        let design = args.design(&[], &own(matrix), &own(command), None, &[]);
+        Ok(design.map_err(|error| error.to_string())?.arms.into_iter().map(|arm| arm.name).collect())
+    }
+
+    fn words(list: &[&str]) -> ProgramArgs {
+        ProgramArgs { arms: own(list), ..ProgramArgs::default() }
+    }
+
+    #[test]
+    fn words_are_programs_or_settings() {
+        assert_eq!(
+            names(&words(&["/bin/sh -c true", "true"]), &[], &[]).unwrap(),
+            ["/bin/sh -c true", "true"]
+        );
+        assert_eq!(
+            names(&words(&["now", "governor=performance"]), &[], &["make"]).unwrap(),
+            ["now", "governor=performance"]
+        );
+        assert_eq!(names(&words(&["true", "true"]), &[], &[]).unwrap(), ["true", "true #2"]);
+        for (list, want) in [
+            (&["nosuchprogram", "true"][..], "neither a program nor a setting"),
+            (&["FOO=1 true", "true"], "no knob 'FOO'"),
+            (&["/etc/passwd", "true"], "not executable"),
+            (&["true", "governor=performance"], "--matrix"),
+            (&["true | true", "true"], "only a shell"),
+            (&["true"], "two arms"),
+        ] {
+            let error = names(&words(list), &[], &[]).expect_err("refused");
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn programs_and_settings_make_one_design() {
+        assert_eq!(
+            names(&words(&["true", "false"]), &["governor=performance,now"], &["-x"]).unwrap(),
+            ["true governor=performance", "false governor=performance", "true", "false"]
+        );
+        assert_eq!(names(&words(&[]), &["program=true,false"], &[]).unwrap(), ["true", "false"]);
+        let many = ProgramArgs { parameter: own(&["n=1..200"]), ..words(&["true {n}"]) };
+        assert!(names(&many, &[], &[]).expect_err("too many").contains("200 arms"));
+    }
+
+    #[test]
+    fn parameters_are_filled_in() {
+        let args = ProgramArgs { parameter: own(&["n=1..3"]), ..words(&["true {n}"]) };
+        let design = args.design(&[], &[], &[], Some(&"echo {n}".to_owned()), &[]).unwrap();
+        let second = design.arms[1].program.clone().unwrap();
+        assert_eq!((design.arms[1].name.as_str(), second.argv), ("n=2", own(&["true", "2"])));
+        assert_eq!(second.hooks.prepare.as_deref(), Some("echo 2"));
+        assert_eq!(values_of("0..0.3:0.1").unwrap(), ["0.0", "0.1", "0.2", "0.3"]);
+        assert_eq!(values_of("a,b").unwrap(), ["a", "b"]);
+        for bad in ["", "1..0", "1..x", "1..5:0", "0..1e9", ","] {
+            assert_eq!(values_of(bad), None, "{bad}");
+        }
+        let unused = ProgramArgs { parameter: own(&["n=1..3"]), ..words(&["true"]) };
+        assert!(names(&unused, &[], &[]).expect_err("unused").contains("no command has {n}"));
+    }
+
+    #[test]
+    fn a_control_is_the_first_arm_again() {
+        let args = ProgramArgs { aa: true, ..words(&["true", "false"]) };
+        let design = args.design(&[], &[], &[], None, &[]).unwrap();
+        assert_eq!(design.arms[2].name, "true again");
+        assert!(design.arms[2].control && design.arms[2].program == design.arms[0].program);
+        let alone = ProgramArgs { aa: true, ..ProgramArgs::default() };
+        assert_eq!(names(&alone, &[], &["make"]).unwrap(), ["now", "now again"]);
+    }
+
+    #[test]
+    fn a_shell_runs_on_request() {
+        let args = ProgramArgs { shell: Some("bash -e".to_owned()), ..words(&["A=1 ./x | wc", "y"]) };
+        let design = args.design(&[], &[], &own(&["a b"]), None, &[]).unwrap();
+        let argv = design.arms[0].program.clone().unwrap().argv;
+        assert_eq!(argv, own(&["bash", "-e", "-c", "A=1 ./x | wc 'a b'"]));
+    }
+}

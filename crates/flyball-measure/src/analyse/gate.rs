@@ -1,0 +1,138 @@
+//! Limits on how much worse an arm may be than the first, as `--fail-if` takes them.
+
+use std::str::FromStr;
+
+use super::{
+    judge::compare_two,
+    quantity::Quantity,
+    report::{ArmReport, GateAnswer, GateVerdict, Report},
+};
+use crate::{run_directory::Manifest, schedule::Length};
+
+/// A limit: `time > +2%`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    text: String,
+    quantity: Quantity,
+    /// Whether more than the change is over the limit, or less.
+    is_most: bool,
+    /// As a fraction: 0.02 is 2 % more.
+    change: f64,
+}
+
+/// Why a text is no limit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    #[error("write QUANTITY > +PERCENT or QUANTITY < -PERCENT, as in 'time > +2%'")]
+    Form,
+    #[error("unknown quantity '{0}'; there are {names}", names = WORDS.map(|(word, _)| word).join(", "))]
+    Quantity(String),
+}
+
+/// The quantities that a limit can name.
+const WORDS: [(&str, Quantity); 9] = [
+    ("time", Quantity::Time),
+    ("metric", Quantity::Performance),
+    ("user", Quantity::User),
+    ("system", Quantity::System),
+    ("memory", Quantity::PeakMemory),
+    ("faults", Quantity::Faults),
+    ("switches", Quantity::Switches),
+    ("energy", Quantity::Energy),
+    ("per-watt", Quantity::PerWatt),
+];
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Limit, LimitError> {
+        let place = text.find(['>', '<']).ok_or(LimitError::Form)?;
+        let (word, rest) = (text[..place].trim(), text[place + 1..].trim());
+        let percent = rest.strip_suffix('%').ok_or(LimitError::Form)?.trim();
+        let change = percent.parse::<f64>().ok().filter(|value| value.is_finite() && *value > -100.0);
+        let found = WORDS.iter().find(|(known, _)| *known == word);
+        let quantity = found.ok_or_else(|| LimitError::Quantity(word.to_owned()))?.1;
+        Ok(Limit {
+            text: text.trim().to_owned(),
+            quantity,
+            is_most: text[place..].starts_with('>'),
+            change: change.ok_or(LimitError::Form)? / 100.0,
+        })
+    }
+}
+
+/// Holds every arm against every limit. An arm is over or within a limit if its whole interval is;
+/// the level is corrected for the number of answers.
+pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateAnswer> {
+    let Some((base, others)) = report.arms.split_first() else { return Vec::new() };
+    let others: Vec<(usize, &ArmReport)> = others
+        .iter()
+        .enumerate()
+        .filter(|(_, arm)| !arm.control)
+        .map(|(place, arm)| (place + 1, arm))
+        .collect();
+    let alpha = (1.0 - manifest.schedule.confidence) / (limits.len() * others.len()).max(1) as f64;
+    let until = matches!(manifest.schedule.length, Length::Until { .. });
+    let mut answers = Vec::new();
+    for limit in limits {
+        for (index, arm) in &others {
+            let summaries = base.summary(limit.quantity).zip(arm.summary(limit.quantity));
+            let interval = summaries
+                .filter(|(base, other)| base.has_ratios() && other.has_ratios())
+                .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
+                .and_then(|found| found.interval);
+            let withheld = report.withheld.contains(&limit.quantity);
+            let verdict = match interval.filter(|_| !withheld) {
+                Some(found) if limit.is_most && found.low > limit.change => GateVerdict::Over,
+                Some(found) if limit.is_most && found.high <= limit.change => GateVerdict::Within,
+                Some(found) if !limit.is_most && found.high < limit.change => GateVerdict::Over,
+                Some(found) if !limit.is_most && found.low >= limit.change => GateVerdict::Within,
+                _ => GateVerdict::CannotTell,
+            };
+            let (limit, name) = (limit.text.clone(), arm.name.clone());
+            answers.push(GateAnswer { limit, arm: *index, name, interval, verdict });
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        analyse,
+        run_directory::tests::{boot, manifest, round},
+    };
+
+    /// An arm that takes `factor` times as long, with noise of about one percent.
+    fn answer(factor: f64, rounds: usize, limit: &str) -> GateVerdict {
+        let mut manifest = manifest(&["old", "new"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let noise = |block: usize, arm: usize| 1.0 + ((block * 7 + arm * 3) % 11) as f64 * 0.002;
+        let rounds: Vec<_> = (0..rounds)
+            .flat_map(|block| [round(block, 0, noise(block, 0)), round(block, 1, factor * noise(block, 1))])
+            .collect();
+        let report = analyse(&manifest, &rounds);
+        let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
+        assert_eq!(answers.len(), 1);
+        answers[0].verdict
+    }
+
+    #[test]
+    fn there_are_three_answers() {
+        assert_eq!(answer(1.10, 20, "time > +2%"), GateVerdict::Over);
+        assert_eq!(answer(1.00, 20, "time > 2%"), GateVerdict::Within);
+        assert_eq!(answer(1.02, 20, "time > +2%"), GateVerdict::CannotTell);
+        assert_eq!(answer(1.10, 3, "time > +2%"), GateVerdict::CannotTell);
+        assert_eq!(answer(0.80, 20, "metric < -5%"), GateVerdict::Over);
+        assert_eq!(answer(1.00, 20, "memory > 5%"), GateVerdict::CannotTell);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "time", "time > 2", "time > x%", "time = 2%", "time > -100%"] {
+            assert!(text.parse::<Limit>().is_err(), "{text}");
+        }
+        assert_eq!("colour > 2%".parse::<Limit>(), Err(LimitError::Quantity("colour".to_owned())));
+    }
+}

@@ -1,0 +1,94 @@
+//! What matters where arms run different programs: resources, exit codes, processes that were left
+//! behind, and the first arm compared with itself.
+
+use std::collections::BTreeSet;
+
+use super::{
+    judge::{Correction, compare},
+    quantity::Quantity,
+    report::{ArmReport, Comparison, Report, Verdict},
+};
+use crate::{
+    numbers::{p_value, percent},
+    run_directory::{Manifest, Round},
+};
+
+/// Every arm against the first in what its processes used. One correction covers all of them: they
+/// are looked at together, to see where a difference comes from.
+pub(super) fn resources(manifest: &Manifest, arms: &[ArmReport]) -> Vec<Comparison> {
+    if arms.iter().all(|arm| arm.program.is_none()) {
+        return Vec::new();
+    }
+    let used: Vec<Quantity> =
+        Quantity::RESOURCES.into_iter().filter(|quantity| arms[0].summary(*quantity).is_some()).collect();
+    let correction = Correction::for_questions(used.len() * (arms.len() - 1));
+    used.into_iter().flat_map(|quantity| compare(manifest, arms, quantity, correction)).collect()
+}
+
+/// Withholds the verdicts on each quantity in which the first arm seems to differ from itself.
+pub(super) fn withhold(report: &mut Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_control = |one: &Comparison| report.arms[one.arm].control;
+    let claims = |one: &Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let found: Vec<Comparison> =
+        report.comparisons.iter().filter(|one| is_control(one) && claims(one)).cloned().collect();
+    for control in found {
+        let name = control.quantity.metric(&report.workload.metric).name;
+        notes.push(format!(
+            "This machine calls {} different from itself in {name} ({}, {}): no verdict on {name} is given.",
+            report.arms[control.base].name,
+            percent(control.change),
+            p_value(control.p_corrected)
+        ));
+        report.withheld.push(control.quantity);
+        for comparison in report.comparisons.iter_mut().filter(|one| one.quantity == control.quantity) {
+            comparison.verdict = Verdict::NoDifferenceShown;
+            comparison.steadiness = None;
+        }
+    }
+    notes
+}
+
+/// What a reader should know of the arms' processes.
+pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let own = |arm: usize| rounds.iter().filter(move |round| round.arm == arm);
+    let mut exits: Vec<(String, BTreeSet<i32>)> = Vec::new();
+    for (index, arm) in manifest.arms.iter().enumerate() {
+        let codes: BTreeSet<i32> = own(index)
+            .filter(|round| round.outcome.failure.is_none())
+            .filter_map(|round| round.outcome.exit_code)
+            .collect();
+        if !codes.is_empty() {
+            exits.push((arm.name.clone(), codes));
+        }
+        let left: Vec<&Vec<String>> =
+            own(index).map(|round| &round.outcome.left_behind).filter(|left| !left.is_empty()).collect();
+        if let Some(first) = left.first() {
+            notes.push(format!(
+                "{}: left processes behind in {} of {} rounds, which were killed: {}.",
+                arm.name,
+                left.len(),
+                own(index).count(),
+                first.join(", ")
+            ));
+        }
+    }
+    if exits.windows(2).any(|pair| pair[0].1 != pair[1].1) {
+        let list = |codes: &BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" and ");
+        let words: Vec<String> =
+            exits.iter().map(|(name, codes)| format!("{name} {}", list(codes))).collect();
+        notes.push(format!(
+            "Exit codes differ, so the programs may not do the same work: {}.",
+            words.join(", ")
+        ));
+    }
+    if manifest.schedule.random_layout {
+        notes.push(
+            "Each round had an environment of a random size, up to 4 KiB (--fixed-layout keeps it), so that the result \
+             does not depend on one alignment of the stack."
+                .to_owned(),
+        );
+    }
+    notes
+}

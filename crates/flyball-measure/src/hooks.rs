@@ -1,0 +1,52 @@
+//! Shell commands around rounds, run as the workload's user.
+
+use std::{path::PathBuf, time::Duration};
+
+use flyball_host::Host;
+use flyball_process::User;
+
+use crate::{
+    arm::Arm,
+    program::{Hook, Hooks},
+    workload::{Command, Outcome, Stop, Workload, WorkloadError},
+};
+
+/// How long the cleanup of one arm may take.
+const MAX_CLEANUP: Duration = Duration::from_secs(300);
+
+/// Runs the hooks of a comparison.
+#[derive(Debug, Clone)]
+pub struct HookRunner {
+    /// Those of arms that have none of their own.
+    pub hooks: Hooks,
+    /// Where they run, for arms without a directory of their own.
+    pub directory: Option<PathBuf>,
+    /// The workload's user: hooks build or clean what the workload uses.
+    pub user: Option<User>,
+}
+
+impl HookRunner {
+    /// Runs one hook of an arm; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Workload::run`].
+    pub fn run(
+        &self,
+        hook: Hook,
+        arm: &Arm,
+        host: &dyn Host,
+        interval: Duration,
+        stop: &Stop,
+    ) -> Result<Option<Outcome>, WorkloadError> {
+        let program = arm.program.as_ref();
+        let own = program.and_then(|program| program.hooks.get(hook));
+        let Some(script) = own.or_else(|| self.hooks.get(hook)) else { return Ok(None) };
+        let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
+        command.directory =
+            program.and_then(|program| program.directory.clone()).or_else(|| self.directory.clone());
+        command.user.clone_from(&self.user);
+        // It runs after a stop too, and nothing else would end it.
+        command.limit = (hook == Hook::Cleanup).then_some(MAX_CLEANUP);
+        command.run(host, interval, &mut || (), stop).map(Some)
+    }
+}

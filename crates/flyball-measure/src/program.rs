@@ -1,0 +1,87 @@
+//! Programs as arms: what an arm runs where arms do not share one workload.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// A program that one arm runs. The metric, the CPUs and the user are those of the comparison.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
+pub struct Program {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Where it runs, if not in the current directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// The values that `--parameter` put into the command line and the hooks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// Shell commands around its rounds; those of the comparison are used where it has none.
+    #[serde(default, skip_serializing_if = "Hooks::is_empty")]
+    pub hooks: Hooks,
+}
+
+/// Shell commands that run around rounds and are not measured.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
+pub struct Hooks {
+    /// Before the first round of an arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
+    /// Before each round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
+    /// After each round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conclude: Option<String>,
+    /// After the last round of an arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<String>,
+}
+
+/// When a shell command of [`Hooks`] runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    Setup,
+    Prepare,
+    Conclude,
+    Cleanup,
+}
+
+impl Hook {
+    pub const ALL: [Hook; 4] = [Hook::Setup, Hook::Prepare, Hook::Conclude, Hook::Cleanup];
+
+    /// The option of `compare` that sets it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Hook::Setup => "--setup",
+            Hook::Prepare => "--prepare",
+            Hook::Conclude => "--conclude",
+            Hook::Cleanup => "--cleanup",
+        }
+    }
+}
+
+impl Hooks {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Hooks::default()
+    }
+
+    pub fn get(&self, hook: Hook) -> Option<&str> {
+        let script = match hook {
+            Hook::Setup => &self.setup,
+            Hook::Prepare => &self.prepare,
+            Hook::Conclude => &self.conclude,
+            Hook::Cleanup => &self.cleanup,
+        };
+        script.as_deref()
+    }
+
+    /// The same commands with each text changed by `change`.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(&str) -> String) -> Hooks {
+        let [setup, prepare, conclude, cleanup] = Hook::ALL.map(|hook| self.get(hook).map(&change));
+        Hooks { setup, prepare, conclude, cleanup }
+    }
+}

@@ -1,0 +1,163 @@
+//! `compare` with programs as arms: on this machine, as an ordinary user's work.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use flyball_testing::{Ran, flyball};
+use serde_json::Value;
+
+/// A directory with scripts.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(scripts: &[(&str, &str)]) -> Place {
+        let place = Place(tempfile::tempdir().expect("a directory"));
+        for (name, script) in scripts {
+            let path = place.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("it can be made");
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it can be changed");
+        }
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn compare(&self, words: &[&str]) -> Ran {
+        let mut command: Command = flyball!();
+        Ran::of(command.args(["compare", "-o", "run"]).args(words).current_dir(self.path()))
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path().join(name)).expect("it is there")).expect("JSON")
+    }
+}
+
+#[test]
+fn two_programs_are_compared_and_exported() {
+    let place = Place::new(&[("old", "echo same"), ("new", "sleep 0.1; echo same")]);
+    let exports = ["--export-json", "h.json", "--export-markdown", "m.md"];
+    let options = ["--rounds", "10", "--same-output", "--aa", "--fail-if", "time > +50%"];
+    let ran = place.compare(&[&["./old", "./new"][..], &options, &exports].concat());
+    assert_eq!(ran.code, 12, "{}", ran.text());
+    assert!(ran.out.contains("./new: over the limit"), "{}", ran.out);
+    let results = place.json("h.json");
+    let second = &results["results"][1];
+    assert_eq!((&second["command"], second["times"].as_array().map(Vec::len)), (&"./new".into(), Some(10)));
+    for key in ["mean", "stddev", "median", "user", "system", "min", "max"] {
+        assert!(second[key].is_number(), "{key}: {second}");
+    }
+    assert_eq!(second["exit_codes"][0], 0);
+    assert!(second["min"].as_f64() > Some(0.1));
+    let manifest = place.json("run/manifest.json");
+    assert_eq!(manifest["arms"][1]["program"]["argv"][0], "./new");
+    assert_eq!(manifest["arms"][2]["control"], true);
+    let report =
+        Ran::of(flyball!().args(["report", "run", "--fail-if", "time < -90%"]).current_dir(place.path()));
+    assert_eq!(report.code, 0, "{}", report.text());
+    assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
+}
+
+#[test]
+fn directories_parameters_and_hooks_make_arms() {
+    let place = Place::new(&[("a/bench", "echo $1 >> log"), ("b/bench", "echo $1 >> log")]);
+    let hooks = ["--setup", "echo setup >> log", "--prepare", "echo {n} >> log", "--cleanup", "touch clean"];
+    let design = ["--in", "a,b", "--parameter", "n=1,2", "--rounds", "1", "--warm-up", "0"];
+    let ran = place.compare(&[&design[..], &hooks, &["--", "./bench", "{n}"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let log = fs::read_to_string(place.path().join("a/log")).expect("it ran here");
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "1", "2", "2", "setup", "setup"]);
+    assert!(place.path().join("b/clean").exists());
+    assert_eq!(place.json("run/manifest.json")["arms"][3]["name"], "b n=2");
+}
+
+#[test]
+fn what_goes_wrong_with_programs_is_told() {
+    let place = Place::new(&[
+        ("old", "echo a"),
+        ("odd", "echo b"),
+        ("bad", "echo boo; exit 3"),
+        ("ever", "sleep 300"),
+        ("forks", "sleep 300 & exit 0"),
+    ]);
+    for (words, code, want) in [
+        (&["./old", "./nosuch"][..], 2, "neither a program nor a setting"),
+        (&["./old", "NOSUCH=1"], 2, "no knob 'NOSUCH'"),
+        (&["./old", "governor=performance"], 2, "--matrix"),
+        (&["./old"], 2, "two arms"),
+        (&["./old", "./bad"], 1, "exit 3"),
+        (&["./old", "./ever", "--timeout", "300ms"], 1, "ended after"),
+        (&["./old", "./odd", "--same-output"], 1, "output differs"),
+        (&["--parameter", "n=1..200", "./old {n}"], 2, "200 arms"),
+        (&["--parameter", "n=1..3", "./old"], 2, "no command has {n}"),
+        (&["--in", "nosuch,old", "--", "./old"], 2, "--in nosuch"),
+        (&["./old | cat", "./old"], 2, "only a shell"),
+        (&["./old", "./old", "--rounds", "0"], 2, "rounds"),
+        (&["./old", "./bad", "--rounds", "2", "--ignore-failure=3"], 0, "Exit codes differ"),
+        (&["./old", "./forks", "--rounds", "2"], 0, "left processes behind in 2 of 2 rounds"),
+    ] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(words);
+        assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
+        assert!(ran.text().contains(want), "{words:?}: {}", ran.text());
+    }
+}
+
+#[test]
+fn a_stopped_comparison_of_programs_goes_on() {
+    let place = Place::new(&[
+        ("old", "true"),
+        ("new", "[ -e run/stop ] || { touch stop; kill -INT $PPID; sleep 9; }"),
+    ]);
+    let ran = place.compare(&["./old", "./new", "--rounds", "2"]);
+    assert_eq!(ran.code, 130, "{}", ran.text());
+    fs::write(place.path().join("run/stop"), "").expect("it can be written");
+    let ran = Ran::of(flyball!().args(["compare", "--resume", "run"]).current_dir(place.path()));
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(ran.err.contains("this comparison runs: ./new"), "{}", ran.err);
+}
+
+#[test]
+fn a_pipeline_compares_two_commits() {
+    let place = Place::new(&[("bench", "echo same")]);
+    let git = |words: &[&str]| {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false"];
+        let ran = Command::new("git").args(who).args(words).current_dir(place.path()).output();
+        ran.is_ok_and(|output| output.status.success())
+    };
+    if !git(&["init", "--quiet"]) {
+        flyball_testing::skip(1, "pipeline", "git is missing");
+        return;
+    }
+    assert!(git(&["add", "bench"]) && git(&["commit", "--quiet", "-m", "one"]));
+    fs::write(place.path().join("bench"), "#!/bin/sh\nsleep 0.1\necho same\n").expect("it can be written");
+    assert!(git(&["commit", "--quiet", "-a", "-m", "two"]));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/compare");
+    let run = |head: &str, out: &str| {
+        let mut command = Command::new("sh");
+        let variables = [
+            ("BASE", "HEAD~1"),
+            ("HEAD", head),
+            ("COMMAND", "./bench"),
+            ("BUILD", "test -x bench"),
+            ("LIMIT", "time > +50%"),
+            ("OPTIONS", "--rounds 10 --same-output"),
+            ("OUT", out),
+            ("FLYBALL", env!("CARGO_BIN_EXE_flyball")),
+        ];
+        Ran::of(command.arg(&script).envs(variables).current_dir(place.path()))
+    };
+    let slower = run("HEAD", "slower");
+    assert_eq!(slower.code, 12, "{}", slower.text());
+    let table = fs::read_to_string(place.path().join("slower/result.md")).expect("it is there");
+    assert!(table.contains("head: over the limit"), "{table}");
+    assert!(place.json("slower/result.json")["results"].is_array());
+    // The same commit twice is never over the limit.
+    let equal = run("HEAD~1", "equal");
+    assert_eq!(equal.code, 0, "{}", equal.text());
+    let trees = Command::new("git").args(["worktree", "list"]).current_dir(place.path()).output();
+    assert_eq!(String::from_utf8_lossy(&trees.expect("git runs").stdout).lines().count(), 1);
+}
