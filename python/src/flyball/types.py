@@ -24,7 +24,7 @@ Action = Union[Literal["corrected", "reported", "yielded", "gave-way"], "Action3
 
 
 class Applied(TypedDict):
-    """What applying an intent came to."""
+    """The result of applying an intent."""
 
     made: List[AppliedChange]
     not_needed: NotRequired[List[Change]]
@@ -279,6 +279,15 @@ class CheckLine(TypedDict):
     within_spread: bool
 
 
+class CheckedEntry(TypedDict):
+    """What becomes of an entry."""
+
+    line: int
+    not_here: NotRequired[str]
+    profile: str
+    refused: NotRequired[str]
+
+
 Clock = Literal["local", "global", "counter", "uptime", "perf", "mono", "mono-raw", "boot", "tai", "x86-tsc", "unknown", "ticks"]
 
 
@@ -365,13 +374,13 @@ class Content1(TypedDict):
 
 
 class Content2(TypedDict):
-    """The bytes in hexadecimal, where they are not UTF-8."""
+    """The bytes in hexadecimal, if they are not UTF-8."""
 
     hex: str
 
 
 class Content3(TypedDict):
-    """It could not be read; the errno says what that means (EBUSY: the CPU is offline)."""
+    """The errno of a failed read (EBUSY: the CPU is offline)."""
 
     unreadable: int
 
@@ -380,7 +389,7 @@ Content = Union["Content1", "Content2", "Content3"]
 
 
 class Cost(TypedDict):
-    """What a reading cost."""
+    """Cost of a reading."""
 
     asked: int
     cpu: int
@@ -548,6 +557,7 @@ class Effect(TypedDict):
     odd: List[Odd]
     p: float
     p_corrected: float
+    plain_change: NotRequired[float]
     quantity: Quantity
     undecided: int
     verdict: Verdict
@@ -583,7 +593,7 @@ class EnergySource(TypedDict):
 
 
 class Entry(TypedDict):
-    """One transaction, as the journal has it."""
+    """One transaction of the journal."""
 
     at: int
     command: str
@@ -596,7 +606,7 @@ class Entry(TypedDict):
 
 
 class Environment(TypedDict):
-    """What a journal belongs to."""
+    """The boot and the machine that a journal belongs to."""
 
     boot: Union[str, None]
     machine: str
@@ -628,7 +638,7 @@ class EventCount(TypedDict):
 
 
 class Evidence(TypedDict):
-    """One thing that was read: where, and what was there."""
+    """One observation: a location and the value read there."""
 
     place: str
     value: str
@@ -671,6 +681,7 @@ class FactEffect(TypedDict):
     groups: List[GroupEffect]
     p: float
     p_corrected: float
+    within: NotRequired[List[Union[Fact, float]]]
 
 
 class Factor(TypedDict):
@@ -911,7 +922,7 @@ class Interval(TypedDict):
 
 
 class KernelTest(TypedDict):
-    """What a test of the kernel's amd-pstate-ut module would report on this machine and kernel."""
+    """The result that the kernel's amd-pstate-ut module would report on this machine and kernel."""
 
     because: NotRequired[str]
     name: str
@@ -1142,7 +1153,7 @@ class Moment(TypedDict):
 
 
 class NotRestored(TypedDict):
-    """A location that does not hold what it held, or is not known to."""
+    """A location that does not hold its first content, or is not known to."""
 
     because: NotRestoredReason
     error: Union[Refused, None]
@@ -1210,19 +1221,19 @@ class One(TypedDict):
 
 
 class Outcome2(TypedDict):
-    """The kernel accepted the write and made this of it."""
+    """The kernel accepted the write but turned it into this value."""
 
     clamped: str
 
 
 class Outcome3(TypedDict):
-    """The kernel accepted the write, and the location still holds this, which it held before."""
+    """The kernel accepted the write, but the location still holds this earlier value."""
 
     lost: str
 
 
 class Outcome4(TypedDict):
-    """The value was read back, and something changed it to this before the work was done."""
+    """The value was read back, but something changed it to this before the work was done."""
 
     overridden: str
 
@@ -1231,7 +1242,7 @@ Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
 
 
 class Owner(TypedDict):
-    """A program that writes knobs, at work on a machine."""
+    """A program that writes knobs and is active on a machine."""
 
     name: str
     pid: Union[int, None]
@@ -1303,7 +1314,7 @@ class Plan(TypedDict):
 
 
 class Platform(TypedDict):
-    """What the drivers of a machine are (isst_if_platform_info)."""
+    """Properties of a machine's drivers (isst_if_platform_info)."""
 
     api_version: int
     driver_version: int
@@ -1379,7 +1390,7 @@ class Qos(TypedDict):
     ordered: bool
 
 
-Quantity = Literal["time", "performance", "latency", "energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
 
 
 class QuietNote(TypedDict):
@@ -1400,7 +1411,7 @@ class QuietSetting(TypedDict):
 
 
 class QuietSettings(TypedDict):
-    """What makes this machine quiet."""
+    """The settings that make this machine quiet."""
 
     boot: List[BootParameter]
     cpus: CpuList
@@ -1493,7 +1504,7 @@ class Report(TypedDict):
 
 
 class Restoration(TypedDict):
-    """What restoring did."""
+    """The result of restoring."""
 
     damaged: NotRequired[int]
     foreign: NotRequired[List[Location]]
@@ -1790,6 +1801,7 @@ class Summary(TypedDict):
     deviation: Union[float, None]
     drift: Union[ArmDrift, None]
     interval: Union[Interval, None]
+    is_judged: bool
     mean: float
     median: float
     metric: Metric
@@ -1880,7 +1892,7 @@ class TurboFreqOffer(TypedDict):
 
 
 class Usage(TypedDict):
-    """What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2))."""
+    """Resources used by a process and the descendants that it waited for, by the kernel's accounting (getrusage(2))."""
 
     involuntary_switches: int
     major_faults: int
@@ -1993,7 +2005,7 @@ Value = Union["Value1", "Value2", "Value3", "Value4", "Value5", "Value6", "Value
 Vendor = Literal["intel", "amd", "other"]
 
 
-Verdict = Literal["better", "worse", "no-difference-shown", "too-few-rounds"]
+Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
 
 
 class Wanted1(TypedDict):
@@ -2055,7 +2067,7 @@ class WorkloadNote(TypedDict):
 
 
 class Writer(TypedDict):
-    """A process that wrote something, with what is known of it."""
+    """A process that wrote something, with everything known about it."""
 
     name: NotRequired[str]
     pid: int
@@ -2177,7 +2189,7 @@ class JournalFile2(TypedDict):
 
 
 class JournalFile3Was(TypedDict):
-    """How a location is written, read back and restored: what the journal stores of it."""
+    """How a location is written, read back and restored, as the journal stores it."""
 
     bound: NotRequired[Bound]
     content: Content
@@ -2194,7 +2206,7 @@ class JournalFile3(TypedDict):
 
 
 class JournalFile4Write(TypedDict):
-    """How a location is written, read back and restored: what the journal stores of it."""
+    """How a location is written, read back and restored, as the journal stores it."""
 
     bound: NotRequired[Bound]
     kept: NotRequired[bool]
@@ -2378,6 +2390,16 @@ class HoldAddOutput(TypedDict):
     simulated: NotRequired[bool]
 
 
+class HoldCheckOutput(TypedDict):
+    """What `flyball hold check` prints: the entries of a configuration, and what becomes of each here."""
+
+    emulated: NotRequired[str]
+    entries: List[CheckedEntry]
+    file: str
+    schema: Literal["hold-check/1"]
+    simulated: NotRequired[bool]
+
+
 class HoldListOutputItem(TypedDict):
     because: NotRequired[str]
     condition: NotRequired[Condition]
@@ -2536,12 +2558,14 @@ class ReportOutput(TypedDict):
 
     arms: List[ArmReport]
     comparisons: List[Comparison]
+    correction: float
     emulated: NotRequired[str]
     gate: NotRequired[List[GateAnswer]]
     machine: MachineNote
     no_energy: Union[str, None]
     no_frequency: Union[str, None]
     notes: List[str]
+    questions: int
     quiet: NotRequired[QuietNote]
     resources: NotRequired[List[Comparison]]
     schedule: Schedule
@@ -2602,7 +2626,7 @@ class ResultsListOutputItem(TypedDict):
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "with": "List[With]"})
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[With]"})
 
 
 class ResultsShowOutput(TypedDict):
