@@ -177,7 +177,7 @@ fn storpools_change_costs_latency_and_saves_power() {
         let all = report["comparisons"].as_array().unwrap();
         all.iter().find(|one| one["quantity"] == quantity).unwrap()["verdict"].as_str().unwrap().to_owned()
     };
-    assert_eq!((verdict("performance").as_str(), verdict("energy").as_str()), ("worse", "better"));
+    assert_eq!((verdict("performance").as_str(), verdict("work-energy").as_str()), ("worse", "better"));
 }
 
 /// A Haswell without hardware P-states whose last CPU is isolated and tickless.

@@ -148,6 +148,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("trace.txt", "a trace of the reader"),
     ("selftest.", "a sheet of the reader"),
     ("flyball-compare-", "a run directory of the reader"),
+    ("flyball guest", "starts an emulator: the tests of the laboratory run them"),
     ("flyball results", "needs a dataset, and a build with Parquet: the tests of `results` run them"),
     ("flyball exporter", "serves until it is ended"),
     ("run --why", "is about the processors of this computer"),

@@ -138,7 +138,7 @@ const CHANGE: &str = "--sim-state state set governor=performance turbo=off max-f
 --sim-state state restore
 --sim-state state set governor=powersave
 compare -n --arm now --arm epp:governor=performance --workload spin
-tune -n --over governor=all --minimize time --workload spin
+tune -n --over governor=all --minimize time --workload sched-pipe
 --sim-state held hold add calm governor=powersave
 --sim-state held hold list
 --sim-state held hold status
