@@ -173,7 +173,7 @@ parse=
 case " $* " in
 *" guest "* | *" guest:"* | *" sim run "* | *" sim check "* | *" watch "* | *" --live "*) parse=1 ;;
 *" quiet "*"-- "* | *" quiet on "* | *" quiet off "* | *" quiet status "*) parse=1 ;;
-*" compare "*"-- "* | *" compare --resume "* | *" tune "*"-- "* | *" tune --resume "* | *" run "*" --pin "*) parse=1 ;;
+*" compare "*"-- "* | *" compare "*"./"* | *" compare --resume "* | *" tune "*"-- "* | *" tune --resume "* | *" run "*" --pin "*) parse=1 ;;
 *" compare "* | *" tune "*)
     # It boots the machine for each round and keeps no state.
     machine=${machine%,state=*}

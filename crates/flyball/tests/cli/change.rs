@@ -294,7 +294,7 @@ fn the_guardian_restores_when_flyball_is_killed() {
     });
     // While it is held, a second one is refused, with who has it.
     let words = tree.expect(6, &["set", "governor=powersave"]).err;
-    assert!(words.contains(&format!("kill {}", child.id())), "{words}");
+    assert!(words.contains(&format!("(pid {})", child.id())), "{words}");
     child.kill().unwrap();
     child.wait().unwrap();
     tree.wait_for("the guardian", || !tree.journal().exists());

@@ -135,7 +135,7 @@ fn storpools_change_costs_latency_and_saves_power() {
     let arguments =
         ["-M", "sim:gold-6138", "--kernel", "6.1", "compare", "--arm", old, "--arm", new, "--rounds"];
     let rest = [
-        "8",
+        "12",
         "--warm-up",
         "0",
         "--pin",

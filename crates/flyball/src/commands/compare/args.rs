@@ -81,7 +81,7 @@ Examples:
   flyball compare './old --fast' './new --fast' --input data.txt --same-output
   flyball compare --in old-checkout,new-checkout --setup make -- make bench
   flyball compare ./old ./new --matrix governor=performance,powersave
-  flyball compare --parameter n=1..8 'sort --parallel={n} big.txt'
+  flyball compare --parameter threads=1..8 './bench --threads={threads}'
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
