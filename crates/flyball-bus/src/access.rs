@@ -51,7 +51,8 @@ pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, R
         .map_err(|error| Refusal::new(Why::Denied, format!("the caller is not known: {error}")))
 }
 
-/// Refuses what the caller may not do. Root and the user that the service runs as may do everything.
+/// Refuses what the caller may not do. Root and the user that the service runs as may do
+/// everything.
 pub(crate) async fn check(
     link: &Link,
     connection: &Connection,

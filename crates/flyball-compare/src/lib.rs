@@ -1,10 +1,10 @@
 //! A comparison on a machine: what [`flyball_measure`] asks of one.
 //!
-//! [`arms`] applies the settings of arms and restores them: [`HeldArms`] on a real machine inside one
-//! transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with the
-//! user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and [`SpeedWatch`]
-//! explains how fast the CPUs ran. [`workloads`] are
-//! what runs, and [`programs`] makes arms of programs. [`RunSeeds`] are the random numbers of machines in software.
+//! [`arms`] applies the settings of arms and restores them: [`HeldArms`] on a real machine inside
+//! one transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with
+//! the user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and
+//! [`SpeedWatch`] explains how fast the CPUs ran. [`workloads`] are what runs, and [`programs`]
+//! makes arms of programs. [`RunSeeds`] are the random numbers of machines in software.
 
 pub mod arms;
 mod pin;

@@ -362,7 +362,8 @@ impl ProgramArgs {
         all
     }
 
-    /// What a bare word is. With `--shell` every word but `now` and known settings is a line for it.
+    /// What a bare word is. With `--shell` every word but `now` and known settings is a line for
+    /// it.
     fn read(&self, word: &str, knobs: &[CommandKnob]) -> Result<Word, ProgramError> {
         if word.trim() == "now" {
             return Ok(Word::Settings);

@@ -144,8 +144,8 @@ pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force: it
-/// is left out and named. Returns the overlay that is in force, too.
+/// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force:
+/// it is left out and named. Returns the overlay that is in force, too.
 ///
 /// # Errors
 /// As [`bring_about`], without its refusals.

@@ -391,8 +391,8 @@ impl<'h> Service<'h> {
     /// its directory reports.
     fn wait(&mut self, error: &LockError, moment: Moment) {
         let since = *self.waits.get_or_insert(moment.now);
-        // Most commands take milliseconds. One that takes long is reported once: until it ends, each
-        // report of the kernel leads here again.
+        // Most commands take milliseconds. One that takes long is reported once: until it ends,
+        // each report of the kernel leads here again.
         if since + LONG_WAIT <= moment.now && !std::mem::replace(&mut self.has_reported_wait, true) {
             self.notices.push(Notice::Waiting(error.to_string()));
         }

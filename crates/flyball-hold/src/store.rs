@@ -359,8 +359,8 @@ impl Store {
     }
 }
 
-/// Replaces the file, which every user may read. If the file system has no space for a second file, an
-/// old one that is long enough is written over: releasing holds must not need space.
+/// Replaces the file, which every user may read. If the file system has no space for a second file,
+/// an old one that is long enough is written over: releasing holds must not need space.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_full =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

@@ -4,12 +4,12 @@
 //! are compared, not their values: what changed over the hours changed for both. The test is
 //! Wilcoxon's on the logarithms of these ratios, its probabilities exact; the estimate and its
 //! interval are those that belong to the test. Probabilities and intervals are corrected after
-//! Bonferroni for all questions that a report answers (arms, quantities and steadiness): an interval
-//! leaves out 0 exactly where a difference is claimed, and all claims hold together. Arms that
-//! ran in different boots have no common blocks; they are compared by the rank-sum test, and the
-//! report says so. A comparison that ended when it knew enough (`--until`) has looked at its rounds
-//! again and again: its intervals and probabilities are those of `stats::always_interval`, which
-//! allow that.
+//! Bonferroni for all questions that a report answers (arms, quantities and steadiness): an
+//! interval leaves out 0 exactly where a difference is claimed, and all claims hold together. Arms
+//! that ran in different boots have no common blocks; they are compared by the rank-sum test, and
+//! the report says so. A comparison that ended when it knew enough (`--until`) has looked at its
+//! rounds again and again: its intervals and probabilities are those of `stats::always_interval`,
+//! which allow that.
 
 mod gate;
 mod judge;

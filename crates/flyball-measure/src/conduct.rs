@@ -509,7 +509,8 @@ impl Conductor<'_> {
         self.hook(Hook::Setup, arm, schedule)
     }
 
-    /// Runs the cleanup of each arm that was set up. A stop does not end it, so it has a time limit.
+    /// Runs the cleanup of each arm that was set up. A stop does not end it, so it has a time
+    /// limit.
     fn clean_up(&self, set_up: &[usize], manifest: &Manifest) -> Result<(), MeasureError> {
         let Some(hooks) = self.hooks else { return Ok(()) };
         let (arms, schedule) = (&manifest.arms, &manifest.schedule);

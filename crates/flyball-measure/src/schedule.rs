@@ -105,7 +105,8 @@ impl Schedule {
     }
 
     /// By how many bytes the environment grows in one round. Less than a page: the stack's place in
-    /// it is what alignment effects depend on, and address space randomisation moves whole 16 bytes.
+    /// it is what alignment effects depend on, and address space randomisation moves whole 16
+    /// bytes.
     pub fn padding(&self, block: usize, place: usize) -> usize {
         if !self.random_layout {
             return 0;

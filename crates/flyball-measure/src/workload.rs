@@ -116,8 +116,8 @@ pub trait Workload {
     /// What it yields.
     fn metric(&self) -> Metric;
 
-    /// Later runs are rounds of `arm`: its program replaces the workload's. `padding` is a number of
-    /// bytes that the environment grows by, which moves the stack.
+    /// Later runs are rounds of `arm`: its program replaces the workload's. `padding` is a number
+    /// of bytes that the environment grows by, which moves the stack.
     fn begin_arm(&mut self, _arm: &Arm, _padding: usize) {}
 
     /// Ends later runs after this time, where that can be done.

@@ -36,8 +36,8 @@ const NEWEST: ABI = ABI::V6;
 /// locked. The command line of that process stays out of reach.
 const OF_EACH: [&str; 4] = ["/proc/locks", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
 
-/// The number of the user `nobody`, which every kernel has (Documentation/admin-guide/sysctl/fs.rst,
-/// overflowuid).
+/// The number of the user `nobody`, which every kernel has
+/// (Documentation/admin-guide/sysctl/fs.rst, overflowuid).
 const NOBODY: u32 = 65_534;
 
 /// Makes root's process one of the user of that name, or of `nobody` if the system does not have
@@ -280,8 +280,8 @@ mod tests {
             }
             assert!(denied(fs::read("/proc/self/stat")) && denied(fs::write(folder.path().join("x"), "x")));
             assert!(denied(fs::rename(folder.path(), "/tmp/elsewhere")));
-            // uretprobe and uprobe of x86-64, which the kernel itself places in programs, are beyond
-            // filters: called from elsewhere, they end the process.
+            // uretprobe and uprobe of x86-64, which the kernel itself places in programs, are
+            // beyond filters: called from elsewhere, they end the process.
             let of_probes = 335..=336;
             // Every number that this kernel may have: what no list names is refused, too.
             let unlisted = |number: &i64| !listed.contains(number) && !of_probes.contains(number);

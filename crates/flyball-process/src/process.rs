@@ -53,7 +53,8 @@ pub fn is_marked(file: &File) -> io::Result<bool> {
 }
 
 fn record_lock(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
-    // SAFETY: the structure is numbers, for which 0 is valid; l_pid must be 0 here (fcntl_locking(2)).
+    // SAFETY: the structure is numbers, for which 0 is valid; l_pid must be 0 here
+    // (fcntl_locking(2)).
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;

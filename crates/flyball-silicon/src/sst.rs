@@ -4,8 +4,8 @@
 //!
 //! - Skylake-X family: MSRs 0xB0 (interface) and 0xB1 (data).
 //! - Ice Lake to Emerald Rapids: the configuration space of PCI device 30 function 1 on bus 1 (data
-//!   at 0xA0, interface at 0xA4) for the mailbox, and the PUNIT's memory, 32 bits a register (device
-//!   0 function 1 on bus 0), for the classes.
+//!   at 0xA0, interface at 0xA4) for the mailbox, and the PUNIT's memory, 32 bits a register
+//!   (device 0 function 1 on bus 0), for the classes.
 //! - Granite Rapids and later: the TPMI device's memory, 64 bits a register.
 //!
 //! The functions of [`Silicon`](crate::Silicon) for them are `read_msr`, `mailbox_config_read`,

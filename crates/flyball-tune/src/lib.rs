@@ -3,8 +3,8 @@
 //! A search is a comparison whose blocks a model chooses. [`Goal`] says what is good, [`Searched`]
 //! which settings there are, and the [`Record`] of a run directory holds both. [`SearchBlocks`] and
 //! [`FrontBlocks`] give [`flyball_measure`] the arms of each block, from what [`flyball_search`]
-//! makes of the rounds so far. [`Verdict`] and [`FrontFound`] are the results; what they claim comes
-//! from fresh rounds alone.
+//! makes of the rounds so far. [`Verdict`] and [`FrontFound`] are the results; what they claim
+//! comes from fresh rounds alone.
 
 mod blocks;
 mod earlier;

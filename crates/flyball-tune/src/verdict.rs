@@ -24,8 +24,8 @@ pub struct Verdict<'a> {
     /// The setting that the search proposed, by its name.
     pub candidate: String,
     pub search: &'a Outcome,
-    /// Of each searched knob, which share of the expected differences it explains alone. Empty if no
-    /// gain is shown: these differences may then be noise.
+    /// Of each searched knob, which share of the expected differences it explains alone. Empty if
+    /// no gain is shown: these differences may then be noise.
     pub mattered: Vec<(String, f64)>,
     /// The candidate against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
@@ -85,8 +85,8 @@ impl Confirmed {
         Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit }
     }
 
-    /// Whether fresh rounds show a gain: the setting is better than the machine as it is, or keeps a
-    /// limit that the machine as it is breaks. A setting that breaks the limit is no gain.
+    /// Whether fresh rounds show a gain: the setting is better than the machine as it is, or keeps
+    /// a limit that the machine as it is breaks. A setting that breaks the limit is no gain.
     pub fn shows_gain(&self, aim: Aim) -> bool {
         let is_needed = self.keeps_limit == Some(true) && self.now_keeps_limit == Some(false);
         self.keeps_limit != Some(false) && (self.is_better(aim) || is_needed)

@@ -271,8 +271,8 @@ impl Command {
                 args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
             }
             Command::Sim(args) => sim::files(args, &mut files),
-            // They change the machine, run programs or keep working on a machine whose files cannot be
-            // listed.
+            // They change the machine, run programs or keep working on a machine whose files cannot
+            // be listed.
             Command::Set(_)
             | Command::Apply(_)
             | Command::Restore(_)

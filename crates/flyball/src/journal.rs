@@ -48,8 +48,8 @@ fn connect(path: &Path) -> Option<UnixDatagram> {
     Some(socket)
 }
 
-/// An entry as the journal reads it: `NAME=value` and a newline, or for a value of several lines the
-/// name, its length and the value.
+/// An entry as the journal reads it: `NAME=value` and a newline, or for a value of several lines
+/// the name, its length and the value.
 fn entry(priority: Priority, text: &str, fields: &[(&'static str, String)]) -> Vec<u8> {
     let priority = (priority as u8).to_string();
     let first = [("MESSAGE", text), ("PRIORITY", priority.as_str()), ("SYSLOG_IDENTIFIER", "flyball")];

@@ -177,8 +177,8 @@ fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
 /// Runs the command that was typed.
 fn run_command(cli: Cli) -> Result<Exit, Failure> {
     if let Some(files) = cli.command.files(&cli.machine)? {
-        // A kernel that cannot confine is no failure: the readers are safe by themselves, and this is
-        // the second wall.
+        // A kernel that cannot confine is no failure: the readers are safe by themselves, and this
+        // is the second wall.
         let _ = files.enter();
     }
     let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });

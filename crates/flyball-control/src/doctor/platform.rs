@@ -1,5 +1,5 @@
-//! What the firmware and the board choose for the whole machine: the platform's profile, and whether
-//! all processors are the same.
+//! What the firmware and the board choose for the whole machine: the platform's profile, and
+//! whether all processors are the same.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ fn same_processors(facts: &Facts) -> Option<Answer> {
         Ok(text) => text,
         Err(why) => return Some(unknown(why)),
     };
-    // Kinds of a hybrid processor are dies of one stepping: the kernel loads one microcode for them.
+    // Kinds of a hybrid processor are dies of one stepping: the kernel loads one microcode for
+    // them.
     let mut kinds: BTreeMap<String, CpuList> = BTreeMap::new();
     for block in text.split("\n\n") {
         let field = |name: &str| {

@@ -374,8 +374,8 @@ fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool
     level > 0 && level * 10 < asked * 9
 }
 
-/// Returns whether the request's lowest ratio (bits 7:0) is above the policy's minimum. Levels of hybrid
-/// processors are not ratios, and the performance governor sets the minimum to the maximum.
+/// Returns whether the request's lowest ratio (bits 7:0) is above the policy's minimum. Levels of
+/// hybrid processors are not ratios, and the performance governor sets the minimum to the maximum.
 fn is_raised(policy: &Policy, request: u64) -> bool {
     if policy.core_type.is_some() || matches!(policy.get("scaling_governor"), None | Some("performance")) {
         return false;

@@ -146,8 +146,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses a minimum that turbo off makes impossible. The kernel would cut it without an error, and
-    /// kernels differ in how (see [`Planner::under_turbo_off`]).
+    /// Refuses a minimum that turbo off makes impossible. The kernel would cut it without an error,
+    /// and kernels differ in how (see [`Planner::under_turbo_off`]).
     fn minimum_under_turbo_off(&mut self) -> Result<(), ReadError> {
         // Once the base frequencies have moved, the rest is planned again.
         if self.moves_base_frequencies() {

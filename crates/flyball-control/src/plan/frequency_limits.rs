@@ -29,8 +29,8 @@ impl Planner<'_> {
         Ok(cap.map(|cap| (Value::Frequency(cap), format!("{value} is above the maximum with turbo off"))))
     }
 
-    /// Returns the highest frequency with turbo off, if turbo is or will be off and `value` is above
-    /// it.
+    /// Returns the highest frequency with turbo off, if turbo is or will be off and `value` is
+    /// above it.
     pub(super) fn cap_of_turbo_off(
         &self,
         want: &Want,

@@ -77,8 +77,8 @@ impl StateDir {
 
     /// Creates the directory. Other users may open the files in it whose modes let them, but cannot
     /// list it. A journal lists files and the contents to write back, so a user who could write to
-    /// the directory, or replace it, could make root write anything anywhere. So a directory that is
-    /// not ours alone is refused, and so is one below such a directory.
+    /// the directory, or replace it, could make root write anything anywhere. So a directory that
+    /// is not ours alone is refused, and so is one below such a directory.
     ///
     /// # Errors
     /// The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for a

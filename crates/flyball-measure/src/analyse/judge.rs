@@ -95,8 +95,8 @@ impl Correction {
         Correction { questions, medians: questions.max(1) as f64, steadiness: 1.0 }
     }
 
-    /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not judge
-    /// steadiness.
+    /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not
+    /// judge steadiness.
     pub fn new(arms: usize, has_energy: bool, metric: &Metric, until: bool) -> Correction {
         let of_energy = match (has_energy, metric.is_per_watt_of_energy()) {
             (false, _) => 0,

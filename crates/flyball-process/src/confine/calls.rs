@@ -108,9 +108,10 @@ const PRCTL: &[u64] = &[libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64];
 /// A list of calls: the name, the number, what the arguments must be.
 type Calls = &'static [(&'static str, libc::c_long, Check)];
 
-/// The calls of a process that has its sockets open and opens nothing. `cargo test -p flyball
-/// --test cli bus` traces `flyball hold-bus` while every method is called, and compares. What it does
-/// not see is made by other C libraries, other architectures, or under memory pressure.
+/// The calls of a process that has its sockets open and opens nothing.
+/// `cargo test -p flyball --test cli bus` traces `flyball hold-bus` while every method is called,
+/// and compares. What it does not see is made by other C libraries, other architectures, or under
+/// memory pressure.
 const ALLOWED: Calls = calls![
     SYS_read Check::Any,
     SYS_readv Check::Any,

@@ -362,8 +362,8 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     Failure::new(exit, error).reworded(|message| format!("{message}{kept}"))
 }
 
-/// The command that continues a comparison or a search. It names another machine than this one, because a
-/// directory may come from another user, whose choice of a machine is not followed.
+/// The command that continues a comparison or a search. It names another machine than this one,
+/// because a directory may come from another user, whose choice of a machine is not followed.
 pub(super) fn resume_command(command: &str, machine: &MachineArg, directory: &RunDirectory) -> String {
     let mut words = vec!["flyball".to_owned(), command.to_owned()];
     if !matches!(machine, MachineArg::Live) {

@@ -1,5 +1,5 @@
-//! Slurm's prolog and epilog with a `scontrol` that prints what a hostile owner of a job makes Slurm
-//! print. scripts/test-slurm runs them under a real Slurm.
+//! Slurm's prolog and epilog with a `scontrol` that prints what a hostile owner of a job makes
+//! Slurm print. scripts/test-slurm runs them under a real Slurm.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 

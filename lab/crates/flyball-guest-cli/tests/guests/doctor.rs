@@ -4,8 +4,8 @@
 //! settings, judged from outside.
 //!
 //! Kernels come from the cache that `flyball guest fetch` fills, the modules from
-//! `lab/scripts/amd-pstate-ut.sh` (no distribution builds them). What is not there is skipped, and how
-//! much was is said. By default the newest kernel's module and one wrong boot are looked at;
+//! `lab/scripts/amd-pstate-ut.sh` (no distribution builds them). What is not there is skipped, and
+//! how much was is said. By default the newest kernel's module and one wrong boot are looked at;
 //! `FLYBALL_GUEST_TESTS=all` takes all.
 
 use std::{

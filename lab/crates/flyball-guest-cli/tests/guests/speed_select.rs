@@ -7,8 +7,8 @@
 //! `speed-select/commands`: some four minutes each. Kernels and the emulator are what
 //! `flyball guest fetch` has put into the cache. The machines are flyball's own with the levels of
 //! `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is looked for
-//! in `$FLYBALL_SST_TOOL`, then in the cache, where lab/scripts/fetch-sst-tool puts it; without it the
-//! side-by-side is left out and the rest is judged by the drivers alone. What is not run is
+//! in `$FLYBALL_SST_TOOL`, then in the cache, where lab/scripts/fetch-sst-tool puts it; without it
+//! the side-by-side is left out and the rest is judged by the drivers alone. What is not run is
 //! counted.
 
 use std::{

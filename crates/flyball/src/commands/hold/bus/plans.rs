@@ -28,7 +28,8 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Starts the thread, with the machine opened for it alone. Each answer writes a byte to `wake`.
+    /// Starts the thread, with the machine opened for it alone. Each answer writes a byte to
+    /// `wake`.
     pub(super) fn start(host: Box<dyn Host>, mut wake: UnixStream) -> io::Result<Planner> {
         let (to, asked) = sync_channel::<(Asker, Vec<Setting>, Instant)>(MAX_WAITING);
         let (answers, from) = channel();
