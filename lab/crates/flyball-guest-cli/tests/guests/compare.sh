@@ -16,7 +16,7 @@ touch measuring
 while [ -e measuring ]; do cat $P/policy0/scaling_governor $P/policy0/energy_performance_preference 2>/dev/null | tr '\n' ' ' >> during; echo >> during; sleep 0.1; done &
 set -- "$@"
 arms=; for arm in "$@"; do arms="$arms --arm \"$arm\""; done
-eval "./flyball compare $trace $arms --rounds 9 --seed 3 -o run --workload spin --amount 1" > out 2> err
+eval "./flyball compare $trace $arms --rounds 12 --seed 3 -o run --workload spin --amount 1" > out 2> err
 echo "exit $?"
 rm measuring; wait
 look > after
