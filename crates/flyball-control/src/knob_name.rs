@@ -78,8 +78,8 @@ const CONSTRAINTS: &[(&str, &str)] = &[
 ];
 
 impl KnobName {
-    /// Returns whether the name means `place`: any place if it has no instance, otherwise the place
-    /// of that name, number (an idle state's depth) or directory, or whose name ends in that word
+    /// Returns whether the name means `place`. Without an instance it means every place. An instance
+    /// is a place's name, number (an idle state's depth), directory, or the last word of its name
     /// (`dram`, `long_term` or `long`).
     pub fn matches(&self, place: &Place) -> bool {
         let Some(instance) = &self.instance else { return true };

@@ -278,8 +278,8 @@ impl Content {
         }
     }
 
-    /// Returns whether the location could not be reached: its CPU is offline, its driver off, or
-    /// its directory not made yet. A location that exists but has no readable form (`EINVAL`) is
+    /// Returns whether the location cannot be reached: its CPU is offline, its driver is off, or
+    /// its directory does not exist yet. A location that exists but has no readable form (`EINVAL`) is
     /// within reach.
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)

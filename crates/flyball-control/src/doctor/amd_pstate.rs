@@ -280,8 +280,8 @@ fn freq(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// Returns the complaint that this kernel's module would make about frequencies that are in order:
-/// its test also requires boost and the limits that the driver sets at first.
+/// Returns the complaint that this kernel's module makes although the frequencies are in order: its
+/// test also requires boost and the driver's initial limits.
 fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]

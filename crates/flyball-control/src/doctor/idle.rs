@@ -231,7 +231,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
     let driver = match facts.read(path) {
         Ok(driver) => driver,
-        // With cpuidle.off=1 the kernel makes no such folder (cpuidle_init).
+        // With cpuidle.off=1 the kernel does not create the directory (cpuidle_init).
         Err(_) if facts.parameter("cpuidle.off") == Some("1") => {
             return Some(
                 warning("no idle driver: idle CPUs only halt").seen("/proc/cmdline", "cpuidle.off=1").fix(

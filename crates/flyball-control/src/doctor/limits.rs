@@ -197,7 +197,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     };
     let packages = match package_status(facts) {
         Ok(packages) => packages,
-        // What a core reports needs no package register.
+        // A core's report needs no package register.
         Err(why) => return Some(limited_now(&core, &[]).unwrap_or_else(|| unknown(why))),
     };
     Some(limited_now(&core, &packages).unwrap_or_else(|| limited_before(&core, &packages)))

@@ -239,8 +239,8 @@ fn contradicts(word: &str, number: u64) -> bool {
 /// How many CPUs have each number, by their preference's word.
 type NumbersOfWord = BTreeMap<String, BTreeMap<u64, usize>>;
 
-/// As [`contradicts`], if the driver may have its own numbers for the words of each kind of core:
-/// then a CPU stands out if few CPUs with the same word have its number.
+/// Like [`contradicts`], for drivers whose numbers for a word differ by kind of core: a CPU stands
+/// out if few CPUs with its word have its number.
 fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
     if word.parse::<u64>().is_ok() {
         return contradicts(word, number);

@@ -61,8 +61,8 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Creates the writing of a setting that belongs to one step, disturbs nothing else, is no end
-    /// of a range, and has no errno with a special meaning.
+    /// Creates the writing of a setting that belongs to one step, disturbs no other setting, does
+    /// not end a range, and gives no errno a special meaning.
     pub const fn alone(step: Step, spelling: Spelling) -> Writing {
         Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
     }

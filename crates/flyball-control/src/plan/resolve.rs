@@ -99,8 +99,9 @@ impl Snapshot {
     }
 
     /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
-    /// With turbo off the highest is the base frequency on newer kernels. A share of it may be
-    /// below the processor's efficient range, so it is not raised.
+    /// The share is at least the processor's efficient frequency. With turbo off it is the highest
+    /// itself: newer kernels call the base frequency the highest then, and a share of that may be
+    /// below the efficient range.
     fn share_of_highest(&self, knob: Id, place: &Place, share: Percent) -> Result<Value, ResolveError> {
         let highest = self.resolve(knob, place, &Wanted::Max)?;
         let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };

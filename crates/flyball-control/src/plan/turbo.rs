@@ -58,7 +58,7 @@ impl Planner<'_> {
         Ok((any_lowered && self.moves_base_frequencies()).then(|| (slot.location.clone(), false)))
     }
 
-    /// Whether the intent moves base frequencies.
+    /// Returns whether the intent moves base frequencies.
     pub(super) fn moves_base_frequencies(&self) -> bool {
         let moves = |want: &Want| {
             matches!(want.knob, Id::SstBf | Id::SstLevel) && want.value.is_some() && want.value != want.now
