@@ -240,7 +240,7 @@ fn list(cpus: Option<&CpuList>) -> String {
 
 impl Settings for HeldArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        // The same settings twice in a row hold already: arms may differ in their programs only.
+        // These settings are already applied: the next arm may differ only in its program.
         if self.current.as_ref() == Some(&arm.settings) {
             return Ok(self.last_notes.clone());
         }

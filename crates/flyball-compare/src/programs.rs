@@ -34,7 +34,7 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "NAME=VALUES")]
     pub parameter: Vec<String>,
 
-    /// As hyperfine's: --parameter NAME=MIN..MAX.
+    /// Same as --parameter NAME=MIN..MAX, spelled as in hyperfine.
     #[arg(short = 'P', long, value_names = ["NAME", "MIN", "MAX"], num_args = 3, hide_short_help = true)]
     pub parameter_scan: Vec<String>,
 
@@ -42,7 +42,7 @@ pub struct ProgramArgs {
     #[arg(short = 'D', long, value_name = "STEP", requires = "parameter_scan", hide_short_help = true)]
     pub parameter_step_size: Option<String>,
 
-    /// As hyperfine's: --parameter NAME=VALUES.
+    /// Same as --parameter NAME=VALUES, spelled as in hyperfine.
     #[arg(short = 'L', long, value_names = ["NAME", "VALUES"], num_args = 2, hide_short_help = true)]
     pub parameter_list: Vec<String>,
 
@@ -97,7 +97,7 @@ pub enum ProgramError {
     #[error("'{word}': {program} is not executable\nhint: chmod +x {program}")]
     NotExecutable { word: String, program: String },
     #[error(
-        "'{word}' reads as a setting, and there is no knob '{knob}'\nhint: 'flyball explain' lists the knobs; a \
+        "'{word}' looks like a setting, but there is no knob '{knob}'\nhint: 'flyball explain' lists the knobs; a \
          variable for a program is given as --env {knob}=VALUE"
     )]
     NoKnob { word: String, knob: String },
@@ -128,35 +128,24 @@ pub enum ProgramError {
     Arms(#[from] ArmError),
 }
 
-/// What a bare word is.
+/// The meaning of a bare word.
 enum Word {
     Settings,
     Program(Vec<String>),
 }
 
-/// What is compared.
+/// The comparison that the command line describes.
 pub struct Design {
     pub arms: Vec<Arm>,
-    /// What all arms run, if none has a program of its own.
+    /// The command that all arms share, if no arm has its own program.
     pub command: Vec<String>,
     pub environment: BTreeMap<String, String>,
 }
 
 impl Design {
-    /// Whether arms run programs of their own.
-    pub fn has_programs(&self) -> bool {
-        self.arms.iter().any(|arm| arm.program.is_some())
-    }
-
-    /// The programs that arms run, each once.
-    pub fn programs(&self) -> Vec<&Program> {
-        let mut all: Vec<&Program> = Vec::new();
-        for program in self.arms.iter().filter_map(|arm| arm.program.as_ref()) {
-            if !all.contains(&program) {
-                all.push(program);
-            }
-        }
-        all
+    /// The arms' own programs. None if all arms share one command.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> + Clone {
+        self.arms.iter().filter_map(|arm| arm.program.as_ref())
     }
 }
 
@@ -362,8 +351,8 @@ impl ProgramArgs {
         all
     }
 
-    /// What a bare word is. With `--shell` every word but `now` and known settings is a line for
-    /// it.
+    /// Tells settings from programs. With `--shell`, every word except `now` and known settings is a
+    /// line for the shell.
     fn read(&self, word: &str, knobs: &[CommandKnob]) -> Result<Word, ProgramError> {
         if word.trim() == "now" {
             return Ok(Word::Settings);
@@ -468,7 +457,7 @@ fn values_of(text: &str) -> Option<Vec<String>> {
     if by == 0.0 || !(0.0..MAX_VALUES).contains(&count) {
         return None;
     }
-    // As many decimals as were typed: 0.1 + 0.2 is not 0.30000000000000004 for a command line.
+    // Print as many decimals as the user typed, not 0.30000000000000004 for 0.1 + 0.2.
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.trim().len());
     let decimals = [low, high, step].map(decimals).into_iter().max().unwrap_or(0);
     Some((0..=count as u32).map(|n| format!("{:.decimals$}", from + f64::from(n) * by)).collect())

@@ -239,11 +239,11 @@ pub fn prepare(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload,
     Ok(made)
 }
 
-/// The workload of arms that run programs of their own, for this machine: what they have in common.
-pub fn prepare_programs(
+/// Prepares the workload of arms that run their own programs: the parts that these share.
+pub fn prepare_programs<'a>(
     host: &dyn Host,
     args: &WorkloadArgs,
-    programs: &[&Program],
+    programs: impl Iterator<Item = &'a Program> + Clone,
 ) -> Result<PreparedWorkload, PrepareError> {
     if host.kind() == Kind::Recorded {
         return Err(PrepareError::Recording { machine: host.name() });
@@ -256,13 +256,13 @@ pub fn prepare_programs(
     }
     let mut command = Command::new(Vec::new());
     let mut lines: Vec<String> = Vec::new();
-    for line in programs.iter().map(|program| quote(&program.argv)) {
+    for line in programs.clone().map(|program| quote(&program.argv)) {
         if !lines.contains(&line) {
             lines.push(line);
         }
     }
     command.title = Some(lines.join(" | "));
-    let mut readers = programs.iter().map(|program| Reader::of_command(&program.argv));
+    let mut readers = programs.map(|program| Reader::of_command(&program.argv));
     // One metric for all: programs that print different things have their time in common.
     let first = readers.next().unwrap_or(Reader::WallTime);
     let common = if readers.all(|reader| reader == first) { first } else { Reader::WallTime };

@@ -93,18 +93,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
-/// Replaces a file like [`replace`], but makes it readable by its owner only.
+/// Replaces a file like [`replace`], and gives it this mode whatever the umask.
 ///
 /// # Errors
 /// Fails like [`replace`], and with the error of fchmod(2).
-pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, bytes, 0o600)
-}
-
-/// As [`replace`]; the file gets this mode, whatever the umask.
-///
-/// # Errors
-/// As [`replace_private`].
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (mut file, replacement) = Replacement::of(path)?;
     if replacement.temporary.is_some() {

@@ -91,7 +91,7 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<C
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
-    compare(manifest, &arms, quantity, Correction::NONE)
+    compare(manifest, &arms, quantity, Correction::for_questions(1))
 }
 
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.

@@ -87,9 +87,6 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// Of the only question.
-    pub(super) const NONE: Correction = Correction { questions: 1, medians: 1.0, steadiness: 1.0 };
-
     /// For so many questions about medians.
     pub(super) fn for_questions(questions: usize) -> Correction {
         Correction { questions, medians: questions.max(1) as f64, steadiness: 1.0 }

@@ -106,7 +106,7 @@ fn unsteady(seed: u64, factor: f64, blocks: usize, skewed: bool) -> Steadiness {
     // Without the medians' intervals, which take most of the time of a report.
     let counted: Vec<&Round> = rounds.iter().collect();
     let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
-    compare(&manifest, &arms, Quantity::Performance, Correction::NONE)[0]
+    compare(&manifest, &arms, Quantity::Performance, Correction::for_questions(1))[0]
         .steadiness
         .expect("performance has one")
 }
@@ -144,7 +144,7 @@ fn one_slow_round_does_not_turn_the_word_around() {
             .collect();
         let counted: Vec<&Round> = rounds.iter().collect();
         let arms = [0, 1].map(|arm| report_points(&manifest, &counted, arm));
-        let found = compare(&manifest, &arms, Quantity::Performance, Correction::NONE)[0]
+        let found = compare(&manifest, &arms, Quantity::Performance, Correction::for_questions(1))[0]
             .steadiness
             .expect("performance has one");
         assert_eq!(found.verdict, Verdict::Worse, "seed {seed}: {found:?}");

@@ -37,6 +37,14 @@ const PADDING_VARIABLE: &str = "FLYBALL_PADDING";
 /// How long a command may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+impl Program {
+    /// The command line, and the directory if the program has one.
+    pub fn title(&self) -> String {
+        let line = quote(&self.argv);
+        self.directory.as_ref().map_or_else(|| line.clone(), |path| format!("{line} in {}", path.display()))
+    }
+}
+
 /// A command, and how to read its performance.
 #[derive(Debug, Clone)]
 pub struct Command {

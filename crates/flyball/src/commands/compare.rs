@@ -128,7 +128,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     conduct(context, &*host, directory, taken, interrupted, extras)
 }
 
-/// What is compared, and what runs: a workload that all arms share, or programs of their own.
+/// Returns the arms, and the workload that they share or the shared parts of their own programs.
 fn arms_and_workload(
     host: &dyn Host,
     args: &Args,
@@ -138,8 +138,8 @@ fn arms_and_workload(
     let command = &args.workload.command;
     let prepare = args.workload.prepare.as_ref();
     let design = programs.design(&args.arm, &args.matrix, command, prepare, knobs).map_err(Failure::usage)?;
-    let mut workload = if design.has_programs() {
-        workloads::prepare_programs(host, &args.workload, &design.programs())?
+    let mut workload = if design.programs().next().is_some() {
+        workloads::prepare_programs(host, &args.workload, design.programs())?
     } else {
         let shared = workloads::WorkloadArgs { command: design.command, ..args.workload.clone() };
         workloads::prepare(host, &shared)?

@@ -21,9 +21,7 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
         eprintln!("note: this comparison runs: {}", quote(&workload.argv));
     }
     for program in own {
-        let place =
-            program.directory.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
-        eprintln!("note: this comparison runs: {}{place}", quote(&program.argv));
+        eprintln!("note: this comparison runs: {}", program.title());
     }
     if let Some(server) = &workload.server {
         eprintln!("note: with the server: {}", quote(server));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
-use flyball_measure::{Manifest, Program, RefusedArm, Schedule, WorkloadNote, quote};
+use flyball_measure::{Manifest, Program, RefusedArm, Schedule, WorkloadNote};
 use flyball_text::span;
 
 use crate::{
@@ -102,9 +102,7 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     for (index, arm) in arms.iter().enumerate() {
         let _ = writeln!(out, "\narm '{}'", arm.name);
         if let Some(program) = &arm.program {
-            let place =
-                program.directory.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
-            let _ = writeln!(out, "  runs {}{place}", quote(&program.argv));
+            let _ = writeln!(out, "  runs {}", program.title());
         }
         let settings = &manifest.arms[index].settings;
         let own: Vec<String> = settings
