@@ -10,9 +10,6 @@ use flyball_control::Location;
 use flyball_host::CpuList;
 use flyball_sst::setting::Field;
 
-/// Fewer equal writes than this stay a line each.
-const FOLDED_FROM: usize = 8;
-
 /// One write: where, and what stands after it on its line.
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -94,9 +91,16 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for,
-/// or all are few.
+/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for.
 pub(crate) fn lines(writes: &[Write], each: bool) -> String {
+    let mut out = String::new();
+    if each {
+        for write in writes {
+            let number = write.number.map(|number| number.to_string()).unwrap_or_default();
+            let _ = writeln!(out, "  {}{}{number}{}", of_domains(&[write.domain]), write.head, write.foot);
+        }
+        return out;
+    }
     // First over the numbers of CPUs, policies and cores, then over power domains that have equal
     // lines.
     let (mut by_number, mut place) = (Vec::new(), HashMap::new());
@@ -109,24 +113,13 @@ pub(crate) fn lines(writes: &[Write], each: bool) -> String {
     for ((domain, head, foot, alone), numbers) in by_number {
         add(&mut groups, &mut place, (head, numbers, foot, alone), domain);
     }
-    let size = |numbers: &[Option<u32>], domains: &[Option<(u8, u8)>]| numbers.len() * domains.len();
-    let mut out = String::new();
-    // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that
-    // they can be compared.
-    if each || groups.iter().all(|((_, numbers, ..), domains)| size(numbers, domains) < FOLDED_FROM) {
-        for write in writes {
-            let number = write.number.map(|number| number.to_string()).unwrap_or_default();
-            let _ = writeln!(out, "  {}{}{number}{}", of_domains(&[write.domain]), write.head, write.foot);
-        }
-        return out;
-    }
     for ((head, numbers, foot, _), domains) in groups {
         let list = match numbers[..] {
             [None, ..] => String::new(),
             [Some(one)] => one.to_string(),
             _ => format!("{{{}}}", numbers.iter().flatten().copied().collect::<CpuList>()),
         };
-        let count = size(&numbers, &domains);
+        let count = numbers.len() * domains.len();
         let count = if count > 1 { format!("  ({count} writes)") } else { String::new() };
         let _ = writeln!(out, "  {}{head}{list}{foot}{count}", of_domains(&domains));
     }
@@ -167,7 +160,8 @@ mod tests {
         let paths: Vec<String> = (0..9).map(|n| format!("/sys/cpufreq/policy{n}/min")).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         assert_eq!(text(&paths), "  /sys/cpufreq/policy{0-8}/min  0 -> 1  (9 writes)\n");
-        assert_eq!(text(&paths[..2]).lines().count(), 2);
+        assert_eq!(text(&paths[..2]), "  /sys/cpufreq/policy{0,1}/min  0 -> 1  (2 writes)\n");
+        assert_eq!(text(&paths[..1]), "  /sys/cpufreq/policy0/min  0 -> 1\n");
         assert_eq!(text(&["/sys/smt/control"]), "  /sys/smt/control  0 -> 1\n");
     }
 
