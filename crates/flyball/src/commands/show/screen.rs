@@ -544,7 +544,7 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// What the machine lacks, by reason.
+    /// What the machine lacks: with --all by reason, otherwise its number.
     fn absent(&self) -> String {
         let mut reasons: Vec<(String, Vec<Id>)> = Vec::new();
         for row in self.rows {
@@ -563,7 +563,14 @@ impl Screen<'_> {
         if reasons.is_empty() {
             return String::new();
         }
-        let mut out = self.paint.apply(Style::Heading, "absent") + "\n";
+        let mut out = self.paint.apply(Style::Heading, "absent");
+        if !self.all {
+            let count = reasons.iter().map(|(_, knobs)| knobs.len()).sum::<usize>();
+            let rows = if count == 1 { "1 setting or fact" } else { &format!("{count} settings and facts") };
+            return out
+                + &self.paint.apply(Style::Faint, &format!("  {rows} (flyball show --all says why)\n"));
+        }
+        out.push('\n');
         for (reason, knobs) in reasons {
             let mut names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
             // Each AMD processor lacks the same 22 of Intel's: three show what is meant.
