@@ -158,8 +158,9 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "CPUS", hide_short_help = true)]
     pub beside_pin: Vec<CpuList>,
 
-    /// Performance metric: 'time', a known benchmark, or a regular expression with one group. Known
-    /// benchmarks are recognised by their command line; other commands are measured by wall time.
+    /// Performance metric of a round. METRIC is 'time', a known benchmark, or a regular expression
+    /// with one group. Known benchmarks are recognised by their command line; other commands are
+    /// measured by wall time.
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
 

@@ -1,11 +1,12 @@
 //! Text conventions that all crates share: one grammar for time spans, one for dates, one escaper
-//! for HTML, one natural order, one word wrapper, and columns that line up.
+//! for HTML, one natural order, one word wrapper, columns that line up, and examples of help.
 //!
 //! Pure: this crate knows nothing of machines and depends on no other, so the simulator may use it.
 
 pub mod columns;
 pub mod date;
 mod escape;
+pub mod help;
 mod hex;
 mod natural;
 pub mod span;

@@ -5,7 +5,10 @@
 
 use clap::{Arg, Command};
 
-use flyball_text::wrap;
+use flyball_text::{
+    help::{after, blocks},
+    wrap,
+};
 
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -38,102 +41,35 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("guest", &["machine", "sim_state", "sim_fault", "state_dir"]),
 ];
 
-/// A part of the text after a command's options.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Block {
-    /// A paragraph.
-    Prose(String),
-    /// Lines that stay as they are.
-    Lines(Vec<String>),
-    Examples(Vec<Example>),
-    ExitCodes(String),
-}
+/// The options that -h shows of commands that have dozens.
+const SHORT: &[(&str, &[&str])] = &[
+    (
+        "compare",
+        &["arm", "matrix", "rounds", "until", "fail_if", "quiet", "workload", "metric", "output", "dry_run"],
+    ),
+    (
+        "tune",
+        &[
+            "over",
+            "preset",
+            "minimize",
+            "maximize",
+            "subject_to",
+            "max_runs",
+            "workload",
+            "metric",
+            "output",
+            "dry_run",
+        ],
+    ),
+];
 
-/// A command with what it is an example of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Example {
-    pub command: String,
-    pub note: Option<String>,
-}
-
-/// The parts of `text`, which blank lines separate.
-pub(crate) fn blocks(text: &str) -> Vec<Block> {
-    text.split("\n\n")
-        .filter(|block| !block.trim().is_empty())
-        .map(|block| {
-            let filled = || block.split_whitespace().collect::<Vec<_>>().join(" ");
-            if let Some(examples) = block.strip_prefix("Examples:\n") {
-                Block::Examples(examples.lines().filter_map(example).collect())
-            } else if block.starts_with("Exit codes") {
-                Block::ExitCodes(filled())
-            // Indented lines are tables or files, whose line ends mean something.
-            } else if block.lines().any(|line| line.starts_with(' ')) {
-                Block::Lines(block.lines().map(str::to_owned).collect())
-            } else {
-                Block::Prose(filled())
-            }
-        })
-        .collect()
-}
-
-/// `  command   note`: two blanks and more separate them.
-fn example(line: &str) -> Option<Example> {
-    let line = line.trim();
-    let (command, note) = match line.split_once("  ") {
-        Some((command, note)) => (command, Some(note.trim().to_owned())),
-        None => (line, None),
-    };
-    (!command.is_empty()).then(|| Example { command: command.to_owned(), note })
-}
-
-/// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on
-/// after a backslash.
-fn examples(all: &[Example], width: usize) -> String {
-    // One long command must not push the notes of all others to the right margin.
-    let longest = all.iter().map(|one| one.command.chars().count()).filter(|length| *length < width / 2);
-    let column = longest.max().unwrap_or(0);
-    let mut out = String::from("Examples:");
-    for Example { command, note } in all {
-        let length = command.chars().count().max(column);
-        match note {
-            // 2: the indentation; 4: the blanks and the `# ` in front of the note.
-            Some(note) if 2 + length + 4 + note.chars().count() <= width => {
-                out += &format!("\n  {command:column$}  # {note}");
-                continue;
-            }
-            Some(note) => {
-                for line in wrap(note, width - 4) {
-                    out += &format!("\n  # {line}");
-                }
-            }
-            None => {}
-        }
-        // 6 columns for the indentation of later lines, 2 for the backslash.
-        let lines = wrap(command, width - 8);
-        out += &format!("\n  {}", lines.join(" \\\n      "));
-    }
-    out
-}
-
-/// The text after the options: for `--help` all of it, for `-h` a few examples.
-fn after(blocks: &[Block], long: bool, width: usize) -> String {
-    let mut parts = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Examples(all) if long => parts.push(examples(all, width)),
-            // The first ones are the usual ones; -h has to fit a screen.
-            Block::Examples(all) => parts.push(examples(&all[..all.len().min(3)], width)),
-            _ if !long => {}
-            Block::Prose(text) | Block::ExitCodes(text) => parts.push(text.clone()),
-            Block::Lines(lines) => parts.push(lines.join("\n")),
-        }
-    }
-    parts.join("\n\n")
-}
-
-/// The command line `top` with help that fits `width` columns.
-pub(crate) fn command(top: Command, width: usize) -> Command {
+/// The command line `top` with help that fits `width` columns; `short` for the help of -h.
+pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
     let mut top = without_machine(top);
+    if short {
+        top = on_a_screen(top);
+    }
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
@@ -212,6 +148,26 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
         if top.find_subcommand(name).is_some() {
             top = top.mut_subcommand(name, |command| command.args(hidden));
         }
+    }
+    top
+}
+
+/// Leaves the main options of commands that have dozens, under one heading, so that -h fits a screen.
+fn on_a_screen(mut top: Command) -> Command {
+    let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    for (name, shown) in SHORT {
+        top = top.mut_subcommand(name, |command| {
+            command
+                .args(globals.iter().map(|arg| arg.clone().hide(true)))
+                .disable_version_flag(true)
+                .mut_args(|arg| match shown.contains(&arg.get_id().as_str()) {
+                    true => {
+                        let values = arg.get_action().takes_values();
+                        arg.help_heading(None).hide_possible_values(values)
+                    }
+                    false => arg.hide_short_help(true),
+                })
+        });
     }
     top
 }
@@ -359,19 +315,24 @@ mod tests {
     }
 
     #[test]
-    fn notes_of_examples_are_comments() {
-        let text = "Examples:\n  flyball show     the machine\n  flyball get governor epp min-freq max-freq -c 0-3   some values";
-        let fitted = after(&blocks(text), true, 40);
-        assert_eq!(
-            fitted,
-            "Examples:\n  flyball show  # the machine\n  # some values\n  flyball get governor epp \\\n      min-freq max-freq -c 0-3"
-        );
+    fn short_help_of_commands_with_many_options_fits_a_small_terminal() {
+        for (name, shown) in SHORT {
+            let mut top = command(Cli::command(), 80, true);
+            top.build();
+            let one = top.find_subcommand_mut(name).unwrap();
+            let text = one.render_help().to_string();
+            assert!(text.lines().count() < 24, "{text}");
+            for option in *shown {
+                let option = option.replace('_', "-");
+                assert!(text.contains(&format!("--{option}")), "{name} -h has no --{option}");
+            }
+        }
     }
 
     #[test]
     fn help_fits_its_width() {
         for width in [80, 100] {
-            let mut top = command(Cli::command(), width);
+            let mut top = command(Cli::command(), width, false);
             // Hands the width down.
             top.build();
             let mut all = vec![top];

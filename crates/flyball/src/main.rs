@@ -137,7 +137,8 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
     let matches = parsed.map_err(|error| match error.kind() {
         // Help is made to fit the terminal, which costs time that other commands need not spend.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let command = help::command(Cli::command(), help_width()).color(color.choice());
+            let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
+            let command = help::command(Cli::command(), help_width(), short).color(color.choice());
             command.try_get_matches_from(words).err().unwrap_or(error)
         }
         _ => {

@@ -10,11 +10,11 @@ use crate::exit::Failure;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RunAs {
     /// Run the command as this user [default: under sudo, the user who called sudo].
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, value_name = "NAME", help_heading = "Workload", hide_short_help = true)]
     pub user: Option<String>,
 
     /// Under sudo, run the command as root.
-    #[arg(long, conflicts_with = "user", hide_short_help = true)]
+    #[arg(long, conflicts_with = "user", help_heading = "Workload", hide_short_help = true)]
     pub as_root: bool,
 }
 

@@ -1,28 +1,33 @@
 //! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command
 //! and subcommand has a page of its own, as section 1 names them: flyball-trace-record(1).
 
-use std::path::PathBuf;
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    process::{Command as Process, Stdio},
+};
 
 use clap::{Arg, Command};
 use flyball_control::{Access, TABLE};
+use flyball_text::help::{Block, blocks};
 use roff::{Roff, bold, italic, line_break, roman};
 
 use crate::{
     exit::{Exit, Failure},
-    help::{self, Block},
-    output, terminal,
+    help, output, terminal,
 };
 
 /// Arguments of `man`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  flyball man | man -l -
-  flyball man compare | man -l -
-  flyball man trace record | man -l -
+  flyball man
+  flyball man compare
+  flyball man trace record
   flyball man --dir /usr/local/share/man/man1")]
 pub(crate) struct Args {
-    /// The command whose page to print [default: flyball's own page].
+    /// The command whose page to open [default: flyball's own page]. If stdout is not a terminal,
+    /// the page's source is printed.
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
 
@@ -65,18 +70,30 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let wanted: Vec<&str> =
         std::iter::once("flyball").chain(args.command.iter().map(String::as_str)).collect();
     let all = pages(&top);
-    let Some((path, command)) = all.iter().find(|(path, _)| *path == wanted) else {
+    // `trace record`, or the name of the page: `trace-record`, `flyball-trace-record`.
+    let name = wanted.join("-").replacen("flyball-flyball", "flyball", 1);
+    let Some((path, command)) = all.iter().find(|(path, _)| path.join("-") == name) else {
         let names: Vec<String> = all.iter().skip(1).map(|(path, _)| path[1..].join(" ")).collect();
         let (command, names) = (args.command.join(" "), names.join(", "));
         return Err(Failure::usage(format!("unknown command '{command}' (expected {names})")));
     };
     let page = breakable(&page(&top, path, command).render());
-    output::raw(&page)?;
-    if terminal::is_terminal() {
-        let words = wanted.join(" ").replacen("flyball", "flyball man", 1);
-        eprintln!("flyball: this is the source of a manual page; to read it: {words} | man -l -");
+    if terminal::is_terminal() && opened(&page) {
+        return Ok(Exit::Done);
     }
+    output::raw(&page)?;
     Ok(Exit::Done)
+}
+
+/// Shows a page with the program man, as `git help` does. False if there is no such program.
+fn opened(page: &str) -> bool {
+    let man = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = man else { return false };
+    if let Some(mut pipe) = man.stdin.take() {
+        // A reader who leaves early closes the pipe.
+        let _ = pipe.write_all(page.as_bytes());
+    }
+    man.wait().is_ok_and(|status| status.success())
 }
 
 /// Lets long paths be broken after a slash, where a line is too short for them.
@@ -125,7 +142,7 @@ fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
     roff.text([roman(format!("{} - {about}", path.join("-")))]);
     synopsis(&mut roff, path, command);
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let blocks = help::blocks(&text);
+    let blocks = blocks(&text);
     description(&mut roff, command, &blocks);
     commands(&mut roff, path, command);
     options(&mut roff, path, command);

@@ -55,6 +55,7 @@ pub(crate) struct Args {
 
 /// Other forms of a comparison's report.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Results")]
 pub(crate) struct Forms {
     /// Also write the report as Markdown to this file.
     #[arg(long, value_name = "FILE")]
@@ -64,9 +65,8 @@ pub(crate) struct Forms {
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
 
-    /// Exit with 12 if an arm is over this limit, as in 'time > +2%', and with 13 if these rounds
-    /// cannot tell. Quantities: time, metric, user, system, memory, faults, switches, energy,
-    /// per-watt. May be repeated.
+    /// Exit with 12 if over a limit: 'time > +2%'. With 13 if these rounds cannot tell. Quantities:
+    /// time, metric, user, system, memory, faults, switches, energy, per-watt. May be repeated.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 

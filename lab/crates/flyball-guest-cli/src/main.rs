@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Parser as _;
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
 use flyball_guest::{
     Interface, apt,
     cache::Cache,
@@ -38,6 +38,7 @@ use flyball_guest::{
     watch::ProgressLimits,
 };
 use flyball_silicon::MachineSpec;
+use flyball_text::help;
 use serde::Serialize;
 
 use crate::{
@@ -52,7 +53,6 @@ use crate::{
     name = "flyball-guest",
     bin_name = "flyball guest",
     version,
-    max_term_width = 120,
     after_help = "\
 A guest is an unmodified Linux kernel in QEMU, on one of flyball's simulated processors: its cpufreq drivers find that \
 processor's registers and firmware tables. It needs neither root nor KVM.
@@ -264,13 +264,29 @@ impl GuestArgs {
 fn main() -> ExitCode {
     // A reader that goes away ends the process, as for other tools.
     flyball_process::set_signal_actions();
-    match run(&Cli::parse()) {
+    // At most 120 columns, as flyball's own help; 100 where there is no terminal.
+    let width =
+        terminal_size::terminal_size_of(io::stdout()).map_or(100, |(width, _)| width.0.min(120).into());
+    let matches = with_help(Cli::command().term_width(width), width).get_matches();
+    match run(&Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
             failure.exit.into()
         }
     }
+}
+
+/// A command, and those below it, with examples that are broken where a shell takes it.
+fn with_help(mut command: Command, width: usize) -> Command {
+    if let Some(text) = command.get_after_help().map(ToString::to_string) {
+        command = command.after_help(help::after(&help::blocks(&text), true, width));
+    }
+    let below: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    for name in below {
+        command = command.mut_subcommand(name, |one| with_help(one, width));
+    }
+    command
 }
 
 /// Runs the subcommand.

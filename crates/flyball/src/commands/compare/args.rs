@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use flyball_compare::{programs::ProgramArgs, workloads};
 
-use super::rounds::RoundArgs;
+use super::rounds::{RESULTS, RoundArgs};
 use crate::{commands::report::Forms, run_as::RunAs};
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ARM")]
     pub(super) arm: Vec<String>,
 
-    /// Arms from all combinations of values; may be repeated.
+    /// Arms from all combinations of values. May be repeated.
     #[arg(long, value_name = "KNOB=V1,V2")]
     pub(super) matrix: Vec<String>,
 
@@ -110,14 +110,15 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
-    /// Number of blocks, each with one round of every arm [default: 15; with --selftest 3].
+    /// Number of blocks [default: 15]. Each block has one round of every arm. With --selftest the
+    /// default is 3.
     // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
-    /// Continue until each difference is known to this precision, or until each arm is 'decided'.
-    /// The precision is half the width of the confidence interval. An arm is decided when it is
-    /// known to differ, or to be within 0.5 %. Intervals remain valid under repeated looks.
+    /// Continue to this precision, or to 'decided'. The precision is half the width of the
+    /// confidence interval. An arm is decided when it is known to differ, or to be within 0.5 %.
+    /// Intervals remain valid under repeated looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
@@ -145,27 +146,27 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
-    /// The run directory [default: flyball-compare-DATE-TIME].
-    #[arg(short, long, value_name = "DIR")]
+    /// The run directory. The default is flyball-compare-DATE-TIME.
+    #[arg(short, long, value_name = "DIR", help_heading = RESULTS)]
     pub(super) output: Option<PathBuf>,
 
     /// Read the whole comparison from a file, for the machines of a fleet. Each machine has a seed
     /// of its own.
-    #[arg(long, value_name = "FILE", conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume"]), hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison, after an interruption or another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those
     // that are there.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
-    /// Show the writes, the order and the duration, without running anything.
-    #[arg(short = 'n', long)]
+    /// Show writes and duration, and run nothing.
+    #[arg(short = 'n', long, help_heading = RESULTS)]
     pub(super) dry_run: bool,
 
     /// With --resume: do not ask before running a command from another user's directory.
-    #[arg(long, requires = "resume", hide_short_help = true)]
+    #[arg(long, requires = "resume", help_heading = RESULTS, hide_short_help = true)]
     pub(super) yes: bool,
 
     #[command(flatten)]

@@ -9,7 +9,11 @@ use flyball_text::span;
 
 use crate::quiet_machine::Observer;
 
+/// The heading of options that name files and directories of results.
+pub(crate) const RESULTS: &str = "Results";
+
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Rounds")]
 pub(crate) struct RoundArgs {
     /// Warm-up rounds per arm, not counted.
     #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -59,8 +63,8 @@ pub(crate) struct RoundArgs {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub knob: Vec<PathBuf>,
 
-    /// Make the machine quiet first: light, steady or fixed (see flyball quiet). Rounds under bad
-    /// conditions do not count.
+    /// Make the machine quiet first. LEVEL is light, steady or fixed (see flyball quiet). Rounds
+    /// under bad conditions do not count.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub quiet: Option<Level>,
 }

@@ -7,7 +7,7 @@ use flyball_measure::preset::Reader;
 use flyball_tune::Preset;
 
 use crate::{
-    commands::compare::rounds::{RoundArgs, parse_percent},
+    commands::compare::rounds::{RESULTS, RoundArgs, parse_percent},
     run_as::RunAs,
 };
 
@@ -31,11 +31,11 @@ Examples:
   flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
   flyball tune --over max-freq=2GHz..4.6GHz:5 --over epp=all --front time,energy -- ./bench
-  flyball tune -n --over epp=all --minimize energy -- ./bench      what would be searched
-  flyball tune --preset efficiency -- ./bench                      the knobs of this machine that save energy
+  flyball tune -n --over epp=all --minimize energy -- ./bench
+  flyball tune --preset efficiency -- ./bench
   flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
   flyball tune --knob knobs.toml --over pool=4,8,16 --minimize p99 --metric 'p99: ([0-9.]+) us' -- ./load
-  flyball tune --resume DIR                                        continue after Ctrl-C
+  flyball tune --resume DIR   continue after Ctrl-C
 
 Exit codes: 0 done, even if nothing is better than 'now'; 1 failed (settings are restored), 2 invalid arguments, \
 3 restoring failed too, 4 no meter for the quantity, 6 another flyball command is changing the machine, 130 stopped by \
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KNOB=VALUES", required_unless_present_any = ["resume", "preset"])]
     pub(super) over: Vec<String>,
 
-    /// Knobs and goal for a purpose: efficiency, latency or power-cap=WATTS. efficiency: least
-    /// energy, time <= +5%; latency: least time; power-cap=WATTS: least time, power <= WATTS.
+    /// Knobs and goal for a purpose. efficiency: least energy, time <= +5%; latency: least time;
+    /// power-cap=WATTS: least time, power <= WATTS.
     #[arg(long, value_name = "PURPOSE", conflicts_with_all = ["over", "minimize", "maximize", "subject_to"])]
     pub(super) preset: Option<Preset>,
 
@@ -66,8 +66,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUANTITY,QUANTITY", conflicts_with_all = ["minimize", "maximize", "subject_to", "preset", "prefer", "strict", "start_from"])]
     pub(super) front: Option<String>,
 
-    /// Limit on the choice: 'time <= +5%' or 'performance >= -2%' (against 'now'), or 'power <=
-    /// 60'.
+    /// Limit on the choice: 'time <= +5%'. Also 'performance >= -2%' (percentages are against
+    /// 'now'), or 'power <= 60'.
     #[arg(long, value_name = "LIMIT")]
     pub(super) subject_to: Option<String>,
 
@@ -75,8 +75,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, hide_short_help = true)]
     pub(super) within: f64,
 
-    /// Maximum number of rounds, without the confirmation [default: 200; 400 for more than 100
-    /// settings].
+    /// Maximum number of rounds [default: 200]. The default is 400 for more than 100 settings. The
+    /// confirmation comes on top.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub(super) max_runs: Option<u32>,
 
@@ -114,23 +114,23 @@ pub(crate) struct Args {
 
     /// Write the chosen settings as a profile. With --front, one profile for each setting on the
     /// front: PROFILE-1.toml and so on.
-    #[arg(short, long, value_name = "PROFILE")]
+    #[arg(short, long, value_name = "PROFILE", help_heading = RESULTS)]
     pub(super) output: Option<PathBuf>,
 
     /// The run directory [default: flyball-tune-DATE-TIME].
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, hide_short_help = true)]
     pub(super) directory: Option<PathBuf>,
 
     /// Continue an interrupted search.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: do not ask before running a command from another user's directory.
-    #[arg(long, requires = "resume", hide_short_help = true)]
+    #[arg(long, requires = "resume", help_heading = RESULTS, hide_short_help = true)]
     pub(super) yes: bool,
 
-    /// Show the search space, without running anything.
-    #[arg(short = 'n', long)]
+    /// Show the search space, and run nothing.
+    #[arg(short = 'n', long, help_heading = RESULTS)]
     pub(super) dry_run: bool,
 
     #[command(flatten)]
