@@ -155,7 +155,8 @@ fn profiles_do_what_they_say() {
                 }
                 if matches!(name, "latency" | "hpc") {
                     let (lone, why) = speed(&host, &alone);
-                    let is_stated = profile.description.as_deref().unwrap_or_default().contains("lone-core turbo");
+                    let is_stated =
+                        profile.description.as_deref().unwrap_or_default().contains("lone-core turbo");
                     if lone * 1000.0 < top as f64 * 0.97 && before.is_empty() && !is_stated {
                         complain(format!("a lone core loses speed, and the profile does not say so: {why}"));
                     }
