@@ -463,27 +463,10 @@ impl Process for Running {
         if group.is_none_or(|group| rustix::process::test_kill_process_group(group).is_err()) {
             return Vec::new();
         }
-        let names = members(self.pid);
+        let names = flyball_process::names_of_group(self.pid);
         self.signal(rustix::process::Signal::KILL);
         names
     }
-}
-
-/// The names of the processes of a group that have not ended.
-fn members(group: i32) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let name = |entry: std::fs::DirEntry| {
-        let stat = std::fs::read(entry.path().join("stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat);
-        // The name may hold blanks and parentheses: what follows it begins after the last one
-        // (proc_pid_stat(5): state, parent, group).
-        let (before, after) = stat.rsplit_once(')')?;
-        let mut fields = after.split_whitespace();
-        let (state, _parent, of) = (fields.next()?, fields.next()?, fields.next()?);
-        let lives = !matches!(state, "Z" | "X") && of.parse() == Ok(group);
-        lives.then(|| before.split_once('(').map(|(_, name)| name.to_owned())).flatten()
-    };
-    processes.filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -538,7 +521,7 @@ mod tests {
         assert_eq!(running.kill_left_behind(), ["sleep"]);
         let gone = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
-            members(running.pid).is_empty()
+            flyball_process::names_of_group(running.pid).is_empty()
         });
         assert!(gone, "sleep still runs");
     }

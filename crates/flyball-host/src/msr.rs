@@ -3,9 +3,6 @@
 //! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. If another file
 //! names a register, or the kernel has no name for it, the line gives the source of its name.
 
-/// drivers/platform/x86/intel/speed_select_if/isst_if_common.c; the power unit's number of a CPU on
-/// mailbox parts.
-pub const MSR_THREAD_ID_INFO: u32 = 0x53;
 /// drivers/platform/x86/intel/tpmi_power_domains.c; the power unit's number of a CPU on TPMI parts.
 pub const MSR_PM_LOGICAL_ID: u32 = 0x54;
 pub const MSR_FSB_FREQ: u32 = 0xcd;

@@ -36,7 +36,6 @@ pub const TURBO_RATIO_LIMIT2: u32 = 0x1af;
 pub const ENERGY_PERF_BIAS: u32 = 0x1b0;
 pub const PACKAGE_THERM_STATUS: u32 = 0x1b1;
 pub const PACKAGE_THERM_INTERRUPT: u32 = 0x1b2;
-pub const POWER_CTL: u32 = 0x1fc;
 pub const PKG_C3_RESIDENCY: u32 = 0x3f8;
 pub const PKG_C6_RESIDENCY: u32 = 0x3f9;
 pub const PKG_C7_RESIDENCY: u32 = 0x3fa;
