@@ -14,6 +14,7 @@ mod link;
 mod mailbox;
 mod message;
 mod server;
+mod service;
 mod text;
 
 pub use self::{
@@ -22,4 +23,5 @@ pub use self::{
         Request, State, Tell, Why, read_line, write_line,
     },
     server::{Options, serve},
+    service::{Bus, BusNotice, BusOptions},
 };

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{End, Hold, HoldName, OnDrift, OnExit, Owner};
+use crate::{Hold, HoldName, Owner};
 
 /// Where the file is wrong, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,16 +120,9 @@ impl Active {
     /// The hold, without its settings.
     pub fn hold(&self, since: u64) -> Hold {
         Hold {
-            name: self.name.clone(),
-            owner: Owner::Boot,
             priority: self.priority,
             profile: Some(self.profile.clone()),
-            settings: Vec::new(),
-            condition: None,
-            end: End::default(),
-            on_drift: OnDrift::default(),
-            on_exit: OnExit::default(),
-            since,
+            ..Hold::new(self.name.clone(), Owner::Boot, Vec::new(), since)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Changing the holds, as a command does: the store first, then the machine; both as before if the
 //! machine refuses.
 
-use flyball_control::write::state::{LockError, StateDir};
+use flyball_control::write::state::{Lock, LockError, StateDir};
 use flyball_host::Host;
 
 use crate::{
@@ -50,6 +50,18 @@ pub fn change_holds(
     change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
 ) -> Result<Changed, ChangeError> {
     let lock = state.lock(command)?;
+    change_locked(host, state, &lock, command, moment, change)
+}
+
+/// As [`change_holds`], by the holder of the lock.
+pub(crate) fn change_locked(
+    host: &dyn Host,
+    state: &StateDir,
+    lock: &Lock,
+    command: &str,
+    moment: Moment,
+    change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+) -> Result<Changed, ChangeError> {
     let mut store = Store::load(state, host)?;
     // A hold that has ended can still be released by its name: without a service its settings are
     // still there. But it must not take the place of a new one.
@@ -72,14 +84,14 @@ pub fn change_holds(
     }
     if is_release {
         let (brought, effective, refused) =
-            bring_possible(host, state, &lock, command, (&store.holds, &facts, &store.left))?;
+            bring_possible(host, state, lock, command, (&store.holds, &facts, &store.left))?;
         store.left.extend(brought.clamped(&effective));
         store.failure = not_in_force(&refused);
         store.refused = refused;
         store.save(state)?;
         return Ok(Changed { brought, store, facts });
     }
-    match bring_about(host, state, &lock, command, (&effective, &store.left), &[]) {
+    match bring_about(host, state, lock, command, (&effective, &store.left), &[]) {
         Ok(brought) => {
             store.left.extend(brought.clamped(&effective));
             store.failure = None;
@@ -93,7 +105,7 @@ pub fn change_holds(
             let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
             // What the old holds set is in effect, unless the failed attempt has restored some of
             // it.
-            let _ = bring_about(host, state, &lock, command, (&effective, &before.left), &[]);
+            let _ = bring_about(host, state, lock, command, (&effective, &before.left), &[]);
             Err(error.into())
         }
     }

@@ -21,8 +21,7 @@ use flyball_control::Setting;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    Active, Condition, ConditionError, ConfigError, End, Hold, HoldName, MachineFacts, OnDrift, OnExit,
-    Requirement,
+    Active, Condition, ConditionError, ConfigError, Hold, HoldName, MachineFacts, OnDrift, Requirement,
 };
 
 /// One `[[when]]`.
@@ -151,16 +150,11 @@ impl Config {
         let name: HoldName =
             format!("config-{}:{profile}", index + 1).parse().map_err(|error| format!("{error}"))?;
         Ok(Hold {
-            name,
-            owner: crate::Owner::Config,
             priority: FIRST_PRIORITY + index as u32,
             profile: Some(when.profile.clone()),
-            settings: Vec::new(),
             condition: when.condition.clone(),
-            end: End::default(),
             on_drift: when.on_drift,
-            on_exit: OnExit::default(),
-            since,
+            ..Hold::new(name, crate::Owner::Config, Vec::new(), since)
         })
     }
 }

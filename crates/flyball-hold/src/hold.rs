@@ -230,6 +230,22 @@ impl Hold {
     /// The priority of a hold that lasts as long as a command.
     pub const OF_COMMAND: u32 = 200;
 
+    /// A hold of these settings, without a condition or an end.
+    pub fn new(name: HoldName, owner: Owner, settings: Vec<Setting>, since: u64) -> Hold {
+        Hold {
+            name,
+            owner,
+            priority: Hold::PRIORITY,
+            profile: None,
+            settings,
+            condition: None,
+            end: End::default(),
+            on_drift: OnDrift::default(),
+            on_exit: OnExit::default(),
+            since,
+        }
+    }
+
     /// The settings, each with the hold's name in what it is from.
     pub fn intent(&self) -> Intent {
         // Two holds may have the same line of one profile: without the name a change could not be

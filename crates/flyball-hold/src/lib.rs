@@ -15,6 +15,7 @@ mod config;
 mod drift;
 mod hold;
 mod machine;
+mod moment;
 mod overlay;
 mod rehearse;
 mod service;
@@ -30,9 +31,10 @@ pub use self::{
     drift::{Action, Cause, Drift, Left, LeftBecause, MAX_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, Owner, ProcessId},
     machine::{MachineFacts, Requirement},
+    moment::Moment,
     overlay::Effective,
     rehearse::{Done, Played, Rehearsal, events},
-    service::{Moment, Notice, Priority, Service, VERIFY_EVERY, Watched, concerns_processors},
+    service::{Notice, Priority, Service, VERIFY_EVERY, Watched, concerns_processors},
     status::{Asked, HeldKnob, HoldStatus, Status, status},
     store::{Presence, Refused, ServiceState, Store, StoreError},
 };

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, time::Duration};
 use flyball_control::write::state::{Lock, LockError, StateDir};
 use flyball_host::{
     Host,
-    watch::{DeviceAction, Event, LocalTime, Writer, local_time, since_boot},
+    watch::{DeviceAction, Event, Writer},
 };
 
 pub use self::{
@@ -20,9 +20,11 @@ pub use self::{
     watched::Watched,
 };
 use crate::{
-    ACTIVE, BringError, Cause, Condition, Config, ConfigError, Effective, Facts, Hold, HoldName, Left,
-    MachineFacts, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState, Store, StoreError,
+    ACTIVE, BringError, Cause, ChangeError, Changed, Condition, Config, ConfigError, Effective, Facts, Hold,
+    HoldName, Left, MachineFacts, Moment, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState, Store,
+    StoreError,
     apply::{bring_about, bring_possible, not_in_force},
+    change::change_locked,
     condition::{Lasting, next_edge},
     drift::Corrections,
     service::{correct::Seen, unsettled::Unsettled},
@@ -40,27 +42,11 @@ const RETRIES: [u64; 4] = [20, 100, 300, 1000];
 /// How long another flyball may have the lock before that is worth a line.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
+/// The service's name in the lock and the journal.
+const COMMAND: &str = "flyball hold run";
+
 /// Writes of others that are remembered while another flyball has the machine.
 const MAX_WRITES: usize = 1000;
-
-/// A moment, as a service needs it.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// Since boot, sleep included.
-    pub now: Duration,
-    /// Seconds since 1970, for records.
-    pub unix: u64,
-    pub local: LocalTime,
-}
-
-impl Moment {
-    /// Now, on this machine.
-    pub fn here() -> Moment {
-        // A clock before 1970 is one that was not set yet; the record then says 0.
-        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Moment { now: since_boot(), unix: since_1970.map_or(0, |time| time.as_secs()), local: local_time() }
-    }
-}
 
 /// The service of one machine.
 pub struct Service<'h> {
@@ -80,6 +66,8 @@ pub struct Service<'h> {
     reported_failure: Option<String>,
     /// The file as it was when it was read or written last.
     saved: Option<Stamp>,
+    /// Whether the holds were changed since they were last acted on.
+    has_changed_holds: bool,
     facts: Facts,
     /// What conditions are judged by instead of the machine's files, in a rehearsal.
     rehearsed: Option<Facts>,
@@ -145,6 +133,7 @@ impl<'h> Service<'h> {
             known: BTreeMap::new(),
             reported_failure: None,
             saved: None,
+            has_changed_holds: false,
             facts: Facts::default(),
             rehearsed: None,
             lasting: Lasting::default(),
@@ -262,8 +251,30 @@ impl<'h> Service<'h> {
         self.store.holds.iter().filter_map(|hold| hold.condition.as_ref())
     }
 
+    /// Changes the holds for a program, as a command does. The service knows the result: it does not
+    /// wait for a report of its own write, nor read the file again.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; then the holds are as they were.
+    pub fn change(
+        &mut self,
+        moment: Moment,
+        change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+    ) -> Result<Changed, ChangeError> {
+        let lock = self.lock()?;
+        let changed = change_locked(self.host, &self.state, &lock, COMMAND, moment, change)?;
+        // Before the lock is given up: the next command's file is another one.
+        self.saved = Stamp::of(&self.state);
+        self.adopt(changed.store.clone(), moment);
+        self.has_changed_holds = true;
+        Ok(changed)
+    }
+
     /// How long to wait if nothing is reported.
     pub fn sleep_for(&self, now: Duration) -> Duration {
+        if self.has_changed_holds {
+            return Duration::ZERO;
+        }
         let ends = self.store.holds.iter().filter_map(|hold| hold.end.at);
         // Counted from the last look: from now on it would never come due on a machine with many
         // events.
@@ -284,6 +295,7 @@ impl<'h> Service<'h> {
         if batch.store {
             self.reload(moment);
         }
+        batch.store |= std::mem::take(&mut self.has_changed_holds);
         self.expire(moment);
         let lasting = self.lasting.next(self.conditions(), self.looked);
         let edge = self.next_edge.into_iter().chain(lasting).any(|edge| edge <= moment.now);
@@ -384,7 +396,7 @@ impl<'h> Service<'h> {
     }
 
     fn lock(&self) -> Result<Lock, LockError> {
-        self.state.lock("flyball hold run")
+        self.state.lock(COMMAND)
     }
 
     /// Notes that there is something to be done as soon as the lock is given up, which the watch of
@@ -404,15 +416,18 @@ impl<'h> Service<'h> {
         // Before the file is read: one that is replaced meanwhile is read again.
         self.saved = Stamp::of(&self.state);
         match Store::load(&self.state, self.host) {
-            Ok(mut store) => {
-                // A command knows nothing newer of these.
-                store.service.clone_from(&self.store.service);
-                store.lasting.clone_from(&self.store.lasting);
-                self.store = store;
-                self.report_changes(moment);
-            }
+            Ok(store) => self.adopt(store, moment),
             Err(error) => self.notices.push(Notice::Failed(error.to_string())),
         }
+    }
+
+    /// Replaces the holds by those that a command has left.
+    fn adopt(&mut self, mut store: Store, moment: Moment) {
+        // A command knows nothing newer of these.
+        store.service.clone_from(&self.store.service);
+        store.lasting.clone_from(&self.store.lasting);
+        self.store = store;
+        self.report_changes(moment);
     }
 
     /// Reports the holds that commands have added or released.
@@ -482,12 +497,12 @@ impl<'h> Service<'h> {
         self.writes.clear();
         self.seen = None;
         let wanted = (&self.effective, self.store.left.as_slice());
-        let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
+        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[]);
         let (result, refused) = match result {
             // Not at once: policies that a driver is making are there after a pause.
             Err(BringError::Plan(_)) if self.retry.is_some_and(|(count, _)| count + 1 >= RETRIES.len()) => {
                 let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
-                match bring_possible(self.host, &self.state, &lock, "flyball hold run", all) {
+                match bring_possible(self.host, &self.state, &lock, COMMAND, all) {
                     Ok((brought, effective, refused)) => {
                         self.effective = effective;
                         (Ok(brought), refused)
@@ -580,7 +595,7 @@ impl<'h> Service<'h> {
         }
         self.renew();
         let wanted = (&self.effective, self.store.left.as_slice());
-        let result = bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &[]);
+        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[]);
         self.conclude(&result, moment);
         self.save();
         Ok(self.notices)
@@ -601,3 +616,6 @@ pub fn concerns_processors(path: &str) -> bool {
         || path.contains("/powercap/")
         || path.contains("/platform-profile/")
 }
+
+#[cfg(test)]
+mod tests;

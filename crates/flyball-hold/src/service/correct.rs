@@ -15,7 +15,7 @@ use flyball_control::{
 
 use flyball_host::CpuList;
 
-use super::{Batch, Moment, Notice, Service};
+use super::{Batch, COMMAND, Moment, Notice, Service};
 use crate::{
     Action, BringError, Brought, Cause, Drift, HoldName, Left, LeftBecause, OnDrift, Refused, Store,
     apply::bring_about,
@@ -146,7 +146,7 @@ impl Service<'_> {
         self.store.left.append(&mut found.left);
         let result = if found.corrects || !found.yielded.is_empty() {
             let wanted = (&self.effective, self.store.left.as_slice());
-            bring_about(self.host, &self.state, &lock, "flyball hold run", wanted, &found.yielded)
+            bring_about(self.host, &self.state, &lock, COMMAND, wanted, &found.yielded)
         } else {
             Ok(Brought::default())
         };

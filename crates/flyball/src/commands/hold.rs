@@ -25,7 +25,7 @@ use flyball_control::{
 };
 use flyball_hold::{
     ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
-    HoldName, Moment, OnDrift, OnExit, Owner, Preview, ProcessId, Status, Store, StoreError,
+    HoldName, Moment, Owner, Preview, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{Host, Live, watch::since_boot};
 use schemars::JsonSchema;
@@ -289,16 +289,10 @@ pub(crate) fn while_running(
     let settings = crate::profiles::read(profile)?.profile.intent.settings;
     let host = context.open()?;
     let hold = Hold {
-        name: name.clone(),
-        owner: add::owner(),
         priority: Hold::OF_COMMAND,
         profile: Some(profile.to_owned()),
-        settings,
-        condition: None,
         end: End { at: None, process: ProcessId::of(pid) },
-        on_drift: OnDrift::default(),
-        on_exit: OnExit::default(),
-        since: crate::time::seconds_since_1970(),
+        ..Hold::new(name.clone(), add::owner(), settings, crate::time::seconds_since_1970())
     };
     let changed = change_holds(context, &*host, |store| store.add(hold))?;
     for note in changed.brought.applied.iter().flat_map(|applied| &applied.notes) {

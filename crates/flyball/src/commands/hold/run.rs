@@ -15,7 +15,7 @@ use flyball_hold::{
 use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::bus::Bus;
+use super::bus::{self, Bus};
 use crate::{
     change,
     context::Context,
@@ -75,8 +75,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let journal = Journal::or_stdout();
     let mut summary = String::new();
     let mut presence = None;
-    let mut bus =
-        Bus::new(&*host, state.clone(), args.bus.as_deref(), args.desktop, &mut watch, &|| context.open())?;
+    let mut bus = bus::open(context, &*host, args.bus.as_deref(), args.desktop, &mut watch)?;
     let mut shares = false;
     loop {
         let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
@@ -107,7 +106,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
         report(&mut service, &mut bus, &journal, &mut summary)?;
-        bus.begin(&service, &desktop);
+        if let Some(bus) = &mut bus {
+            bus.begin(&mut service, &desktop, &settings_of, Moment::here());
+            bus::report(bus);
+        }
         notify("READY=1");
         flyball_process::release_start_code();
         let ends = || stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed);
@@ -116,7 +118,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
             notify("STOPPING=1");
-            bus.stop();
+            if let Some(bus) = &mut bus {
+                bus.stop();
+            }
             // Another command has the machine: then everything stays as it is.
             match service.stop(Moment::here()) {
                 Ok(notices) => notices
@@ -184,13 +188,15 @@ pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
 /// Writes what happened to the journal and the bus. `summary` is what the service manager shows.
 fn report(
     service: &mut Service<'_>,
-    bus: &mut Bus,
+    bus: &mut Option<Bus>,
     journal: &Journal,
     summary: &mut String,
 ) -> Result<(), Failure> {
     for notice in service.notices() {
         journal.line(notice.priority(), &notice, &notice.fields())?;
-        bus.tell(&notice);
+        if let Some(bus) = bus {
+            bus.tell(&notice);
+        }
     }
     let now = service.summary();
     if now != *summary {
@@ -205,18 +211,22 @@ fn serve(
     service: &mut Service<'_>,
     watch: &mut Watch,
     root: &Path,
-    bus: &mut Bus,
+    bus: &mut Option<Bus>,
     ends: &dyn Fn() -> bool,
-    report: &mut dyn FnMut(&mut Service<'_>, &mut Bus) -> Result<(), Failure>,
+    report: &mut dyn FnMut(&mut Service<'_>, &mut Option<Bus>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut followed = Watched::default();
     while !ends() {
-        bus.handle(service, Moment::here());
+        if let Some(bus) = bus {
+            bus.handle(service, Moment::here());
+            bus::report(bus);
+        }
         // What is watched only from now on may have changed before: then there is something to look
         // at without waiting.
         let is_new = follow(service, watch, root, &mut followed);
         let now = Moment::here().now;
-        let wait = if is_new { Duration::ZERO } else { service.sleep_for(now).min(bus.sleep_for(now)) };
+        let bus_sleep = bus.as_ref().map_or(Duration::MAX, |bus| bus.sleep_for(now));
+        let wait = if is_new { Duration::ZERO } else { service.sleep_for(now).min(bus_sleep) };
         let mut events = watch
             .wait(Some(wait))
             .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;

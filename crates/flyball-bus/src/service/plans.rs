@@ -8,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_bus::{Answer, Refusal, Why};
 use flyball_control::{Intent, Setting, Snapshot, plan::plan};
 use flyball_host::Host;
+
+use crate::{Answer, Refusal, Why};
 
 /// Plans that wait.
 const MAX_WAITING: usize = 8;

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use flyball_bus::Degraded;
 use flyball_host::Host;
+
+use crate::Degraded;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -23,7 +24,7 @@ pub(super) struct Heat {
 
 impl Heat {
     /// One CPU of each package is asked: the counter is that of the package.
-    pub(super) fn of(host: &dyn Host) -> Heat {
+    pub(super) fn new(host: &dyn Host) -> Heat {
         let mut packages = std::collections::BTreeSet::new();
         let mut counters = Vec::new();
         for name in host.list(CPUS).unwrap_or_default() {
@@ -85,7 +86,7 @@ mod tests {
         let turbo = Id::Turbo.knob().path(&Topology::default(), &At::Machine).unwrap();
         put(turbo.trim_start_matches('/'), "1\n");
         let host = Plain::open(folder.path()).unwrap();
-        let mut heat = Heat::of(&host);
+        let mut heat = Heat::new(&host);
         assert_eq!(heat.counters.len(), 2, "one CPU per package");
         assert_eq!(heat.degraded(&host), Degraded::No, "throttled before the service started");
         put("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "8\n");

@@ -1,0 +1,553 @@
+//! The service's side of its D-Bus interfaces. It starts `flyball hold-bus`, a process that can
+//! open and write nothing and speaks D-Bus; what that process asks for arrives here as a bounded
+//! line with a type, and is decided here. Holds of programs and the choice of a user become holds
+//! like those of the command line.
+
+mod degraded;
+mod plans;
+mod requests;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, BufReader, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    time::Duration,
+};
+
+use flyball_control::{Setting, Snapshot, plan::plan};
+use flyball_hold::{Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Owner, Profiles, Service};
+use flyball_host::{Host, topology::scaling_driver, watch::Watch};
+
+use self::{degraded::Heat, plans::Planner};
+use crate::{
+    Answer, Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Refusal, Request, State, Tell, Why,
+    read_line, write_line,
+};
+
+/// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
+/// regular verify.
+const RETRIES: [u64; 4] = [1, 5, 20, 60];
+
+/// How long a program's hold outlives the connection to the bus that it came by, once there is
+/// another connection: the program may hold again.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Until when such holds last if there is no other connection.
+const MAX_GRACE: Duration = Duration::from_secs(300);
+
+/// How long a process that does not read may keep the service waiting.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
+/// of `hold add`.
+const CHOSEN: (&str, u32) = ("desktop", 80);
+
+/// The holds of programs: `power-saver` beats `performance`, and both beat what the user chose.
+const PREFIX: &str = "desktop:";
+
+/// The file with the chosen profile, in the directory that lasts over boots.
+const CHOICE: &str = "desktop";
+
+/// A process that speaks D-Bus.
+struct Running {
+    child: Child,
+    to: UnixStream,
+    from: Receiver<Request>,
+    serves: bool,
+}
+
+/// What a [`Bus`] serves, and where.
+#[derive(Debug, Clone)]
+pub struct BusOptions {
+    /// The bus's socket.
+    pub socket: PathBuf,
+    /// Whether the desktop's power profiles are served too.
+    pub desktop: bool,
+    /// flyball's own program, which is started as `flyball hold-bus`.
+    pub program: PathBuf,
+    /// The directory in which a user's choice outlives a boot.
+    pub kept: Option<PathBuf>,
+}
+
+/// Something that is worth a line in the log.
+#[derive(Debug)]
+pub enum BusNotice {
+    /// These names are served.
+    Serves(Vec<String>),
+    /// A profile of the desktop that this machine cannot have.
+    NotOffered { profile: Profile, why: String },
+    /// The choice of the last boot is not in force.
+    NotRestored { profile: Profile, why: String },
+    /// A choice that ends at the next boot.
+    NotKept { profile: Profile, path: PathBuf, error: io::Error },
+    /// Programs' holds that are tried again.
+    NotReleased(String),
+    /// The bus is not served now.
+    Lost(String),
+}
+
+impl fmt::Display for BusNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BusNotice::Serves(names) => write!(f, "D-Bus: {}", names.join(", ")),
+            BusNotice::NotOffered { profile, why } => {
+                write!(f, "note: the desktop is not offered {profile}: {why}")
+            }
+            BusNotice::NotRestored { profile, why } => write!(f, "flyball: the desktop's {profile}: {why}"),
+            BusNotice::NotKept { profile, path, error } => {
+                write!(f, "note: the choice of {profile} ends at the next boot: {}: {error}", path.display())
+            }
+            BusNotice::NotReleased(why) => {
+                write!(f, "flyball: programs' holds cannot be released yet: {why}")
+            }
+            BusNotice::Lost(why) => write!(f, "flyball: {why}"),
+        }
+    }
+}
+
+/// The holds of programs on the bus and of the desktop's user, and the process that speaks D-Bus.
+pub struct Bus<'a> {
+    host: &'a dyn Host,
+    options: BusOptions,
+    profiles: BTreeMap<Profile, (String, Vec<Setting>)>,
+    /// Written to by the thread that reads, so that the service's one wait ends.
+    wake: UnixStream,
+    planner: Planner,
+    running: Option<Running>,
+    attempts: usize,
+    next_attempt: Duration,
+    /// The holds of programs, by cookie.
+    clients: BTreeMap<u32, Profile>,
+    /// Those to be released as soon as the holds can be changed.
+    ending: Vec<u32>,
+    /// When releasing those is tried again, if it failed.
+    end_after: Duration,
+    end_failures: usize,
+    /// Holds of programs whose connection is lost, and when they end.
+    orphans: BTreeMap<u32, Duration>,
+    chosen: Option<Profile>,
+    heat: Heat,
+    told: State,
+    /// Said once, not at each attempt.
+    complaint: String,
+    notices: Vec<BusNotice>,
+}
+
+impl<'a> Bus<'a> {
+    /// A bus that is not connected yet. Plans of clients are made on `planned`, which is opened for
+    /// them alone.
+    ///
+    /// # Errors
+    /// There is no socket or no thread left.
+    pub fn new(
+        host: &'a dyn Host,
+        planned: Box<dyn Host>,
+        options: BusOptions,
+        watch: &mut Watch,
+    ) -> io::Result<Bus<'a>> {
+        let (ours, wake) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // Full means that the service is going to wake anyway.
+        wake.set_nonblocking(true)?;
+        watch.wake_by(ours.into());
+        Ok(Bus {
+            host,
+            options,
+            profiles: BTreeMap::new(),
+            planner: Planner::start(planned, wake.try_clone()?)?,
+            wake,
+            running: None,
+            attempts: 0,
+            next_attempt: Duration::ZERO,
+            clients: BTreeMap::new(),
+            ending: Vec::new(),
+            end_after: Duration::ZERO,
+            end_failures: 0,
+            orphans: BTreeMap::new(),
+            chosen: None,
+            heat: Heat::new(host),
+            told: State::default(),
+            complaint: String::new(),
+            notices: Vec::new(),
+        })
+    }
+
+    /// What happened since the last call.
+    pub fn notices(&mut self) -> Vec<BusNotice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Begins with a service that has just started: reads the three profiles, ends holds of
+    /// programs that an earlier service had, and restores the choice of the last boot.
+    pub fn begin(
+        &mut self,
+        service: &mut Service<'_>,
+        desktop: &Desktop,
+        profiles: Profiles<'_>,
+        moment: Moment,
+    ) {
+        if !self.options.desktop {
+            return;
+        }
+        let named = |configured: &Option<String>, default: &str| {
+            configured.clone().unwrap_or_else(|| default.to_owned())
+        };
+        self.profiles.clear();
+        for (profile, name) in [
+            (Profile::PowerSaver, named(&desktop.power_saver, "powersave")),
+            (Profile::Balanced, named(&desktop.balanced, "balanced")),
+            (Profile::Performance, named(&desktop.performance, "throughput")),
+        ] {
+            // What the machine refuses is not offered: a desktop cannot show why a choice fails.
+            let planned = profiles(&name).and_then(|settings| {
+                let intent = flyball_control::Intent { settings };
+                let snapshot = Snapshot::for_intent(self.host, &intent).map_err(|error| error.to_string())?;
+                plan(&snapshot, &intent).map_err(|error| error.to_string())?;
+                Ok(intent.settings)
+            });
+            match planned {
+                Ok(settings) => _ = self.profiles.insert(profile, (name, settings)),
+                Err(why) => self.notices.push(BusNotice::NotOffered { profile, why }),
+            }
+        }
+        let holds = &service.store().holds;
+        // Cookies are of one connection to the bus: no program can release these any more.
+        let clients = holds.iter().filter_map(|hold| hold.name.as_str().strip_prefix(PREFIX)?.parse().ok());
+        self.ending = clients.filter(|cookie| !self.clients.contains_key(cookie)).collect();
+        let chosen = holds.iter().find(|hold| hold.name.as_str() == CHOSEN.0);
+        match chosen {
+            Some(hold) => {
+                let of_name = |(_, (name, _)): &(&Profile, &(String, Vec<Setting>))| {
+                    hold.profile.as_ref() == Some(name)
+                };
+                self.chosen = self.profiles.iter().find(of_name).map(|(profile, _)| *profile);
+            }
+            None => {
+                let kept = self.choice().and_then(|path| std::fs::read_to_string(path).ok());
+                if let Some(profile) = kept.and_then(|name| name.trim().parse().ok())
+                    && let Err(refusal) = self.choose(profile, Owner::Boot, service, moment)
+                {
+                    self.notices.push(BusNotice::NotRestored { profile, why: refusal.sentence });
+                }
+            }
+        }
+    }
+
+    /// The file with the choice of a user.
+    fn choice(&self) -> Option<PathBuf> {
+        self.options.kept.as_ref().map(|folder| folder.join(CHOICE))
+    }
+
+    /// How long until there is something to do here.
+    pub fn sleep_for(&self, now: Duration) -> Duration {
+        let attempt = self.running.is_none().then_some(self.next_attempt);
+        let end = (!self.ending.is_empty()).then_some(self.end_after);
+        let next = attempt.into_iter().chain(end).chain(self.orphans.values().copied()).min();
+        next.map_or(Duration::MAX, |next| next.saturating_sub(now))
+    }
+
+    /// Passes something that is worth a line in the log to clients.
+    pub fn tell(&mut self, notice: &Notice) {
+        if let Notice::Drift(drift) = notice
+            && self.running.as_ref().is_some_and(|running| running.serves)
+        {
+            self.send(&Tell::Drifted(drifted(drift)));
+        }
+    }
+
+    /// Does what was asked, and shows what changed.
+    pub fn handle(&mut self, service: &mut Service<'_>, moment: Moment) {
+        if self.running.is_none() && self.next_attempt <= moment.now {
+            self.connect(service, moment);
+        }
+        self.answer_plans();
+        while let Some(request) = self.next(moment) {
+            let answer = match request.ask {
+                Ask::Serving { names } => {
+                    self.serves(names, moment);
+                    Ok(serde_json::Value::Null)
+                }
+                Ask::Plan { settings } => match self.plan(request.id, settings) {
+                    Ok(()) => continue,
+                    Err(refusal) => Err(refusal),
+                },
+                ask => {
+                    let answer = self.decide(ask, service, moment);
+                    // Before the answer: a client that reads a property after its call must see
+                    // what it did.
+                    self.show(service);
+                    answer
+                }
+            };
+            self.answer(request.id, answer);
+        }
+        let is_over = |(cookie, end): (&u32, &Duration)| (*end <= moment.now).then_some(*cookie);
+        let over: Vec<u32> = self.orphans.iter().filter_map(is_over).collect();
+        self.orphans.retain(|cookie, _| !over.contains(cookie));
+        self.ending.extend(over);
+        self.end_clients(service, moment);
+        self.show(service);
+    }
+
+    /// Has the settings planned; the answer comes later.
+    fn plan(&self, id: u64, settings: Vec<Setting>) -> Result<(), Refusal> {
+        let gone = || Refusal::new(Why::Failed, "plans are not made any more");
+        let running = self.running.as_ref().ok_or_else(gone)?;
+        self.planner.plan((running.child.id(), id), settings)
+    }
+
+    fn answer_plans(&mut self) {
+        while let Some(((process, id), answer)) = self.planner.finished() {
+            // The numbers of a process that has ended mean other requests to the next one.
+            if self.running.as_ref().is_some_and(|running| running.child.id() == process) {
+                self.answer(id, answer);
+            }
+        }
+    }
+
+    fn serves(&mut self, names: Vec<String>, moment: Moment) {
+        for end in self.orphans.values_mut() {
+            *end = (moment.now + GRACE).min(*end);
+        }
+        if let Some(running) = &mut self.running {
+            running.serves = true;
+        }
+        (self.attempts, self.complaint) = (0, String::new());
+        self.notices.push(BusNotice::Serves(names));
+    }
+
+    /// The next request; notes when the process has ended.
+    fn next(&mut self, moment: Moment) -> Option<Request> {
+        let running = self.running.as_mut()?;
+        match running.from.try_recv() {
+            Ok(request) => Some(request),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.lost(
+                    "the process that speaks D-Bus has ended; programs' holds last 30 s longer, everything else goes on",
+                    moment,
+                );
+                None
+            }
+        }
+    }
+
+    /// Programs may come back with the bus: their holds outlive it for a while.
+    fn lost(&mut self, why: &str, moment: Moment) {
+        // It may have closed its socket without ending.
+        self.stop();
+        if self.complaint != why {
+            self.notices.push(BusNotice::Lost(why.to_owned()));
+            why.clone_into(&mut self.complaint);
+        }
+        for cookie in self.clients.keys() {
+            self.orphans.entry(*cookie).or_insert(moment.now + MAX_GRACE);
+        }
+        let pause = RETRIES[self.attempts.min(RETRIES.len() - 1)];
+        self.attempts += 1;
+        self.next_attempt = moment.now + Duration::from_secs(pause);
+    }
+
+    fn connect(&mut self, service: &Service<'_>, moment: Moment) {
+        match self.start() {
+            Ok(running) => {
+                self.running = Some(running);
+                self.told = State::default();
+                let state = self.look(service);
+                self.told = state.clone();
+                self.send(&Tell::State(state));
+            }
+            Err(error) => {
+                let socket = self.options.socket.display();
+                let why = format!("D-Bus is not served: {socket}: {error}; everything else goes on");
+                self.lost(&why, moment);
+            }
+        }
+    }
+
+    /// The connection is made here, because the process may make none; nothing of D-Bus is read
+    /// here.
+    fn start(&self) -> io::Result<Running> {
+        let bus = UnixStream::connect(&self.options.socket)?;
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(PATIENCE))?;
+        let mut command = Command::new(&self.options.program);
+        command.arg0("flyball").arg("hold-bus");
+        if self.options.desktop {
+            command.arg("--desktop");
+        }
+        // What systemd says to the service is not for this process.
+        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(OwnedFd::from(bus)));
+        let child = command.spawn()?;
+        let (sender, from) = channel();
+        let (reader, wake) = (ours.try_clone()?, self.wake.try_clone()?);
+        std::thread::Builder::new().name("bus".to_owned()).spawn(move || read(reader, sender, &wake))?;
+        Ok(Running { child, to: ours, from, serves: false })
+    }
+
+    fn send(&mut self, tell: &Tell) {
+        let Some(running) = &self.running else { return };
+        if write_line(&running.to, tell).is_err() {
+            // A process that does not read: its end is noticed as that of any other.
+            let _ = running.to.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn answer(&mut self, id: u64, answer: Answer) {
+        self.send(&Tell::Answer { id, answer });
+    }
+
+    /// Sends the state if it is another one.
+    fn show(&mut self, service: &Service<'_>) {
+        if self.running.is_none() {
+            return;
+        }
+        let state = self.look(service);
+        if state != self.told {
+            self.told = state.clone();
+            self.send(&Tell::State(state));
+        }
+    }
+
+    fn look(&mut self, service: &Service<'_>) -> State {
+        let store = service.store();
+        let driver = scaling_driver(self.host).unwrap_or_else(|| "none".to_owned());
+        let offered = |profile: &Profile| Offered { profile: *profile, driver: driver.clone() };
+        let profiles: Vec<Offered> = self.profiles.keys().map(offered).collect();
+        let mut drifted: Vec<String> = store.left.iter().map(|left| left.knob.to_string()).collect();
+        drifted.sort_unstable();
+        drifted.dedup();
+        let in_force = |name: &HoldName| service.in_force().contains(name);
+        let held = |hold: &Hold| HeldName {
+            name: hold.name.to_string(),
+            owner: hold.owner.to_string(),
+            priority: hold.priority,
+            in_force: in_force(&hold.name),
+        };
+        let in_store =
+            |cookie: &u32| store.holds.iter().any(|hold| hold.name.as_str() == client_name(*cookie));
+        // Released by an administrator, or by a restore.
+        self.clients.retain(|cookie, _| in_store(cookie));
+        self.orphans.retain(|cookie, _| in_store(cookie));
+        if !store.holds.iter().any(|hold| hold.name.as_str() == CHOSEN.0) {
+            self.chosen = None;
+        }
+        State {
+            active: Some(self.active(service)),
+            profiles,
+            cookies: self.clients.keys().copied().collect(),
+            degraded: self.heat.degraded(self.host),
+            holds: store.holds.iter().map(held).collect(),
+            drifted,
+        }
+    }
+
+    /// The profile that a desktop shows: of programs, of the user, else of the strongest hold that
+    /// stands for one of the three.
+    fn active(&self, service: &Service<'_>) -> Profile {
+        let of_hold = |name: &HoldName| {
+            let hold = service.store().holds.iter().find(|hold| hold.name == *name)?;
+            self.profiles.iter().find(|(_, (known, _))| hold.profile.as_ref() == Some(known))
+        };
+        // `PowerSaver` is the first.
+        let client = self.clients.values().min().copied().or(self.chosen);
+        let other = || service.in_force().iter().rev().find_map(of_hold).map(|(profile, _)| *profile);
+        client.or_else(other).unwrap_or(Profile::Balanced)
+    }
+
+    /// Releases what ended while the holds could not be changed.
+    fn end_clients(&mut self, service: &mut Service<'_>, moment: Moment) {
+        if self.ending.is_empty() || self.end_after > moment.now {
+            return;
+        }
+        let ending = std::mem::take(&mut self.ending);
+        let released = requests::change(service, moment, |store| {
+            for cookie in &ending {
+                // It may have been released by an administrator.
+                if let Ok(name) = client_name(*cookie).parse() {
+                    let _ = store.release(&name);
+                }
+            }
+            Ok(())
+        });
+        match released {
+            Ok(_) => {
+                self.clients.retain(|cookie, _| !ending.contains(cookie));
+                self.orphans.retain(|cookie, _| !ending.contains(cookie));
+                self.end_failures = 0;
+            }
+            Err(refusal) => {
+                // Another flyball may have the machine. Said once, and tried again after a pause:
+                // each attempt writes the store.
+                if self.end_failures == 0 {
+                    self.notices.push(BusNotice::NotReleased(refusal.sentence));
+                }
+                let pause = RETRIES[self.end_failures.min(RETRIES.len() - 1)];
+                self.end_failures += 1;
+                self.end_after = moment.now + Duration::from_secs(pause);
+                self.ending = ending;
+            }
+        }
+    }
+
+    /// Ends with the service.
+    pub fn stop(&mut self) {
+        let Some(mut running) = self.running.take() else { return };
+        // One of another user that this service may not end is not waited for.
+        let _ = match running.child.kill() {
+            Ok(()) => running.child.wait().map(Some),
+            Err(_) => running.child.try_wait(),
+        };
+    }
+}
+
+fn client_name(cookie: u32) -> String {
+    format!("{PREFIX}{cookie}")
+}
+
+/// Reads what the process asks, until it ends.
+fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
+    let mut from = BufReader::new(from);
+    loop {
+        // A line that is too long or is not a request ends the process: it is broken, or not ours
+        // any more.
+        let request = read_line::<Request>(&mut from, MAX_REQUESTED);
+        let Ok(Some(request)) = request else { break };
+        if to.send(request).is_err() {
+            return;
+        }
+        let _ = wake.write(&[0]);
+    }
+    let _ = from.get_ref().shutdown(std::net::Shutdown::Both);
+    // The service finds the other end of the channel closed, which it must not learn from the next
+    // comparison.
+    drop(to);
+    let _ = wake.write(&[0]);
+}
+
+fn drifted(drift: &Drift) -> Drifted {
+    let pid = match &drift.cause {
+        Cause::Written(by) | Cause::After { by, .. } => by.pid,
+        _ => 0,
+    };
+    let colon = if drift.instance.is_empty() { "" } else { ":" };
+    Drifted {
+        knob: format!("{}{colon}{}", drift.knob, drift.instance),
+        cpus: drift.cpus.to_string(),
+        was: drift.wanted.clone(),
+        is: drift.found.clone().unwrap_or_default(),
+        by: drift.cause.to_string(),
+        pid,
+        action: drift.action.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What the service does about each request, and when it refuses.
+
+use flyball_control::{Setting, Snapshot, owners::owners, plan::plan, verify::verify};
+use flyball_hold::{
+    BringError, ChangeError, Changed, Effective, Hold, HoldName, Moment, OnExit, Owner, Service, Store,
+    StoreError, status,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Bus, BusNotice, CHOSEN, PREFIX, client_name};
+use crate::{Answer, Ask, Profile, Refusal, Why};
+
+/// Characters of an owner: an application names itself.
+const MAX_OWNER: usize = 64;
+
+fn json(data: &impl Serialize) -> Answer {
+    serde_json::to_value(data).map_err(|error| Refusal::new(Why::Failed, error))
+}
+
+/// Changes the holds.
+pub(super) fn change(
+    service: &mut Service<'_>,
+    moment: Moment,
+    change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+) -> Result<Changed, Refusal> {
+    service.change(moment, change).map_err(|error| {
+        let why = match &error {
+            ChangeError::Store(StoreError::TooMany | StoreError::TooManyOfUsers) => Why::TooMany,
+            ChangeError::Store(StoreError::NotOwner(_)) => Why::Denied,
+            ChangeError::Store(StoreError::Unknown(_) | StoreError::OfConfig(_))
+            | ChangeError::Bring(BringError::Plan(_)) => Why::Invalid,
+            _ => Why::Failed,
+        };
+        Refusal::new(why, error)
+    })
+}
+
+fn invalid(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Why::Invalid, error)
+}
+
+impl Bus<'_> {
+    /// Does what is asked.
+    pub(super) fn decide(&mut self, ask: Ask, service: &mut Service<'_>, moment: Moment) -> Answer {
+        match ask {
+            // Both are answered before.
+            Ask::Serving { .. } | Ask::Plan { .. } => Ok(Value::Null),
+            Ask::Choose { profile, user } => {
+                self.choose(profile, Owner::User(user), service, moment).map(|()| Value::Null)
+            }
+            Ask::Hold { cookie, profile, application, user } => {
+                let name = application.chars().filter(|c| !c.is_control()).take(MAX_OWNER).collect();
+                let owner = Owner::Client { user, name };
+                self.hold(cookie, profile, owner, service, moment).map(|()| Value::Null)
+            }
+            Ask::Release { cookie } => {
+                // Also if another flyball has the machine now: the program is gone, so this cannot
+                // fail.
+                self.ending.push(cookie);
+                self.end_clients(service, moment);
+                Ok(Value::Null)
+            }
+            Ask::Apply { name, settings, user } => self.apply(&name, settings, user, service, moment),
+            Ask::ReleaseNamed { name, user } => {
+                let hold: HoldName = name.parse().map_err(invalid)?;
+                let changed = change(service, moment, |store| store.release_by(by(user), &hold).map(drop))?;
+                let brought = &changed.brought;
+                Ok(json!({"released": [name], "restoration": brought.restored, "applied": brought.applied}))
+            }
+            Ask::Verify => self.verify(service, moment),
+            Ask::Status => {
+                let facts = service.store().facts(self.host, moment.local);
+                json(&status(self.host, service.store(), &facts, moment.now))
+            }
+        }
+    }
+
+    /// A user's choice: all holds of programs end, and the choice is held.
+    pub(super) fn choose(
+        &mut self,
+        profile: Profile,
+        owner: Owner,
+        service: &mut Service<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        let hold = self.of_profile(CHOSEN.0.to_owned(), CHOSEN.1, profile, owner, moment)?;
+        change(service, moment, |store| {
+            let programs: Vec<HoldName> = store.holds.iter().map(|hold| hold.name.clone()).collect();
+            for name in programs.iter().filter(|name| name.as_str().starts_with(PREFIX)) {
+                store.release(name)?;
+            }
+            store.add(hold)
+        })?;
+        self.clients.clear();
+        self.orphans.clear();
+        self.chosen = Some(profile);
+        if let Some(path) = self.choice()
+            && let Err(error) = flyball_files::replace(&path, profile.as_str().as_bytes())
+        {
+            self.notices.push(BusNotice::NotKept { profile, path, error });
+        }
+        Ok(())
+    }
+
+    fn hold(
+        &mut self,
+        cookie: u32,
+        profile: Profile,
+        owner: Owner,
+        service: &mut Service<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        let priority = match profile {
+            Profile::PowerSaver => CHOSEN.1 + 2,
+            _ => CHOSEN.1 + 1,
+        };
+        let user = owner.user().unwrap_or(0);
+        let mut hold = self.of_profile(client_name(cookie), priority, profile, owner, moment)?;
+        // The program's name on the bus is not known to the next service.
+        hold.on_exit = OnExit::Release;
+        change(service, moment, |store| store.add_by(by(user), hold))?;
+        self.clients.insert(cookie, profile);
+        self.orphans.remove(&cookie);
+        Ok(())
+    }
+
+    fn of_profile(
+        &self,
+        name: String,
+        priority: u32,
+        profile: Profile,
+        owner: Owner,
+        moment: Moment,
+    ) -> Result<Hold, Refusal> {
+        let (flyball, settings) = self
+            .profiles
+            .get(&profile)
+            .ok_or_else(|| invalid(format_args!("{profile} is not available on this machine")))?;
+        let name = name.parse().map_err(invalid)?;
+        let hold = Hold::new(name, owner, settings.clone(), moment.unix);
+        Ok(Hold { priority, profile: Some(flyball.clone()), ..hold })
+    }
+
+    fn apply(
+        &self,
+        name: &str,
+        settings: Vec<Setting>,
+        user: u32,
+        service: &mut Service<'_>,
+        moment: Moment,
+    ) -> Answer {
+        let hold = Hold::new(name.parse().map_err(invalid)?, Owner::User(user), settings, moment.unix);
+        // The desktop's own holds are changed by its own calls.
+        if hold.name.as_str() == CHOSEN.0 || hold.name.as_str().starts_with(PREFIX) {
+            return Err(invalid(format_args!("the name '{name}' is the desktop's")));
+        }
+        // As `hold add`: alone, too, it must be possible. One that is possible only beside
+        // another hold would stand in the way when that hold ends.
+        let snapshot = Snapshot::for_intent(self.host, &hold.intent()).map_err(invalid)?;
+        plan(&snapshot, &hold.intent()).map_err(invalid)?;
+        let changed = change(service, moment, |store| store.add_by(by(user), hold.clone()))?;
+        let brought = &changed.brought;
+        Ok(json!({"hold": hold, "in_force": true, "because": null, "applied": brought.applied,
+                  "restoration": brought.restored}))
+    }
+
+    /// Everything that is held, compared as `flyball verify` does.
+    fn verify(&self, service: &Service<'_>, moment: Moment) -> Answer {
+        let store = service.store();
+        let effective = Effective::of(&store.holds, &store.facts(self.host, moment.local));
+        let failed = |error: &dyn std::fmt::Display| Refusal::new(Why::Failed, error);
+        let snapshot = Snapshot::for_intent(self.host, &effective.intent).map_err(|error| failed(&error))?;
+        let mut verdict = verify(&snapshot, &effective.intent).map_err(|error| failed(&error))?;
+        if !verdict.holds() {
+            verdict.set_owners(owners(self.host));
+        }
+        json(&verdict)
+    }
+}
+
+/// For whom the store is changed: `None` for root and the user of the service.
+fn by(user: u32) -> Option<u32> {
+    (user != 0 && user != flyball_process::user()).then_some(user)
+}

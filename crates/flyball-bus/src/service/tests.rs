@@ -1,0 +1,120 @@
+//! What the service does about requests, on a simulated machine without a bus.
+
+use flyball_control::{Intent, write::state::StateDir};
+use flyball_hold::Config;
+use flyball_simhost::{SimHost, SimSetup};
+use tempfile::TempDir;
+
+use super::*;
+
+fn settings(words: &[&str]) -> Vec<Setting> {
+    Intent::from_arguments(words, None).unwrap().settings
+}
+
+/// The profiles of the tests: each sets the governor.
+fn profile(name: &str) -> Result<Vec<Setting>, String> {
+    match name {
+        "powersave" => Ok(settings(&["governor=powersave"])),
+        "throughput" => Ok(settings(&["governor=performance"])),
+        _ => Err(format!("no profile {name}")),
+    }
+}
+
+fn machine() -> (SimHost, TempDir) {
+    (SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap(), tempfile::tempdir().unwrap())
+}
+
+/// The service of a machine, and its bus, which has begun.
+fn start<'h>(host: &'h SimHost, folder: &TempDir) -> (Service<'h>, Bus<'h>) {
+    let state = StateDir::new(folder.path().join("state"));
+    let lock = state.lock("test").unwrap();
+    let moment = Moment::here();
+    let config = Ok(Config::default());
+    let mut service = Service::start(host, state, lock, Vec::new(), config, &profile, moment).unwrap();
+    let options = BusOptions {
+        socket: folder.path().join("bus"),
+        desktop: true,
+        program: "flyball".into(),
+        kept: Some(folder.path().to_owned()),
+    };
+    let mut bus = Bus::new(host, Box::new(host.clone()), options, &mut Watch::new()).unwrap();
+    bus.begin(&mut service, &Desktop::default(), &profile, moment);
+    (service, bus)
+}
+
+const GOVERNOR: &str = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+
+fn governor(host: &SimHost) -> String {
+    host.read(GOVERNOR).unwrap()
+}
+
+fn why(answer: Answer) -> Why {
+    answer.unwrap_err().why
+}
+
+#[test]
+fn the_chosen_profile_outlives_the_service_and_the_holds_of_programs_do_not() {
+    let (host, folder) = machine();
+    let (mut service, mut bus) = start(&host, &folder);
+    let notices = bus.notices();
+    assert!(
+        matches!(&notices[..], [BusNotice::NotOffered { profile: Profile::Balanced, .. }]),
+        "{notices:?}"
+    );
+    let before = governor(&host);
+    let mut ask = |ask| bus.decide(ask, &mut service, Moment::here());
+    assert_eq!(why(ask(Ask::Choose { profile: Profile::Balanced, user: 0 })), Why::Invalid);
+    let held = |cookie, profile| Ask::Hold { cookie, profile, application: "game\n".into(), user: 0 };
+    ask(held(1, Profile::PowerSaver)).unwrap();
+    ask(held(2, Profile::Performance)).unwrap();
+    assert_eq!(governor(&host), "powersave", "power-saver wins");
+    ask(Ask::Release { cookie: 1 }).unwrap();
+    assert_eq!(governor(&host), "performance");
+    ask(Ask::Release { cookie: 2 }).unwrap();
+    assert_eq!(governor(&host), before);
+    ask(held(3, Profile::PowerSaver)).unwrap();
+    ask(Ask::Choose { profile: Profile::Performance, user: 0 }).unwrap();
+    assert_eq!(governor(&host), "performance");
+    let names: Vec<&str> = service.store().holds.iter().map(|hold| hold.name.as_str()).collect();
+    assert_eq!(names, [CHOSEN.0], "a choice ends the holds of programs");
+    assert_eq!(std::fs::read_to_string(folder.path().join(CHOICE)).unwrap(), "performance");
+    assert_eq!(bus.look(&service).active, Some(Profile::Performance));
+
+    // The next boot: no holds, and a file with the choice.
+    std::fs::remove_dir_all(folder.path().join("state")).unwrap();
+    let (host, _) = machine();
+    let (service, mut bus) = start(&host, &folder);
+    assert_eq!(governor(&host), "performance");
+    assert_eq!(service.store().holds[0].owner, Owner::Boot);
+    assert_eq!(bus.look(&service).active, Some(Profile::Performance));
+}
+
+#[test]
+fn named_holds_are_planned_alone_and_belong_to_their_user() {
+    let (host, folder) = machine();
+    let (mut service, mut bus) = start(&host, &folder);
+    let mut ask = |ask| bus.decide(ask, &mut service, Moment::here());
+    let apply = |name: &str, words: &[&str], user| Ask::Apply {
+        name: name.to_owned(),
+        settings: settings(words),
+        user,
+    };
+    let user = flyball_process::user() + 1000;
+    for name in [CHOSEN.0, "desktop:7", "two words"] {
+        assert_eq!(why(ask(apply(name, &["governor=performance"], user))), Why::Invalid, "{name}");
+    }
+    assert_eq!(why(ask(apply("mine", &["epp=performance"], user))), Why::Invalid, "no such knob here");
+    let answer = ask(apply("mine", &["governor=performance"], user)).unwrap();
+    assert_eq!(answer["hold"]["name"], "mine");
+    assert_eq!(governor(&host), "performance");
+    let release = |user| Ask::ReleaseNamed { name: "mine".to_owned(), user };
+    assert_eq!(why(ask(release(user + 1))), Why::Denied);
+    let is_named = |answer: Answer| answer.unwrap().to_string().contains("governor");
+    assert!(!is_named(ask(Ask::Verify)), "everything holds");
+    host.write(GOVERNOR, b"powersave").unwrap();
+    assert!(is_named(ask(Ask::Verify)), "it drifted");
+    host.write(GOVERNOR, b"performance").unwrap();
+    assert!(ask(Ask::Status).unwrap().to_string().contains("mine"));
+    assert_eq!(ask(release(user)).unwrap()["released"][0], "mine");
+    assert_eq!(why(ask(release(user))), Why::Invalid, "it is released");
+}
