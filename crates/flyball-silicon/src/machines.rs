@@ -7,6 +7,7 @@ const FILES: &[(&str, &str)] = &[
     ("gold-6138", include_str!("../machines/gold-6138.toml")),
     ("ryzen-5750g", include_str!("../machines/ryzen-5750g.toml")),
     ("ryzen-preferred", include_str!("../machines/ryzen-preferred.toml")),
+    ("x3d-laptop", include_str!("../machines/x3d-laptop.toml")),
     ("i7-3520m", include_str!("../machines/i7-3520m.toml")),
     ("i7-2600", include_str!("../machines/i7-2600.toml")),
     ("epyc-512", include_str!("../machines/epyc-512.toml")),

@@ -42,6 +42,9 @@ pub struct MachineSpec {
     pub variation: VariationSpec,
     /// The firmware: who decides frequencies, and how.
     pub firmware: FirmwareSpec,
+    /// Drivers with platform profiles, in the order in which they register.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile_device: Vec<ProfileDeviceSpec>,
     /// Intel Speed Select.
     pub sst: Option<SstSpec>,
     /// Registers that only hold a value.
@@ -465,9 +468,31 @@ pub struct FirmwareSpec {
     /// See `cpc_lowest_mhz`.
     #[serde(default)]
     pub cpc_nominal_mhz: u32,
+    /// The firmware can prefer either die of a processor with 3D V-Cache (ACPI device AMDI0101).
+    #[serde(default)]
+    pub x3d: bool,
     /// How the autonomous policy follows load.
     #[serde(default)]
     pub autonomous: AutonomousSpec,
+}
+
+/// The words of platform profiles, in the kernel's order.
+pub const PROFILE_WORDS: [&str; 8] =
+    ["low-power", "cool", "quiet", "balanced", "balanced-performance", "performance", "max-power", "custom"];
+
+/// A driver with platform profiles.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileDeviceSpec {
+    /// The driver's name for it (`amd-pmf`, `thinkpad-acpi-profile`).
+    pub name: String,
+    /// The words that it lists.
+    pub choices: Vec<String>,
+    /// Words that it takes besides, so that it can follow another driver.
+    #[serde(default)]
+    pub hidden: Vec<String>,
+    /// The profile at boot.
+    pub start: String,
 }
 
 /// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not

@@ -4,7 +4,10 @@
 //! A [`Board`] holds facts that do not change while the machine runs. It is derived from a
 //! machine's description; drivers read it as the kernel's drivers read CPUID and ACPI.
 
-use flyball_silicon::{MachineSpec, Silicon, Topology, msr, spec::InterfaceSpec};
+use flyball_silicon::{
+    MachineSpec, Silicon, Topology, msr,
+    spec::{InterfaceSpec, PROFILE_WORDS},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vendor {
@@ -82,6 +85,16 @@ pub(crate) struct Cache {
     pub kib: u32,
 }
 
+/// A driver with platform profiles; the words are numbered as the kernel does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProfileDevice {
+    pub name: String,
+    pub choices: Vec<usize>,
+    /// Words that it takes and does not list.
+    pub hidden: Vec<usize>,
+    pub start: usize,
+}
+
 /// The hardware and firmware that a kernel finds at boot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of hardware and firmware")]
 #[derive(Debug, Clone)]
@@ -126,6 +139,9 @@ pub(crate) struct Board {
     pub idle_driver: &'static str,
     /// Caches of a core, smallest level first.
     pub caches: Vec<Cache>,
+    pub profile_devices: Vec<ProfileDevice>,
+    /// The firmware can prefer either die of a processor with 3D V-Cache.
+    pub x3d: bool,
     /// MiB of memory, for /proc/meminfo.
     pub memory_mib: u64,
 }
@@ -203,6 +219,8 @@ impl Board {
                 Cache { level: 2, kind: "Unified", kib: if intel { 1024 } else { 512 } },
                 Cache { level: 3, kind: "Unified", kib: spec.identity.cache_kb },
             ],
+            profile_devices: spec.profile_device.iter().map(profile_device).collect(),
+            x3d: spec.firmware.x3d,
             memory_mib: 16_384,
         }
     }
@@ -216,6 +234,18 @@ impl Board {
         if !self.epb {
             self.flags.retain(|flag| flag != "epb");
         }
+    }
+}
+
+fn profile_device(spec: &flyball_silicon::spec::ProfileDeviceSpec) -> ProfileDevice {
+    // In range: the description was checked.
+    let number = |word: &String| PROFILE_WORDS.iter().position(|known| known == word).unwrap_or_default();
+    let numbers = |words: &[String]| words.iter().map(number).collect();
+    ProfileDevice {
+        name: spec.name.clone(),
+        choices: numbers(&spec.choices),
+        hidden: numbers(&spec.hidden),
+        start: number(&spec.start),
     }
 }
 

@@ -27,6 +27,7 @@ mod cpu_state;
 mod cpufreq;
 mod errno;
 mod fault;
+mod firmware;
 pub mod governor;
 mod isst;
 mod isst_drivers;

@@ -8,6 +8,7 @@
 mod cpu;
 mod cpufreq;
 pub(crate) mod hwmon;
+mod platform;
 mod powercap;
 mod procfs;
 mod system;
@@ -60,6 +61,11 @@ pub(crate) enum Dir {
     DevCpus,
     DevCpu(u32),
     DmiId,
+    /// /sys/firmware/acpi.
+    Acpi,
+    ProfileDevices,
+    ProfileDevice(u32),
+    X3d,
     /// A directory of tracefs, by instance.
     Trace(u8, Folder),
 }
@@ -85,6 +91,7 @@ impl Dir {
             | Dir::Zone(n)
             | Dir::Subzone(n, _)
             | Dir::Hwmon(n)
+            | Dir::ProfileDevice(n)
             | Dir::DevCpu(n) => n,
             _ => 0,
         }
@@ -191,7 +198,7 @@ struct Plain {
 }
 
 /// The plain directories. `Dir::Plain(n)` is entry n.
-static PLAIN: [Plain; 21] = [
+static PLAIN: [Plain; 22] = [
     Plain {
         path: "sys",
         children: &[
@@ -214,11 +221,23 @@ static PLAIN: [Plain; 21] = [
         ],
     },
     Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::Nodes)] },
-    Plain { path: "sys/devices/virtual", children: &[("powercap", Dir::Powercap), ("dmi", Dir::Plain(4))] },
+    Plain {
+        path: "sys/devices/virtual",
+        children: &[
+            ("powercap", Dir::Powercap),
+            ("dmi", Dir::Plain(4)),
+            ("platform-profile", Dir::ProfileDevices),
+        ],
+    },
     Plain { path: "sys/devices/virtual/dmi", children: &[("id", Dir::DmiId)] },
     Plain {
         path: "sys/class",
-        children: &[("powercap", Dir::Plain(6)), ("hwmon", Dir::Plain(7)), ("dmi", Dir::Plain(15))],
+        children: &[
+            ("powercap", Dir::Plain(6)),
+            ("hwmon", Dir::Plain(7)),
+            ("dmi", Dir::Plain(15)),
+            ("platform-profile", Dir::Plain(CLASS_PROFILE)),
+        ],
     },
     Plain { path: "sys/class/powercap", children: &[] },
     Plain { path: "sys/class/hwmon", children: &[] },
@@ -227,14 +246,15 @@ static PLAIN: [Plain; 21] = [
     Plain { path: "sys/bus/cpu/devices", children: &[] },
     Plain { path: "sys/kernel", children: &[("tracing", Dir::Trace(0, Folder::Root))] },
     Plain { path: "sys/module", children: &[("intel_idle", Dir::Plain(17))] },
-    Plain { path: "sys/firmware", children: &[] },
+    Plain { path: "sys/firmware", children: &[("acpi", Dir::Acpi)] },
     Plain { path: "dev", children: &[("cpu", Dir::DevCpus)] },
     Plain { path: "sys/class/dmi", children: &[] },
-    Plain { path: "sys/devices/platform", children: &[("hwmon", Dir::Hwmons)] },
+    Plain { path: "sys/devices/platform", children: &[("hwmon", Dir::Hwmons), ("AMDI0101:00", Dir::X3d)] },
     Plain { path: "sys/module/intel_idle", children: &[("parameters", Dir::Plain(18))] },
     Plain { path: "sys/module/intel_idle/parameters", children: &[] },
     Plain { path: "sys/devices/cpu_core", children: &[] },
     Plain { path: "sys/devices/cpu_atom", children: &[] },
+    Plain { path: "sys/class/platform-profile", children: &[] },
 ];
 
 const CLASS_POWERCAP: u8 = 6;
@@ -244,6 +264,7 @@ const CLASS_DMI: u8 = 15;
 const DEV: u8 = 14;
 const CPU_CORE: u8 = 19;
 const CPU_ATOM: u8 = 20;
+const CLASS_PROFILE: u8 = 21;
 
 /// `prefixN` as N, without leading zeros.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
@@ -290,6 +311,9 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::Proc => procfs::PROC,
         Dir::ProcKernel => procfs::KERNEL,
         Dir::DmiId => system::DMI,
+        Dir::Acpi => platform::ACPI,
+        Dir::ProfileDevice(_) => platform::DEVICE,
+        Dir::X3d => platform::X3D,
         Dir::Plain(18) => system::INTEL_IDLE,
         Dir::Plain(CPU_CORE) => system::CPU_CORE,
         Dir::Plain(CPU_ATOM) => system::CPU_ATOM,
@@ -325,6 +349,8 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
                 CLASS_HWMON => numbered(name, "hwmon")
                     .filter(|&n| n < hwmon::count(world))
                     .map(|n| Node::Link(format!("../../devices/platform/hwmon/hwmon{n}"))),
+                CLASS_PROFILE => profile_device(world, name)
+                    .map(|_| Node::Link(format!("../../devices/virtual/platform-profile/{name}"))),
                 BUS_CPU_DEVICES => numbered(name, "cpu")
                     .filter(|&n| n < world.platform.board.cpus())
                     .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
@@ -348,6 +374,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             numbered(name, "hwmon").filter(|&n| n < hwmon::count(world)).map(|n| Node::Dir(Dir::Hwmon(n)))
         }
         Dir::Hwmon(n) => hwmon::sensor(world, n, name).map(Node::Sensor),
+        Dir::ProfileDevices => profile_device(world, name).map(|n| Node::Dir(Dir::ProfileDevice(n))),
         Dir::Proc => match name {
             "sys" => Some(Node::Dir(Dir::ProcSys)),
             _ => None,
@@ -362,6 +389,15 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     }
 }
 
+/// The number of `platform-profile-N`, if there is such a device.
+fn profile_device(world: &World, name: &str) -> Option<u32> {
+    numbered(name, "platform-profile-").filter(|&n| n < platform::count(world))
+}
+
+fn profile_devices(world: &World) -> impl Iterator<Item = String> {
+    (0..platform::count(world)).map(|n| format!("platform-profile-{n}"))
+}
+
 /// Returns whether this machine has a directory that a plain one names.
 fn exists(world: &World, dir: Dir) -> bool {
     match dir {
@@ -369,6 +405,9 @@ fn exists(world: &World, dir: Dir) -> bool {
         // /sys/module/intel_idle comes with the driver that binds.
         Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
         Dir::Plain(CPU_CORE | CPU_ATOM) => system::is_hybrid(world),
+        Dir::Acpi => attributes(dir).iter().any(|attribute| (attribute.present)(world, dir)),
+        Dir::ProfileDevices | Dir::Plain(CLASS_PROFILE) => platform::count(world) > 0,
+        Dir::X3d => platform::has_x3d(world),
         _ => true,
     }
 }
@@ -388,6 +427,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
             match index {
                 CLASS_POWERCAP => names.extend(powercap::class_names(world)),
                 CLASS_HWMON => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
+                CLASS_PROFILE => names.extend(profile_devices(world)),
                 BUS_CPU_DEVICES => names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}"))),
                 CLASS_DMI => names.push("id".to_owned()),
                 DEV => {
@@ -409,6 +449,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
         Dir::Powercap | Dir::Rapl | Dir::Zone(_) => powercap::names(world, dir, &mut names),
         Dir::Hwmons => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
         Dir::Hwmon(n) => names.extend(hwmon::sensors(world, n)),
+        Dir::ProfileDevices => names.extend(profile_devices(world)),
         Dir::Proc => names.push("sys".to_owned()),
         Dir::ProcSys => names.push("kernel".to_owned()),
         Dir::DevCpus => names.extend(world.online().map(|n| n.to_string())),
@@ -500,6 +541,7 @@ mod tests {
             }
         }
         assert_eq!(PLAIN[BUS_CPU_DEVICES as usize].path, "sys/bus/cpu/devices");
+        assert_eq!(PLAIN[CLASS_PROFILE as usize].path, "sys/class/platform-profile");
         assert_eq!(PLAIN[DEV as usize].path, "dev");
     }
 

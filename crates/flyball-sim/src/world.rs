@@ -11,6 +11,7 @@ use crate::{
         invariance::{FullSpeed, full_speed},
     },
     errno::{Answer, Errno},
+    firmware::Firmware,
     governor::Decay,
     isst_drivers::IsstDrivers,
     kernel::Kernel,
@@ -59,6 +60,8 @@ pub(crate) struct World {
     pub(crate) smt: Smt,
     /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
     pub(crate) dma_latency: Vec<(u64, i32)>,
+    /// What was written to platform profiles and the preferred die.
+    pub(crate) firmware: Firmware,
     /// The drivers behind /dev/isst_interface.
     pub(crate) isst: IsstDrivers,
     pub(crate) online_count: u32,
@@ -129,6 +132,7 @@ impl World {
             title,
             boot,
             full_speed: full_speed(&platform),
+            firmware: Firmware::new(&platform.board.profile_devices),
             platform,
             cpufreq,
             cpus,

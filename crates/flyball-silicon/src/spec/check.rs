@@ -1,6 +1,8 @@
 //! Checks that a specification describes a possible machine.
 
-use crate::spec::{CoreSpec, MAX_CPUS, MachineSpec, SpecError, SpecFault, SstClass, SstLevelSpec, SstSpec};
+use crate::spec::{
+    CoreSpec, MAX_CPUS, MachineSpec, PROFILE_WORDS, SpecError, SpecFault, SstClass, SstLevelSpec, SstSpec,
+};
 
 impl MachineSpec {
     /// Checks that the machine is a possible one.
@@ -130,6 +132,18 @@ impl MachineSpec {
         }
         if !(0.0..=0.2).contains(&f.pstate_loss) || !(0.0..=0.2).contains(&f.pstate_power) {
             return Err(SpecFault::Rule("firmware: pstate_loss and pstate_power must be 0 to 0.2"));
+        }
+        for device in &self.profile_device {
+            let mut words = device.choices.iter().chain(&device.hidden).chain([&device.start]);
+            if words.any(|word| !PROFILE_WORDS.contains(&word.as_str())) {
+                return Err(SpecFault::Rule("profile_device: the kernel has no such profile"));
+            }
+            if device.name.is_empty() || !device.choices.contains(&device.start) {
+                return Err(SpecFault::Rule("profile_device: needs a name and a start among its choices"));
+            }
+        }
+        if self.profile_device.len() > 16 {
+            return Err(SpecFault::Rule("profile_device: at most 16"));
         }
         if f.pstates_mhz.windows(2).any(|w| w[0] <= w[1]) || f.pstates_mhz.len() > 16 {
             return Err(SpecFault::Rule("firmware.pstates_mhz: at most 16, falling"));
