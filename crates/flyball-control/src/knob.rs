@@ -49,6 +49,8 @@ pub enum Scope {
     Zone,
     /// A constraint of a powercap zone.
     Constraint,
+    /// A device with platform profiles.
+    ProfileDevice,
     /// A temperature sensor.
     Sensor,
     /// A class of service of a power domain.
@@ -69,6 +71,7 @@ impl fmt::Display for Scope {
             Scope::Uncore => "uncore domain",
             Scope::Zone => "energy zone",
             Scope::Constraint => "power constraint",
+            Scope::ProfileDevice => "profile device",
             Scope::Sensor => "sensor",
             Scope::Clos => "class of service",
         })
@@ -203,7 +206,7 @@ pub enum Mechanism {
     /// An attribute file.
     File {
         /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`,
-        /// `{hwmon}`, `{sensor}` standing for the place's numbers and `{any-policy}` for the first
+        /// `{hwmon}`, `{sensor}`, `{profile-device}` standing for the place's numbers and `{any-policy}` for the first
         /// policy that is online.
         path: &'static str,
         /// Spelling of the value.

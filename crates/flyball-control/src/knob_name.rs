@@ -91,7 +91,7 @@ impl KnobName {
             At::Package(number) | At::Policy(number) | At::Cpu(number) => same(&number.to_string()),
             At::Die { package, die } => same(&format!("{package}.{die}")),
             At::IdleState { state, .. } => same(&state.to_string()),
-            At::Uncore(folder) => same(folder),
+            At::Uncore(folder) | At::ProfileDevice(folder) => same(folder),
             At::Zone(folder) => same(folder) || place.name.rsplit(' ').next().is_some_and(same),
             At::Constraint { zone, constraint } => {
                 let wanted = instance.to_ascii_lowercase().replace('-', "_");

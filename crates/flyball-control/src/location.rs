@@ -186,6 +186,9 @@ impl FromStr for Location {
 const ROOTS: &[&str] = &[
     "/sys/devices/system/cpu/",
     "/sys/class/powercap/",
+    "/sys/class/platform-profile/",
+    "/sys/firmware/acpi/platform_profile",
+    "/sys/devices/platform/AMDI0101:00/amd_x3d_mode",
     "/proc/irq/",
     "/proc/sys/kernel/perf_event_max_sample_rate",
     "/sys/fs/cgroup/cgroup.subtree_control",

@@ -68,6 +68,8 @@ pub enum At {
         /// The class, 0 to 3.
         class: u32,
     },
+    /// A device with platform profiles, by its directory (`platform-profile-0`).
+    ProfileDevice(String),
     /// A temperature sensor of a hwmon device.
     Sensor {
         /// The device's directory (`hwmon3`).
@@ -93,6 +95,7 @@ impl At {
             At::Constraint { .. } => Scope::Constraint,
             At::PowerDomain { .. } => Scope::PowerDomain,
             At::Clos { .. } => Scope::Clos,
+            At::ProfileDevice(_) => Scope::ProfileDevice,
             At::Sensor { .. } => Scope::Sensor,
         }
     }
@@ -115,6 +118,7 @@ impl fmt::Display for At {
             At::Clos { package, domain, class, .. } => {
                 write!(f, "class {class} of power domain {package}:{domain}")
             }
+            At::ProfileDevice(name) => f.write_str(name),
             At::Sensor { hwmon, sensor } => write!(f, "{hwmon} temp{sensor}"),
         }
     }
@@ -183,7 +187,11 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             At::IdleState { cpu, .. } => write!(f, "{} of CPU {cpu}", self.name),
-            At::Zone(_) | At::Constraint { .. } | At::Sensor { .. } | At::Uncore(_)
+            At::Zone(_)
+            | At::Constraint { .. }
+            | At::ProfileDevice(_)
+            | At::Sensor { .. }
+            | At::Uncore(_)
                 if !self.name.is_empty() =>
             {
                 f.write_str(&self.name)

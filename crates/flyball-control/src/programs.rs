@@ -103,6 +103,46 @@ programs! {
         stop: Some("systemctl --user mask --now gamemoded.service"),
         remedy: "it changes the governor while a game runs: end the game",
     }
+    Asusd {
+        name: "asusd",
+        processes: &["asusd"],
+        trace: None,
+        off: None,
+        stop: Some("systemctl mask --now asusd.service"),
+        remedy: "it sets the platform profile at charger changes and by its hotkey: systemctl stop asusd",
+    }
+    SteamosManager {
+        name: "steamos-manager",
+        processes: &["steamos-manager"],
+        trace: None,
+        off: None,
+        stop: Some("systemctl mask --now steamos-manager.service"),
+        remedy: "systemctl stop steamos-manager",
+    }
+    Hhd {
+        name: "Handheld Daemon",
+        processes: &["hhd"],
+        trace: None,
+        off: None,
+        stop: None,
+        remedy: "switch off TDP control in its settings, or systemctl stop hhd@USER",
+    }
+    ScxP2dq {
+        name: "scx_p2dq",
+        processes: &["scx_p2dq"],
+        trace: None,
+        off: None,
+        stop: Some("systemctl disable --now scx_loader.service scx.service"),
+        remedy: "end the scheduler, which restores most of what it wrote",
+    }
+    ScxIdle {
+        name: "scx scheduler with idle limits",
+        processes: &["scx_bpfland", "scx_flash", "scx_layered"],
+        trace: None,
+        off: None,
+        stop: Some("systemctl disable --now scx_loader.service scx.service"),
+        remedy: "end the scheduler, or start it without its option for idle latency",
+    }
     Cpufreqd {
         name: "cpufreqd",
         processes: &["cpufreqd"],

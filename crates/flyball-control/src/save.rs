@@ -85,7 +85,7 @@ fn values(
         if !is_setting(snapshot, knob, place, &value)? {
             continue;
         }
-        let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore) {
+        let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore | Scope::ProfileDevice) {
             place.name.clone()
         } else {
             String::new()
@@ -109,6 +109,7 @@ fn is_setting(snapshot: &Snapshot, knob: &Knob, place: &Place, value: &Value) ->
             snapshot.value(Id::Governor, place)? != Some(Value::Word("performance".to_owned()))
                 && !value.word().is_some_and(|word| word.starts_with("dynamic"))
         }
+        Saved::UnlessWord(word) => value.word() != Some(word),
         Saved::WithTurbo => snapshot.machine_value(Id::Turbo)? != Some(Value::Switch(false)),
     })
 }

@@ -10,6 +10,7 @@ mod frequency;
 mod idle;
 mod lookup;
 pub(crate) mod pattern;
+mod platform;
 mod power;
 mod preference;
 mod registers;

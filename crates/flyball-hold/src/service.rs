@@ -615,6 +615,7 @@ pub fn concerns_processors(path: &str) -> bool {
     PLACES.iter().any(|place| path.starts_with(place))
         || path.contains("/powercap/")
         || path.contains("/platform-profile/")
+        || path.ends_with("/amd_x3d_mode")
 }
 
 #[cfg(test)]

@@ -63,11 +63,17 @@ const FILES: &[&str] = &[
     "/sys/firmware/acpi/platform_profile_choices",
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/security/lockdown",
+    "/sys/devices/platform/AMDI0101:00/amd_x3d_mode",
+    "/sys/kernel/sched_ext/state",
+    "/sys/kernel/sched_ext/switch_all",
+    "/sys/kernel/sched_ext/enable_seq",
+    "/sys/kernel/sched_ext/root/ops",
 ];
 
 /// Folders of devices, which are links: each device's own files with these beginnings.
 const CLASSES: &[(&str, &[&str])] = &[
     ("/sys/class/powercap", &["name", "enabled", "energy_uj", "max_energy_range_uj", "constraint_"]),
+    ("/sys/class/platform-profile", &["name", "choices", "profile"]),
     ("/sys/class/hwmon", &["name", "temp", "power", "energy"]),
     ("/sys/class/thermal", &["type", "temp", "policy", "mode", "trip_point_", "cur_state", "max_state"]),
 ];
@@ -177,6 +183,10 @@ const DAEMONS: &[&str] = &[
     "lenovo_fix",
     "throttled",
     "powertop",
+    "asusd",
+    "steamos-manager",
+    "hhd",
+    "scx_",
 ];
 
 /// Words that select a line of the kernel's log: it is recorded if it contains one of them.

@@ -277,6 +277,10 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     if facts.cmdline.is_none() {
         return Some(unknown("/proc/cmdline does not exist"));
     }
+    // Whose driver and states are usual depends on the vendor.
+    if let Err(why) = facts.read("/proc/cpuinfo") {
+        return Some(unknown(why));
+    }
     if let Some(answer) = cut_off(facts, &driver) {
         return Some(answer.seen(path, driver));
     }

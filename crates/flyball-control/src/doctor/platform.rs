@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use flyball_host::CpuList;
 
+use crate::Id;
+
 use super::{Answer, Check, Facts, Fix, Group, facts::cpu_words, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -15,6 +17,22 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "/sys/firmware/acpi/platform_profile",
         covers: &[],
         run: platform_profile,
+    },
+    Check {
+        id: "conflict.platform-profile",
+        group: Group::Conflicts,
+        why: "Each profile device sets its own part of the firmware; devices with different profiles work against each other.",
+        looks: "/sys/class/platform-profile/*/profile",
+        covers: &[],
+        run: profile_devices,
+    },
+    Check {
+        id: "conflict.scheduler",
+        group: Group::Conflicts,
+        why: "schedutil follows what a sched_ext scheduler asks for. One that takes all tasks and asks for nothing keeps CPUs at their highest frequency.",
+        looks: "/sys/kernel/sched_ext/root/ops and switch_all, scaling_governor",
+        covers: &["scaling_governor"],
+        run: scheduler,
     },
     Check {
         id: "firmware.same-processors",
@@ -34,11 +52,66 @@ fn platform_profile(facts: &Facts) -> Option<Answer> {
         "low-power" | "quiet" | "cool" => {
             note(format!("the platform's profile is {profile}: firmware lowers power limits for it"))
                 .seen(path, profile)
-                .fix(Fix::Person(format!(
-                    "choose another profile if speed matters: powerprofilesctl set balanced, or write balanced to {path}"
-                )))
+                .set(Id::PlatformProfile, "balanced")
         }
         _ => ok(format!("the platform's profile is {profile}")).seen(path, profile),
+    })
+}
+
+fn profile_devices(facts: &Facts) -> Option<Answer> {
+    const DEVICES: &str = "/sys/class/platform-profile";
+    let folders = facts.list(DEVICES);
+    // One device cannot differ, and the class came with kernel 6.14.
+    if folders.len() < 2 {
+        return None;
+    }
+    let mut profiles = Vec::with_capacity(folders.len());
+    for folder in folders {
+        let path = format!("{DEVICES}/{folder}/profile");
+        match facts.read(&path) {
+            Ok(profile) => profiles.push((path, profile)),
+            Err(why) => return Some(unknown(why)),
+        }
+    }
+    let is_same = profiles.windows(2).all(|pair| pair[0].1 == pair[1].1);
+    let answer = if is_same {
+        ok("all profile devices have the same profile")
+    } else {
+        warning("profile devices have different profiles: platform-profile shows custom")
+            .fix(Fix::Person("set one profile for all: flyball set platform-profile=balanced".to_owned()))
+    };
+    Some(profiles.into_iter().fold(answer, |answer, (path, profile)| answer.seen(path, profile)))
+}
+
+/// Schedulers that call scx_bpf_cpuperf_set (the scx repository, August 2026), by the beginning of
+/// the name in `ops`.
+const ASK_FOR_FREQUENCY: [&str; 9] =
+    ["lavd", "bpfland", "cosmos", "flash", "layered", "rusty", "p2dq", "chaos", "flow"];
+
+fn scheduler(facts: &Facts) -> Option<Answer> {
+    let path = "/sys/kernel/sched_ext/root/ops";
+    // Only there while one is loaded.
+    let ops = facts.read(path).ok()?;
+    let governors = facts.policies.iter().map(|policy| policy.get("scaling_governor"));
+    let is_schedutil = governors.flatten().any(|governor| governor == "schedutil");
+    // A scheduler of some tasks leaves the kernel's own estimate for the others (sugov_get_util in
+    // kernel/sched/cpufreq_schedutil.c).
+    let takes_all = match facts.read("/sys/kernel/sched_ext/switch_all") {
+        Ok(all) => all == "1",
+        Err(why) => return Some(unknown(why)),
+    };
+    let asks = ASK_FOR_FREQUENCY.iter().any(|name| ops.starts_with(name));
+    Some(if is_schedutil && takes_all && !asks {
+        warning(format!(
+            "{ops} is not known to ask for frequencies: schedutil may keep CPUs at their highest"
+        ))
+        .seen(path, ops)
+        .fix(Fix::Person(
+            "use the driver's active mode, another governor, or a scheduler that asks for frequencies"
+                .to_owned(),
+        ))
+    } else {
+        ok(format!("{ops} and the governor do not contradict each other")).seen(path, ops)
     })
 }
 

@@ -185,6 +185,8 @@ pub enum Saved {
     OwnPreference,
     /// While turbo is on: off overrides it.
     WithTurbo,
+    /// Unless it shows this word, which reports a state and cannot be chosen.
+    UnlessWord(&'static str),
 }
 
 /// Section and condition in which `show` prints a row.

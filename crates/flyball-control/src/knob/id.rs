@@ -41,6 +41,12 @@ macro_rules! rows {
             Turbo = whole::TURBO;
             /// Turbo of one policy.
             Boost = whole::BOOST;
+            /// Profile of the firmware.
+            PlatformProfile = platform::PLATFORM_PROFILE;
+            /// Profile of one profile device.
+            DeviceProfile = platform::DEVICE_PROFILE;
+            /// Die that is preferred on a processor with 3D V-Cache.
+            X3dMode = platform::X3D_MODE;
             /// Frequency governor.
             Governor = frequency::GOVERNOR;
             /// Energy performance preference.
@@ -163,6 +169,16 @@ macro_rules! rows {
             TurboRatioCores = registers::TURBO_RATIO_CORES;
             /// PLATFORM_INFO.
             PlatformInfo = registers::PLATFORM_INFO;
+            /// Profiles that every profile device has.
+            AvailablePlatformProfiles = platform::AVAILABLE_PLATFORM_PROFILES;
+            /// Profiles of one profile device.
+            AvailableDeviceProfiles = platform::AVAILABLE_DEVICE_PROFILES;
+            /// Scheduler loaded through sched_ext.
+            Scheduler = platform::SCHEDULER;
+            /// State of sched_ext.
+            SchedulerState = platform::SCHEDULER_STATE;
+            /// Schedulers loaded since boot.
+            SchedulerChanges = platform::SCHEDULER_CHANGES;
             /// The cpuidle driver.
             IdleDriver = idle::IDLE_DRIVER;
             /// cpuidle governors that the kernel has.

@@ -56,6 +56,7 @@ fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> O
         ("any-policy", _) => topology.any_policy()?.number,
         ("zone", At::Zone(name) | At::Constraint { zone: name, .. })
         | ("uncore", At::Uncore(name))
+        | ("profile-device", At::ProfileDevice(name))
         | ("hwmon", At::Sensor { hwmon: name, .. }) => {
             path.push_str(name);
             return Some(());

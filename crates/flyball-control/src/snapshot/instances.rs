@@ -10,6 +10,7 @@ use super::Snapshot;
 use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
 
 const POWERCAP: &str = "/sys/class/powercap";
+const PROFILE_DEVICES: &str = "/sys/class/platform-profile";
 const HWMON: &str = "/sys/class/hwmon";
 
 /// Returns the places of a scope that the topology alone knows; `None` for the others.
@@ -55,6 +56,7 @@ impl Snapshot {
             Scope::Uncore => find_uncore(host, topology, self.layout()),
             Scope::Zone => find_zones(host, topology),
             Scope::Constraint => find_constraints(host, self.places_in(Scope::Zone)),
+            Scope::ProfileDevice => find_profile_devices(host, topology),
             Scope::Sensor => find_sensors(host, topology),
             _ => of_topology(topology, scope).unwrap_or_default(),
         }
@@ -205,6 +207,17 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
         }
     }
     places
+}
+
+/// Returns the devices with platform profiles (since kernel 6.14), each by the name that its driver
+/// gave it: the number in the directory is reused.
+fn find_profile_devices(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+    let folders = host.list(PROFILE_DEVICES).unwrap_or_default();
+    let place = |folder: &String| {
+        let name = host.read(&format!("{PROFILE_DEVICES}/{folder}/name")).unwrap_or_default();
+        Place::named(At::ProfileDevice(folder.clone()), name, topology.present.clone())
+    };
+    folders.iter().map(place).collect()
 }
 
 fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {

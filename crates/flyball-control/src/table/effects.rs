@@ -89,6 +89,9 @@ pub(crate) const EVERYTHING: &[Subject] = &[
 /// The root entry of a package writes to all its fabric clusters (uncore-frequency-tpmi.c).
 pub(crate) const UNCORE: &[Subject] = &[Knob(Id::UncoreMinFreq), Knob(Id::UncoreMaxFreq)];
 
+/// The profiles of all devices, which the machine's profile sets one after the other.
+pub(crate) const PROFILES: &[Subject] = &[Knob(Id::DeviceProfile)];
+
 /// Power limits, which a performance level brings along.
 pub(crate) const POWER: &[Subject] = &[Knob(Id::PowerLimit), Knob(Id::PowerWindow)];
 

@@ -72,6 +72,7 @@ pub(super) const GOVERNOR: Knob = Knob {
             Program::AutoCpufreq,
             Program::System76,
             Program::GameMode,
+            Program::SteamosManager,
             Program::Cpufreqd,
             Program::Cpupower,
             Program::CpufreqApplet,

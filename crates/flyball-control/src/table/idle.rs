@@ -135,7 +135,7 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
         appears_with: &[AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
-        written_by: &[Program::Tuned],
+        written_by: &[Program::Tuned, Program::ScxIdle, Program::ScxP2dq],
         writing: Writing::alone(Step::Idle, Spelling::Number),
     }),
 };

@@ -69,6 +69,9 @@ pub(super) const EPP: Knob = Knob {
             Program::System76,
             Program::IntelLpmd,
             Program::Throttled,
+            Program::Asusd,
+            Program::Hhd,
+            Program::ScxP2dq,
             Program::CpufreqApplet,
         ],
         writing: Writing {

@@ -28,6 +28,7 @@ fn example(pattern: &str) -> String {
         ("{irq}", "24"),
         ("{hwmon}", "hwmon0"),
         ("{sensor}", "1"),
+        ("{profile-device}", "platform-profile-0"),
     ]
     .iter()
     .fold(pattern.to_owned(), |path, (name, value)| path.replace(name, value))

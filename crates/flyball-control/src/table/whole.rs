@@ -219,6 +219,7 @@ pub(super) const TURBO: Knob = Knob {
             Program::AutoCpufreq,
             Program::Thermald,
             Program::System76,
+            Program::ScxP2dq,
         ],
         writing: Writing {
             turn: Turn::In(Step::Turbo),

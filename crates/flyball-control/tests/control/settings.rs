@@ -43,6 +43,8 @@ const WORDS: &[&str] = &[
     "65W",
     "10mW",
     "menu",
+    "balanced",
+    "cache",
     "no-limit",
     "0x2020202020202020",
 ];

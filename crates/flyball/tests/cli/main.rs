@@ -23,6 +23,7 @@ mod measure;
 mod odd;
 mod old_kernels;
 mod packages;
+mod platform;
 mod privileges;
 mod profiles;
 mod programs;

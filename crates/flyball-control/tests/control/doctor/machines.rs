@@ -10,6 +10,7 @@ pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
 pub(crate) const CLOCK: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
 pub(crate) const PROFILE: &str = "sys/firmware/acpi/platform_profile";
+pub(crate) const PROFILE_DEVICES: &str = "sys/class/platform-profile";
 
 pub(crate) fn put(files: &mut Files, path: impl Into<String>, text: impl Into<String>) {
     files.insert(path.into(), Some(text.into()));
@@ -166,6 +167,12 @@ pub(crate) fn client() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
     put(&mut files, PROFILE, "balanced");
+    for (device, name) in [(0, "thinkpad-acpi-profile"), (1, "SoC Power Slider")] {
+        put(&mut files, format!("{PROFILE_DEVICES}/platform-profile-{device}/name"), name);
+        put(&mut files, format!("{PROFILE_DEVICES}/platform-profile-{device}/profile"), "balanced");
+    }
+    put(&mut files, "sys/kernel/sched_ext/root/ops", "lavd");
+    put(&mut files, "sys/kernel/sched_ext/switch_all", "1");
     files
 }
 

@@ -3,8 +3,8 @@
 use flyball_control::doctor::Verdict;
 
 use super::machines::{
-    CLOCK, CPU, Files, PROFILE, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr,
-    no_policies, put, tpmi,
+    CLOCK, CPU, Files, PROFILE, PROFILE_DEVICES, acpi, amd, client, each_policy, epyc, flags, haswell, intel,
+    msr, no_policies, put, tpmi,
 };
 
 pub(super) struct Row {
@@ -341,6 +341,22 @@ pub(super) fn rows() -> Vec<Row> {
         row("driver.best", acpi, server_of_6_12, Note),
         row("driver.same", intel, |f| f.retain(|path, _| !path.contains("/cpufreq/policy3/")), Warning),
         row("firmware.platform-profile", client, |f| put(f, PROFILE, "low-power"), Note),
+        row(
+            "conflict.platform-profile",
+            client,
+            |f| put(f, format!("{PROFILE_DEVICES}/platform-profile-1/profile"), "performance"),
+            Warning,
+        ),
+        row(
+            "conflict.scheduler",
+            acpi,
+            |f| {
+                put(f, "sys/kernel/sched_ext/root/ops", "simple");
+                put(f, "sys/kernel/sched_ext/switch_all", "1");
+                each_policy(f, "scaling_governor", "schedutil");
+            },
+            Warning,
+        ),
         row("firmware.same-processors", intel, other_stepping, Warning),
         row("conflict.lowered-maximum", intel, |f| each_policy(f, "scaling_max_freq", "2900000"), Note),
         row("conflict.lowered-maximum", amd, |f| each_policy(f, "scaling_max_freq", "3000000"), Note),

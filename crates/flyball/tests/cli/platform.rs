@@ -1,0 +1,92 @@
+//! Platform profiles and the preferred die of a processor with 3D V-Cache, on a simulated laptop
+//! whose two profile devices take different words.
+
+use flyball_control::{
+    Intent, Setting,
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+};
+use flyball_host::{Errno, Host};
+use flyball_simhost::{SimHost, SimSetup};
+use flyball_testing::{Ran, Tree, flyball};
+
+const LEGACY: &str = "/sys/firmware/acpi/platform_profile";
+const ASUS: &str = "/sys/class/platform-profile/platform-profile-0/profile";
+const PMF: &str = "/sys/class/platform-profile/platform-profile-1/profile";
+const X3D: &str = "/sys/devices/platform/AMDI0101:00/amd_x3d_mode";
+
+fn laptop(kernel: &str) -> SimHost {
+    SimHost::open(&SimSetup::parse(&format!("x3d-laptop,kernel={kernel}")).unwrap()).unwrap()
+}
+
+fn intent(settings: &[(&str, &str)]) -> Intent {
+    let setting = |(knob, value): &(&str, &str)| Setting::new(knob, value, None, format!("{knob}={value}"));
+    Intent { settings: settings.iter().map(|one| setting(one).unwrap()).collect() }
+}
+
+/// Returns what the files show.
+fn shown(host: &SimHost) -> [String; 4] {
+    [LEGACY, ASUS, PMF, X3D].map(|path| host.read(path).unwrap())
+}
+
+#[test]
+fn what_a_profile_sets_is_restored_when_devices_differed() {
+    let starts: [[&str; 4]; 3] = [
+        ["balanced", "balanced", "balanced", "frequency"],
+        ["custom", "quiet", "low-power", "cache"],
+        // A word that the device takes and does not list.
+        ["custom", "performance", "balanced-performance", "frequency"],
+    ];
+    let changes: [&[(&str, &str)]; 4] = [
+        &[("platform-profile", "performance"), ("x3d-mode", "cache")],
+        &[("platform-profile", "quiet")],
+        &[("device-profile:amd-pmf", "low-power")],
+        &[("device-profile", "balanced"), ("x3d-mode", "frequency")],
+    ];
+    for start in starts {
+        for change in changes {
+            let host = laptop("7.2");
+            for (path, word) in [ASUS, PMF, X3D].iter().zip(&start[1..]) {
+                host.write(path, word.as_bytes()).unwrap();
+            }
+            assert_eq!(shown(&host), start, "{change:?}");
+            let folder = Tree::new();
+            let state = StateDir::new(folder.path());
+            let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+            transaction.apply(&intent(change), &|| false).unwrap();
+            let restored = transaction.end();
+            assert!(restored.is_exact(), "{start:?} {change:?}: {restored}");
+            assert_eq!(shown(&host), start, "{change:?}");
+        }
+    }
+}
+
+#[test]
+fn the_simulated_files_answer_as_the_kernel_does() {
+    let host = laptop("7.2");
+    let error = |path: &str, text: &str| host.write(path, text.as_bytes()).unwrap_err().errno;
+    assert_eq!(error(LEGACY, "custom"), Errno::INVAL);
+    assert_eq!(error(LEGACY, "Balanced"), Errno::INVAL);
+    assert_eq!(error(LEGACY, "low-power"), Errno::OPNOTSUPP, "only one device has it");
+    assert_eq!(error(ASUS, "low-power"), Errno::OPNOTSUPP);
+    assert_eq!(error(X3D, "both"), Errno::INVAL);
+    host.write(PMF, b"quiet\n").unwrap();
+    assert_eq!(host.read(&format!("{LEGACY}_choices")).unwrap(), "quiet balanced performance");
+    // Before 6.14 the first driver that registered was the only one.
+    let host = laptop("6.12");
+    assert!(!host.exists(ASUS) && !host.exists(X3D));
+    assert_eq!(host.read(LEGACY).unwrap(), "balanced");
+    assert!(!laptop("5.10").exists(LEGACY));
+}
+
+#[test]
+fn words_that_the_machine_lacks_are_refused_with_those_it_has() {
+    for (setting, known) in [
+        ("platform-profile=low-power", "it takes quiet, balanced, performance"),
+        ("platform-profile=custom", "it takes quiet, balanced, performance"),
+        ("device-profile:asus-wmi=low-power", "it takes quiet, balanced, performance"),
+        ("x3d-mode=both", "it takes frequency or cache"),
+    ] {
+        let ran = Ran::of(flyball!().args(["-M", "sim:x3d-laptop,kernel=7.2", "plan", setting]));
+        assert!(ran.err.contains(known), "{setting}: {}", ran.err);
+    }
+}
