@@ -3,7 +3,7 @@
 
 /// A line.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Line {
+pub(crate) struct Line {
     /// The end of the time that it is about.
     pub ms: f64,
     /// Of all packages, mean since the line before.
@@ -38,17 +38,17 @@ impl Line {
 
 /// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may
 /// end a little after it.
-pub const BUSY_NS: u64 = 940_000;
+pub(crate) const BUSY_NS: u64 = 940_000;
 
 /// The lines of the time between two moments, ms.
-pub fn between(lines: &[Line], from: f64, to: f64) -> &[Line] {
+pub(crate) fn between(lines: &[Line], from: f64, to: f64) -> &[Line] {
     let first = lines.partition_point(|line| line.ms <= from);
     let last = lines.partition_point(|line| line.ms <= to);
     &lines[first.min(last)..last]
 }
 
 /// The lines that can be read.
-pub fn lines(log: &str) -> impl Iterator<Item = Line> {
+pub(crate) fn lines(log: &str) -> impl Iterator<Item = Line> {
     log.lines().filter_map(Line::read)
 }
 

@@ -13,7 +13,7 @@ use crate::error::PluginError;
 /// glib's GByteArray.
 #[repr(C)]
 #[derive(Debug)]
-pub struct ByteArray {
+pub(crate) struct ByteArray {
     pub data: *mut u8,
     pub len: c_uint,
 }
@@ -21,7 +21,7 @@ pub struct ByteArray {
 /// glib's GArray.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Array {
+pub(crate) struct Array {
     pub data: *mut u8,
     pub len: c_uint,
 }
@@ -29,7 +29,7 @@ pub struct Array {
 /// The beginning of a description of a register.
 #[repr(C)]
 #[derive(Debug)]
-pub struct RegisterDescription {
+pub(crate) struct RegisterDescription {
     pub handle: *mut c_void,
     pub name: *const c_char,
 }
@@ -37,7 +37,7 @@ pub struct RegisterDescription {
 /// A 64-bit field of a table with an entry for each CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub(crate) struct Field {
     pub score: *mut c_void,
     /// The field's offset in an entry.
     pub offset: usize,
@@ -46,7 +46,7 @@ pub struct Field {
 /// The emulator's description of itself (`qemu_info_t`).
 #[repr(C)]
 #[derive(Debug)]
-pub struct Info {
+pub(crate) struct Info {
     /// `x86_64`.
     pub target_name: *const c_char,
     /// Lowest and present version of the plug-in interface.
@@ -58,36 +58,36 @@ pub struct Info {
 }
 
 /// Registers are not touched by a callback.
-pub const NO_REGISTERS: c_int = 0;
+pub(crate) const NO_REGISTERS: c_int = 0;
 /// Registers are read and written, the program counter too.
-pub const ALL_REGISTERS: c_int = 3;
+pub(crate) const ALL_REGISTERS: c_int = 3;
 /// Inline operation: add.
-pub const ADD: c_int = 0;
+pub(crate) const ADD: c_int = 0;
 /// Condition: greater or equal.
-pub const AT_LEAST: c_int = 7;
+pub(crate) const AT_LEAST: c_int = 7;
 /// Reads and writes of memory.
-pub const ANY_ACCESS: c_int = 3;
+pub(crate) const ANY_ACCESS: c_int = 3;
 
 /// A callback of an instruction or block: CPU and user data.
-pub type OnExecution = extern "C" fn(c_uint, *mut c_void);
+pub(crate) type OnExecution = extern "C" fn(c_uint, *mut c_void);
 /// A callback of a CPU.
-pub type OnCpu = extern "C" fn(c_uint, *mut c_void);
+pub(crate) type OnCpu = extern "C" fn(c_uint, *mut c_void);
 /// A callback of a translation.
-pub type OnTranslation = extern "C" fn(*mut c_void, *mut c_void);
+pub(crate) type OnTranslation = extern "C" fn(*mut c_void, *mut c_void);
 /// A callback of the end.
-pub type OnExit = extern "C" fn(*mut c_void);
+pub(crate) type OnExit = extern "C" fn(*mut c_void);
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions, each under its own name.
         #[derive(Debug)]
-        pub struct Api {
+        pub(crate) struct Api {
             $(pub $name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Api {
             /// Looks all of them up.
-            pub fn load() -> Result<Api, PluginError> {
+            pub(crate) fn load() -> Result<Api, PluginError> {
                 $(
                     let name = concat!(stringify!($name), "\0");
                     let address = symbol(name).ok_or(PluginError::NoFunction(stringify!($name)))?;
@@ -133,7 +133,7 @@ functions! {
 }
 
 /// The address of a symbol of this process; the name ends with a zero byte.
-pub fn symbol(name: &str) -> Option<*mut c_void> {
+pub(crate) fn symbol(name: &str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
     // SAFETY: the name is a C string; dlsym only looks it up.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

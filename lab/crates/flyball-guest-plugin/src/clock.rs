@@ -21,7 +21,7 @@ macro_rules! private {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of the emulator that are not part of its plug-in interface.
         #[derive(Debug)]
-        pub struct Clock {
+        pub(crate) struct Clock {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
@@ -63,7 +63,7 @@ const ALL_TIMERS: c_int = -1;
 
 /// The functions that replace the emulator's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Hooks {
+pub(crate) struct Hooks {
     /// The time, ns.
     pub get: extern "C" fn() -> i64,
     /// Sets the time, ns.
@@ -95,7 +95,7 @@ fn hook_offset(function: *const c_void) -> Option<usize> {
 
 impl Clock {
     /// Replaces the clock, after a trial with functions whose effect can be seen.
-    pub fn take(hooks: Hooks) -> Result<Clock, PluginError> {
+    pub(crate) fn take(hooks: Hooks) -> Result<Clock, PluginError> {
         let clock = Clock::load()?;
         const CLASS: &CStr = c"tcg-accel-ops";
         // SAFETY: the name is a C string; the function only looks a class up.
@@ -135,7 +135,7 @@ impl Clock {
     }
 
     /// Time until the next timer of the guest's clock, ns.
-    pub fn deadline(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<u64> {
         // SAFETY: reads the timer lists under their own locks.
         let ns = unsafe { (self.qemu_clock_deadline_ns_all)(VIRTUAL, ALL_TIMERS) };
         // -1: no timer is set.
@@ -144,7 +144,7 @@ impl Clock {
 
     /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked
     /// for the time. Returns whether they were idle, and whether there was a timer.
-    pub fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
+    pub(crate) fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
         const FILE: &CStr = c"flyball";
         // SAFETY: the big lock is taken before and released after; what is called in between needs
         // it.

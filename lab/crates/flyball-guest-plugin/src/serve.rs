@@ -20,7 +20,7 @@ use crate::{
 
 /// Listens on the function's socket in `dir` and serves each connection: `answer` gets each
 /// message's bytes.
-pub fn start(
+pub(crate) fn start(
     dir: &Path,
     place: Place,
     mut function: Function,

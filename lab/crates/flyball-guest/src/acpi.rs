@@ -123,7 +123,7 @@ pub struct IdleState {
 /// The halt instruction as a C1 state (8.4.1.1, functional fixed hardware). The bit offset is
 /// Intel's class of the entry; 2 would mean MWAIT (arch/x86/kernel/acpi/cstate.c,
 /// `NATIVE_CSTATE_BEYOND_HALT`), which does not halt in TCG.
-pub const HALT: Register =
+pub(crate) const HALT: Register =
     Register { space: Space::FixedHardware, bits: 1, offset: 0, access: 0, address: 0 };
 
 /// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a piece of the guest's memory that its

@@ -2,7 +2,7 @@
 //! packages, integers, buffers, register descriptors, devices and methods.
 
 /// A piece of AML.
-pub type Aml = Vec<u8>;
+pub(crate) type Aml = Vec<u8>;
 
 /// `PkgLength` before `body`, which counts itself (20.2.4).
 fn with_length(body: &[u8]) -> Aml {
@@ -30,7 +30,7 @@ fn with_length(body: &[u8]) -> Aml {
 }
 
 /// A path: `\` for the root, segments by dots, each filled up to four characters with `_`.
-pub fn path(text: &str) -> Aml {
+pub(crate) fn path(text: &str) -> Aml {
     let (mut out, rest) = match text.strip_prefix('\\') {
         Some(rest) => (vec![b'\\'], rest),
         None => (Vec::new(), text),
@@ -52,7 +52,7 @@ pub fn path(text: &str) -> Aml {
 }
 
 /// An integer in its shortest form.
-pub fn int(value: u64) -> Aml {
+pub(crate) fn int(value: u64) -> Aml {
     match value {
         // ZeroOp, OneOp, then BytePrefix to QWordPrefix (20.2.3).
         0 => vec![0x00],
@@ -65,89 +65,89 @@ pub fn int(value: u64) -> Aml {
 }
 
 /// `Name (path, value)`.
-pub fn name(at: &str, value: &[u8]) -> Aml {
+pub(crate) fn name(at: &str, value: &[u8]) -> Aml {
     [&[0x08][..], &path(at), value].concat()
 }
 
 /// `Package () { elements }`.
-pub fn package(elements: &[Aml]) -> Aml {
+pub(crate) fn package(elements: &[Aml]) -> Aml {
     let count = u8::try_from(elements.len()).expect("a package holds at most 255 elements");
     let body = [&[count][..], &elements.concat()].concat();
     [&[0x12][..], &with_length(&body)].concat()
 }
 
 /// `Buffer () { bytes }`.
-pub fn buffer(bytes: &[u8]) -> Aml {
+pub(crate) fn buffer(bytes: &[u8]) -> Aml {
     let body = [int(bytes.len() as u64), bytes.to_vec()].concat();
     [&[0x11][..], &with_length(&body)].concat()
 }
 
 /// `Scope (path) { terms }`.
-pub fn scope(at: &str, terms: &[Aml]) -> Aml {
+pub(crate) fn scope(at: &str, terms: &[Aml]) -> Aml {
     let body = [path(at), terms.concat()].concat();
     [&[0x10][..], &with_length(&body)].concat()
 }
 
 /// `Method (path, arguments, Serialized) { terms }`.
-pub fn method(at: &str, arguments: u8, terms: &[Aml]) -> Aml {
+pub(crate) fn method(at: &str, arguments: u8, terms: &[Aml]) -> Aml {
     // Bit 3: serialized (20.2.5.2), because the method makes a field by name.
     let body = [path(at), vec![arguments & 7 | 8], terms.concat()].concat();
     [&[0x14][..], &with_length(&body)].concat()
 }
 
 /// `Device (path) { terms }`.
-pub fn device(at: &str, terms: &[Aml]) -> Aml {
+pub(crate) fn device(at: &str, terms: &[Aml]) -> Aml {
     let body = [path(at), terms.concat()].concat();
     [&[0x5b, 0x82][..], &with_length(&body)].concat()
 }
 
 /// A string.
-pub fn string(text: &str) -> Aml {
+pub(crate) fn string(text: &str) -> Aml {
     [&[0x0d][..], text.as_bytes(), &[0]].concat()
 }
 
 /// `Store (value, target)`.
-pub fn store(value: &[u8], target: &[u8]) -> Aml {
+pub(crate) fn store(value: &[u8], target: &[u8]) -> Aml {
     [&[0x70][..], value, target].concat()
 }
 
 /// `Notify (object, value)`.
-pub fn notify(object: &str, value: u8) -> Aml {
+pub(crate) fn notify(object: &str, value: u8) -> Aml {
     [&[0x86][..], &path(object), &int(u64::from(value))].concat()
 }
 
 /// `ArgN`.
-pub fn arg(index: u8) -> Aml {
+pub(crate) fn arg(index: u8) -> Aml {
     vec![0x68 + index]
 }
 
 /// `If (condition) { terms }`.
-pub fn if_true(condition: &[u8], terms: &[Aml]) -> Aml {
+pub(crate) fn if_true(condition: &[u8], terms: &[Aml]) -> Aml {
     let body = [condition.to_vec(), terms.concat()].concat();
     [&[0xa0][..], &with_length(&body)].concat()
 }
 
 /// `LEqual (a, b)`.
-pub fn equal(a: &[u8], b: &[u8]) -> Aml {
+pub(crate) fn equal(a: &[u8], b: &[u8]) -> Aml {
     [&[0x93][..], a, b].concat()
 }
 
 /// `Return (value)`.
-pub fn give_back(value: &[u8]) -> Aml {
+pub(crate) fn give_back(value: &[u8]) -> Aml {
     [&[0xa4][..], value].concat()
 }
 
 /// `CreateDWordField (source, offset, field)`.
-pub fn dword_field(source: &[u8], offset: u64, field: &str) -> Aml {
+pub(crate) fn dword_field(source: &[u8], offset: u64, field: &str) -> Aml {
     [&[0x8a][..], source, &int(offset), &path(field)].concat()
 }
 
-pub fn or(a: &[u8], b: &[u8], target: &[u8]) -> Aml {
+pub(crate) fn or(a: &[u8], b: &[u8], target: &[u8]) -> Aml {
     [&[0x7d][..], a, b, target].concat()
 }
 
 /// A UUID as ACPI stores it in a buffer: the first three groups little-endian.
-pub fn uuid(text: &str) -> Aml {
+pub(crate) fn uuid(text: &str) -> Aml {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let bytes: Vec<u8> = digits
         .chunks(2)
@@ -203,7 +203,7 @@ impl Register {
 }
 
 /// A table: the standard header and its checksum around `body`.
-pub fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(36 + body.len()).expect("an ACPI table is smaller than 4 GiB");
     let mut out = Vec::with_capacity(length as usize);
     out.extend_from_slice(&signature);

@@ -24,7 +24,7 @@ const MAX_NOTES: usize = 20;
 
 /// What may come back into a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// A directory for results: everything that is there may be replaced, but for these names,
     /// which are flyball's own, and nothing goes into a `.git`, whose hooks the user's git would
     /// run.
@@ -62,7 +62,7 @@ impl Rule {
 
 /// What was left out or renamed, in words, and how much more.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub(crate) struct Notes {
     pub texts: Vec<String>,
     more: usize,
 }
@@ -77,7 +77,7 @@ impl Notes {
     }
 
     /// All of them.
-    pub fn into_texts(mut self) -> Vec<String> {
+    pub(crate) fn into_texts(mut self) -> Vec<String> {
         if self.more > 0 {
             self.texts.push(format!("{} more files were left out or renamed", self.more));
         }
@@ -86,7 +86,7 @@ impl Notes {
 }
 
 /// Copies the files of the guest's archive below `into`, where the rule allows it.
-pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
+pub(crate) fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
     let dir = Dir::open(into).map_err(|e| GuestError::file("open", into, e))?;
     let mut notes = Notes::default();
     let read = archive::read(tar, LIMITS, &mut |item: Item, content: &mut dyn Read| {

@@ -13,7 +13,7 @@ const DEVICE: u32 = 0o020_600;
 
 /// An archive in the making.
 #[derive(Debug, Default)]
-pub struct Cpio {
+pub(crate) struct Cpio {
     bytes: Vec<u8>,
     made: BTreeSet<String>,
     inode: u32,
@@ -21,12 +21,12 @@ pub struct Cpio {
 
 impl Cpio {
     /// An empty archive.
-    pub fn new() -> Cpio {
+    pub(crate) fn new() -> Cpio {
         Cpio::default()
     }
 
     /// A directory and all above it.
-    pub fn dir(&mut self, path: &str) {
+    pub(crate) fn dir(&mut self, path: &str) {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
             let dir = &path[..at];
@@ -37,25 +37,25 @@ impl Cpio {
     }
 
     /// A regular file with these permission bits.
-    pub fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
+    pub(crate) fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
         self.parent(path);
         self.entry(path.trim_matches('/'), FILE | permissions & 0o7777, content, (0, 0));
     }
 
     /// A symbolic link.
-    pub fn link(&mut self, path: &str, target: &str) {
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
         self.parent(path);
         self.entry(path.trim_matches('/'), LINK, target.as_bytes(), (0, 0));
     }
 
     /// A character device.
-    pub fn device(&mut self, path: &str, major: u32, minor: u32) {
+    pub(crate) fn device(&mut self, path: &str, major: u32, minor: u32) {
         self.parent(path);
         self.entry(path.trim_matches('/'), DEVICE, &[], (major, minor));
     }
 
     /// The finished archive, padded so that another may follow it.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.inode = 0;
         self.entry("TRAILER!!!", 0, &[], (0, 0));
         // The kernel takes zeros between archives (buffer-format).

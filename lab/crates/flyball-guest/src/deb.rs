@@ -46,13 +46,13 @@ fn members(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, &'static str> {
 
 /// A package, in memory: what was checked is what is unpacked, whatever happens to the file.
 #[derive(Debug)]
-pub struct Package {
+pub(crate) struct Package {
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
 impl Package {
-    pub fn read(path: &Path) -> Result<Package, GuestError> {
+    pub(crate) fn read(path: &Path) -> Result<Package, GuestError> {
         let error = |e| GuestError::file("read", path, e);
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(GuestError::format(path, "not a file"));
@@ -70,12 +70,12 @@ impl Package {
     }
 
     /// Its SHA-256, in hexadecimal.
-    pub fn sha256(&self) -> String {
+    pub(crate) fn sha256(&self) -> String {
         crate::cache::sha256(&self.bytes)
     }
 
     /// Unpacks the files for which `want` (given the path inside, without `./`) is true.
-    pub fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
+    pub(crate) fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
         let members = members(&self.bytes).map_err(|why| GuestError::format(&self.path, why))?;
         // Its ending names the compression, which is found from the bytes instead.
         let data = members.iter().find(|(name, _)| name.starts_with("data.tar"));

@@ -8,7 +8,7 @@ use flyball_files::ZstdReader;
 /// The compressions that distributions use for packages, modules and kernels, of those that are
 /// read here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
+pub(crate) enum Compression {
     /// Not compressed, or not known.
     None,
     /// gzip (RFC 1952).
@@ -20,7 +20,7 @@ pub enum Compression {
 
 impl Compression {
     /// What the first bytes say.
-    pub fn of(bytes: &[u8]) -> Compression {
+    pub(crate) fn of(bytes: &[u8]) -> Compression {
         match bytes {
             [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
@@ -42,7 +42,7 @@ fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
 /// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are
 /// ignored: a kernel image is padded, and the kernel's build appends the unpacked size to an xz
 /// stream.
-pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let read = match Compression::of(bytes) {
         Compression::None => {
@@ -65,7 +65,7 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// A reader that unpacks `bytes`.
-pub fn reader(bytes: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+pub(crate) fn reader(bytes: &[u8]) -> io::Result<Box<dyn Read + '_>> {
     Ok(match Compression::of(bytes) {
         Compression::None => Box::new(bytes),
         Compression::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),

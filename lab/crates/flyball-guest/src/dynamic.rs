@@ -190,7 +190,7 @@ fn is_of_the_system(loader: &Path) -> bool {
 
 /// Where libraries are searched.
 #[derive(Debug)]
-pub struct Search {
+pub(crate) struct Search {
     cache: BTreeMap<String, PathBuf>,
     /// `LD_LIBRARY_PATH`.
     first: Vec<PathBuf>,
@@ -198,7 +198,7 @@ pub struct Search {
 
 impl Search {
     /// As the loader of this machine searches for this user.
-    pub fn of_this_machine() -> Search {
+    pub(crate) fn of_this_machine() -> Search {
         let cache = Dir::open("/etc").and_then(|etc| etc.read("ld.so.cache", MAX_CACHE)).unwrap_or_default();
         let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         // An empty entry means the current directory for ld.so, and the guest has another one.
@@ -209,7 +209,7 @@ impl Search {
     /// The loader and the libraries of the program at `path`, by the absolute paths under which it
     /// finds them; none for what is not a dynamically linked program. What cannot be found the
     /// guest's loader will complain about.
-    pub fn needed(&self, path: &Path) -> Vec<String> {
+    pub(crate) fn needed(&self, path: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         // A program, and the directories that it inherits.
         let mut queue = vec![(path.to_owned(), Vec::new())];

@@ -4,7 +4,7 @@
 
 /// A view of an ELF file's bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Elf<'a> {
+pub(crate) struct Elf<'a> {
     bytes: &'a [u8],
 }
 
@@ -14,7 +14,7 @@ const PHYS32_ENTRY: u32 = 18;
 
 impl<'a> Elf<'a> {
     /// Takes the bytes if they begin like a 64-bit little-endian ELF file.
-    pub fn new(bytes: &'a [u8]) -> Option<Elf<'a>> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Elf<'a>> {
         (bytes.len() >= 64 && bytes.starts_with(b"\x7fELF\x02\x01")).then_some(Elf { bytes })
     }
 
@@ -38,7 +38,7 @@ impl<'a> Elf<'a> {
     }
 
     /// The bytes of the section with this name.
-    pub fn section(&self, name: &str) -> Option<&'a [u8]> {
+    pub(crate) fn section(&self, name: &str) -> Option<&'a [u8]> {
         // e_shnum, e_shstrndx.
         let count = self.uint::<2>(0x3c)?;
         let (names, size, _) = self.section_header(self.uint::<2>(0x3e)?)?;
@@ -52,19 +52,19 @@ impl<'a> Elf<'a> {
 
     /// Whether the kernel can be entered through PVH, which is how QEMU starts an uncompressed
     /// kernel (`CONFIG_PVH`).
-    pub fn has_pvh_entry(&self) -> bool {
+    pub(crate) fn has_pvh_entry(&self) -> bool {
         self.notes().is_some_and(|notes| {
             notes.iter().any(|(name, kind)| *kind == PHYS32_ENTRY && name.starts_with(b"Xen"))
         })
     }
 
     /// Whether the program needs a dynamic loader.
-    pub fn is_dynamic(&self) -> bool {
+    pub(crate) fn is_dynamic(&self) -> bool {
         self.interpreter().is_some()
     }
 
     /// The dynamic loader that the program asks for.
-    pub fn interpreter(&self) -> Option<String> {
+    pub(crate) fn interpreter(&self) -> Option<String> {
         const PT_INTERP: u64 = 3;
         let (table, size, count) = (self.uint::<8>(0x20)?, self.uint::<2>(0x36)?, self.uint::<2>(0x38)?);
         (0..count).find_map(|index| {
@@ -109,7 +109,7 @@ impl<'a> Elf<'a> {
     }
 
     /// The values of `key` in a module's `.modinfo`.
-    pub fn modinfo(&self, key: &str) -> Vec<&'a str> {
+    pub(crate) fn modinfo(&self, key: &str) -> Vec<&'a str> {
         let Some(section) = self.section(".modinfo") else { return Vec::new() };
         section
             .split(|byte| *byte == 0)

@@ -14,7 +14,7 @@ use crate::{decompress, elf::Elf, error::GuestError};
 
 /// The modules that every guest gets where its kernel has them: file systems for the host's files,
 /// access to registers, the drivers and governors that are the point of it all, and the meters.
-pub const WANTED: &[&str] = &[
+pub(crate) const WANTED: &[&str] = &[
     "virtio_pci",
     "9p",
     "9pnet_virtio",
@@ -57,7 +57,7 @@ pub const WANTED: &[&str] = &[
 
 /// One module's file, unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Module {
+pub(crate) struct Module {
     /// Its path below the module directory, ending in `.ko`.
     pub path: String,
     /// Paths of the modules to load before it, in no particular order.
@@ -68,7 +68,7 @@ pub struct Module {
 
 /// The name by which the kernel knows the module in this file: `kernel/a/acpi-cpufreq.ko.xz` is
 /// `acpi_cpufreq`.
-pub fn name_of(path: &Path) -> Option<String> {
+pub(crate) fn name_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().find_map(|end| name.strip_suffix(end))?;
     Some(normal(stem))
@@ -99,7 +99,10 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
 /// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those
 /// that the kernel does not have as modules are left out: they are built in, or it does not know
 /// them.
-pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<Module>, GuestError> {
+pub(crate) fn collect<'a>(
+    dir: &Path,
+    wanted: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<Module>, GuestError> {
     let index = index(dir);
     let mut done: BTreeMap<String, Module> = BTreeMap::new();
     let mut open: Vec<String> = wanted.into_iter().map(normal).collect();
@@ -136,7 +139,7 @@ fn inside(dir: &Path, file: &Path) -> String {
 }
 
 /// `modules.dep`, as modprobe reads it: each module with all it needs, nearest first.
-pub fn dependency_list(modules: &[Module]) -> String {
+pub(crate) fn dependency_list(modules: &[Module]) -> String {
     let by_path: BTreeMap<&str, &Module> = modules.iter().map(|m| (m.path.as_str(), m)).collect();
     let mut text = String::new();
     for module in modules {

@@ -9,11 +9,11 @@ use std::{
 use crate::step::Step;
 
 /// The most steps of a sequence, and sequences of a corpus.
-pub const LONGEST: usize = 24;
+pub(super) const LONGEST: usize = 24;
 const MAX: usize = 4000;
 
 #[derive(Debug, Default)]
-pub struct Corpus {
+pub(super) struct Corpus {
     pub entries: Vec<Vec<Step>>,
     directory: Option<PathBuf>,
 }
@@ -24,7 +24,7 @@ impl Corpus {
     ///
     /// # Errors
     /// The directory cannot be made or read.
-    pub fn open(directory: &Path) -> io::Result<(Corpus, usize)> {
+    pub(super) fn open(directory: &Path) -> io::Result<(Corpus, usize)> {
         fs::create_dir_all(directory)?;
         let mut files: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -43,7 +43,7 @@ impl Corpus {
     ///
     /// # Errors
     /// Its file cannot be written.
-    pub fn keep(&mut self, steps: Vec<Step>) -> io::Result<()> {
+    pub(super) fn keep(&mut self, steps: Vec<Step>) -> io::Result<()> {
         if self.entries.len() >= MAX || self.entries.contains(&steps) {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl Corpus {
     }
 }
 
-pub fn text(steps: &[Step]) -> String {
+pub(super) fn text(steps: &[Step]) -> String {
     steps.iter().map(|step| format!("{step}\n")).collect()
 }
 

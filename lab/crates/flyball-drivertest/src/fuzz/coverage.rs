@@ -20,7 +20,7 @@ use crate::{
 const ORDER: usize = 4;
 
 /// What was seen, each with the index of its step.
-pub fn features(steps: &[Step], run: &Run) -> Vec<(usize, u64)> {
+pub(super) fn features(steps: &[Step], run: &Run) -> Vec<(usize, u64)> {
     let mut all = Vec::new();
     let mut before_that = String::new();
     for (at, (step, pair)) in steps.iter().zip(run.observations.windows(2)).enumerate() {
@@ -50,7 +50,7 @@ pub fn features(steps: &[Step], run: &Run) -> Vec<(usize, u64)> {
 }
 
 /// A path without the numbers of policies and CPUs.
-pub fn kind(path: &str) -> String {
+pub(super) fn kind(path: &str) -> String {
     path.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 

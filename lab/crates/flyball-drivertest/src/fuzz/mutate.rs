@@ -9,7 +9,7 @@ use crate::{generate::Source, mode::Mode, step::Step, topic};
 /// Steps of a sequence that is not made from another.
 const FRESH: usize = 10;
 
-pub struct Mutator<'a> {
+pub(super) struct Mutator<'a> {
     source: Source<'a>,
     random: Pcg64Mcg,
     /// What a machine goes through besides its settings.
@@ -17,14 +17,14 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    pub fn new(mode: &'a Mode, seed: u64) -> Mutator<'a> {
+    pub(super) fn new(mode: &'a Mode, seed: u64) -> Mutator<'a> {
         // Other steps than those of `contract` with this seed.
         let random = Pcg64Mcg::seed_from_u64(seed ^ 0xf022);
         Mutator { source: Source::new(mode, seed ^ 0xf022), random, events: topic::harmless_events(mode) }
     }
 
     /// A new sequence.
-    pub fn next(&mut self, corpus: &[Vec<Step>]) -> Vec<Step> {
+    pub(super) fn next(&mut self, corpus: &[Vec<Step>]) -> Vec<Step> {
         let Some(entry) = self.choose(corpus).filter(|_| self.random.random_range(0..5) != 0) else {
             return (0..FRESH).map(|_| self.step()).collect();
         };

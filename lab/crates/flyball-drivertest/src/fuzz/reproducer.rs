@@ -27,7 +27,7 @@ register() { # CPU NUMBER
 
 /// The script. It makes the base state, does the steps, and prints what the finding is about before
 /// and after the last one.
-pub fn script(finding: &Finding, mode: &Mode, release: &str) -> String {
+pub(super) fn script(finding: &Finding, mode: &Mode, release: &str) -> String {
     let mut text = String::from("#!/bin/sh\n");
     for line in finding.about.iter().chain(&finding.details).flat_map(|text| text.lines()) {
         text.push_str(&format!("# {}\n", line.trim_end()));

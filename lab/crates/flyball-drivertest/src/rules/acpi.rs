@@ -3,7 +3,7 @@
 use super::{Case, Rule};
 use crate::mode::Kind;
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "acpi.state",
         about: "the P-state asked for is the one of the frequency that the governor chose, within the limits",

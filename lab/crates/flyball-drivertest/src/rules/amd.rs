@@ -3,7 +3,7 @@
 use super::{Case, Rule, number};
 use crate::{mode::Kind, record::Observation};
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "amd.fields-ordered",
         about: "lowest <= minimum <= desired (unless 0) <= maximum <= highest performance",
@@ -99,7 +99,7 @@ pub const RULES: &[Rule] = &[
 
 /// A request, from the register or from the mailbox.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub(super) struct Request {
     pub max: i64,
     pub min: i64,
     pub desired: i64,
@@ -107,7 +107,7 @@ pub struct Request {
 }
 
 /// What a CPU asks for, if anything was written yet.
-pub fn request(seen: &Observation, cpu: u32, mailbox: bool) -> Option<Request> {
+pub(super) fn request(seen: &Observation, cpu: u32, mailbox: bool) -> Option<Request> {
     if mailbox {
         let field = |name: &str| seen.register(cpu, &format!("mailbox.{name}")).map(|value| value as i64);
         return Some(Request {

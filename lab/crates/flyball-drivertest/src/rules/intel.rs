@@ -3,7 +3,7 @@
 use super::{Case, Rule, number};
 use crate::{mode::Kind, record::Observation};
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "intel.request",
         about: "HWP gets the limits of the policy within those of all (max_perf_pct, min_perf_pct), under performance the maximum twice",

@@ -7,7 +7,7 @@ use crate::{
     step::Step,
 };
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "policy.base-state",
         about: "the same settings give the same state, whatever was set before",

@@ -5,7 +5,7 @@ use flyball_silicon::spec::ClockDomain;
 use super::{Case, Rule};
 use crate::mode::Mode;
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "silicon.maximum",
         about: "a busy CPU does not run above scaling_max_freq",

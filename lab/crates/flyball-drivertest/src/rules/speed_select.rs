@@ -15,7 +15,7 @@ use crate::{
 };
 use expect::{Expected, Verdict};
 
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "speed-select.base-state",
         about: "the base state can be restored: what it reads is the same each time",

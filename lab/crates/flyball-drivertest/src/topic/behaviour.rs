@@ -25,7 +25,7 @@ use crate::{
 use figures::{Figures, Quantity, figures};
 use loads::{LOADS, WORK};
 
-pub struct Behaviour;
+pub(super) struct Behaviour;
 
 /// Boots of each kernel: the fewest that give an interval of [`LEVEL`] (two in 64 orders of signs
 /// are more extreme).

@@ -19,7 +19,7 @@ use crate::{
     step::{Sequence, Step},
 };
 
-pub struct Contract;
+pub(super) struct Contract;
 
 /// The test that every guest has run all of its steps.
 const TO_THE_END: &str = "runs-to-the-end";
@@ -179,7 +179,7 @@ fn known(bench: &Bench<'_>, mode: &Mode, sequences: &[Sequence]) -> Result<BTree
 }
 
 /// What the kernel reported itself, and whether it ended a guest.
-pub fn reports(seen: &Seen, sequences: &[Sequence]) -> BTreeSet<String> {
+pub(super) fn reports(seen: &Seen, sequences: &[Sequence]) -> BTreeSet<String> {
     let mut all: BTreeSet<String> =
         seen.messages.iter().map(|message| identity(message, sequences)).collect();
     all.extend(seen.parts.iter().any(|part| !part.complete).then(|| TO_THE_END.to_owned()));

@@ -17,7 +17,7 @@ use crate::{
     step::{Sequence, Step},
 };
 
-pub struct Difference;
+pub(super) struct Difference;
 
 /// Causes that are shown.
 const MAX: usize = 60;

@@ -20,7 +20,7 @@ use crate::{
 pub use events::harmless as harmless_events;
 use events::{Event, LACKS};
 
-pub struct Lifecycle;
+pub(super) struct Lifecycle;
 
 /// Lines of a failure that are shown.
 const DETAILS: usize = 12;

@@ -14,7 +14,7 @@ use crate::{
     report::Test,
 };
 
-pub struct SelfTests;
+pub(super) struct SelfTests;
 
 /// The prefix of the module's messages.
 const PREFIX: &str = "amd_pstate_ut: ";

@@ -149,12 +149,12 @@ fn history(line: &str, steps: &[script::Step]) -> String {
 }
 
 /// What the copy of this program in the guest does.
-pub fn inside(words: &[String]) {
+pub(crate) fn inside(words: &[String]) {
     inside::run(&words[0]);
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |case: &'static Case| SuiteCase {
         name: format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox")),
         kernel: case.kernel.to_owned(),

@@ -168,7 +168,7 @@ fn boot(machine: &Machine) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |machine: &'static Machine| SuiteCase {
         name: machine.name.to_owned(),
         kernel: machine.kernel.to_owned(),

@@ -131,7 +131,7 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let newest = Cache::of_user().expect("the cache is this user's own").kernel_versions().pop();
     type Test = fn(&str);
     let tests: [(&str, Test); 3] = [

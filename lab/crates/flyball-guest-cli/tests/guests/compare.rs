@@ -123,7 +123,7 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |guest: &'static Guest| SuiteCase {
         name: guest.name.to_owned(),
         kernel: guest.kernel.to_owned(),

@@ -291,7 +291,7 @@ fn module_for(cache: &Cache, kernel: &str) -> Option<PathBuf> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let cache = Cache::of_user().expect("the cache is this user's own");
     let diagnosed = BOOTS.iter().map(|boot| {
         let module = module_for(&cache, boot.kernel).filter(|_| boot.module);

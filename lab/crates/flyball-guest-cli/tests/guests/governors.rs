@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// One boot.
-pub struct Case {
+pub(crate) struct Case {
     kernel: &'static str,
     machine: &'static str,
     driver: &'static str,
@@ -38,7 +38,7 @@ pub struct Case {
 }
 
 /// A governor and its tunables.
-pub struct Trial {
+pub(crate) struct Trial {
     everyday: bool,
     name: &'static str,
     governor: &'static str,
@@ -156,7 +156,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Before each schedule the machine is left alone for so long.
-pub const SETTLE_MS: u64 = 250;
+pub(crate) const SETTLE_MS: u64 = 250;
 const SEED: u64 = 1;
 
 fn seed() -> u64 {
@@ -298,13 +298,13 @@ fn keep(case: &Case, trial: &Trial, real: &[decisions::Requests], ours: &[decisi
 }
 
 /// What the copy of this program in the guest does.
-pub fn inside(words: &[String]) {
+pub(crate) fn inside(words: &[String]) {
     let [case, seed, extent] = words else { panic!("case, seed and extent, not {words:?}") };
     inside::run(&CASES[case.parse::<usize>().unwrap()], seed.parse().unwrap(), extent == "all");
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |(number, case): (usize, &'static Case)| SuiteCase {
         name: format!("{}-{}{}", case.kernel, case.driver, if case.append.is_empty() { "" } else { "-own" }),
         kernel: case.kernel.to_owned(),

@@ -16,12 +16,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::program;
 
 /// Whether everything is to be booted.
-pub fn all() -> bool {
+pub(crate) fn all() -> bool {
     std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all")
 }
 
 /// Why no guest can be booted here, if so: the emulator, the plug-in or the kernel is missing.
-pub fn missing(kernel: &str) -> Option<String> {
+pub(crate) fn missing(kernel: &str) -> Option<String> {
     let cache = Cache::of_user().expect("the cache is this user's own");
     let beside = Path::new(env!("CARGO_BIN_EXE_flyball-guest")).parent().unwrap_or(Path::new("/"));
     let plugin =
@@ -37,7 +37,7 @@ pub fn missing(kernel: &str) -> Option<String> {
 }
 
 /// Boots a guest and runs `command` in it, politely.
-pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
+pub(crate) fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
     let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "1800"] };
     Command::new("nice")
         .args(["-n", "5", &program::flyball(), "--kernel", kernel, "guest", "run"])
@@ -51,7 +51,7 @@ pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<
 /// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. It
 /// prints `ok WHAT` or `not ok WHAT` for each check, more than `least` in all, and `done` at its
 /// end.
-pub fn run_checks(
+pub(crate) fn run_checks(
     kernel: &str,
     options: &[&str],
     script: &str,
@@ -86,7 +86,7 @@ pub fn run_checks(
 
 /// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is
 /// to hold in it.
-pub struct SuiteCase {
+pub(crate) struct SuiteCase {
     pub name: String,
     pub kernel: String,
     pub everyday: bool,
@@ -97,7 +97,7 @@ pub struct SuiteCase {
 
 /// Runs suites, one emulator at a time, because each needs a core of its own. What is not booted is
 /// counted by suite.
-pub fn run_suites(suites: Vec<(&str, Vec<SuiteCase>)>) -> ExitCode {
+pub(crate) fn run_suites(suites: Vec<(&str, Vec<SuiteCase>)>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let chosen = |name: &str| arguments.filter.as_ref().is_none_or(|filter| name.contains(filter));

@@ -424,7 +424,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let mut guests = Vec::new();
     let compiler = Command::new("cc").arg("--version").output().is_ok_and(|done| done.status.success());
     for (name, recorded) in CALLS {

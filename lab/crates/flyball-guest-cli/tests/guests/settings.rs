@@ -87,7 +87,7 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |guest: &'static Guest| SuiteCase {
         name: format!("{}-{}", guest.kernel, guest.name),
         kernel: guest.kernel.to_owned(),

@@ -319,7 +319,7 @@ fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let asked = std::env::var("FLYBALL_SST_GUESTS").ok().filter(|names| !names.trim().is_empty());
     let names: Vec<String> = match &asked {
         Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),

@@ -138,7 +138,7 @@ fn look(boot: &Boot) -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let case = |boot: &'static Boot| SuiteCase {
         name: boot.name.to_owned(),
         kernel: boot.kernel.to_owned(),

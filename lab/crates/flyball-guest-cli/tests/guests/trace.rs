@@ -61,7 +61,7 @@ fn a_cpu_that_comes_and_goes_is_recorded(kernel: &str) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<SuiteCase> {
+pub(crate) fn suite() -> Vec<SuiteCase> {
     let suited = |kernel: &'static str| SuiteCase {
         name: format!("{kernel}-a_cpu_that_comes_and_goes_is_recorded"),
         kernel: kernel.to_owned(),

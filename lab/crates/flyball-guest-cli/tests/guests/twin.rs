@@ -4,7 +4,7 @@ use flyball_guest::{Interface, machine::GuestMachine};
 use flyball_sim::{Boot, Kernel, SimMachine};
 
 /// What a guest boots.
-pub struct Twin<'a> {
+pub(crate) struct Twin<'a> {
     pub kernel: &'a str,
     pub machine: &'a str,
     pub driver: &'a str,
@@ -17,7 +17,7 @@ pub struct Twin<'a> {
 impl Twin<'_> {
     /// The machine, and whether it is AMD's. The guest's firmware names no preferred profile, which
     /// AMD's driver takes for a server and Intel's does not.
-    pub fn boot(&self) -> Result<(SimMachine, bool), String> {
+    pub(crate) fn boot(&self) -> Result<(SimMachine, bool), String> {
         let interface = match self.interface {
             Some(_) => Some(Interface::CppcMailbox),
             // As the guest does: firmware that has HWP on does not let it be refused.

@@ -10,7 +10,7 @@ use std::{
 ///
 /// # Panics
 /// If it is not built: a test that skipped would look like one that passed.
-pub fn flyball() -> String {
+pub(crate) fn flyball() -> String {
     let beside = || Path::new(env!("CARGO_BIN_EXE_flyball-guest")).with_file_name("flyball");
     let program = std::env::var_os("FLYBALL").map_or_else(beside, PathBuf::from);
     assert!(
@@ -22,6 +22,6 @@ pub fn flyball() -> String {
 }
 
 /// A command that starts it.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     flyball_testing::command(&flyball())
 }

@@ -39,7 +39,7 @@ use crate::{
 
 /// The version of the plug-in interface in use.
 #[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = 7;
+pub(super) static qemu_plugin_version: c_int = 7;
 
 /// Maps a part of the file that is the guest's memory, or what there is of it from `start` on.
 fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU64], PluginError> {
@@ -180,7 +180,7 @@ fn chip(silicon: Silicon, settings: &Settings) -> Result<Chip, PluginError> {
 /// # Safety
 /// As QEMU's interface says: `info` is valid, `argv` has `argc` C strings.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qemu_plugin_install(
+pub(super) unsafe extern "C" fn qemu_plugin_install(
     id: u64,
     info: *const Info,
     argc: c_int,

@@ -15,14 +15,14 @@ use flyball_testing::skip;
 static EMULATOR: Mutex<()> = Mutex::new(());
 
 /// A turn at the emulator.
-pub struct Guest {
+pub(crate) struct Guest {
     /// Where kernels and the emulator are.
     pub cache: Cache,
     _turn: MutexGuard<'static, ()>,
 }
 
 /// A run that is over.
-pub struct Ended {
+pub(crate) struct Ended {
     pub out: String,
     pub err: String,
     /// How it ended.
@@ -31,7 +31,7 @@ pub struct Ended {
 
 impl Guest {
     /// A turn at the emulator, if everything that a guest needs is there.
-    pub fn new(test: &str) -> Option<(Guest, Vec<String>)> {
+    pub(crate) fn new(test: &str) -> Option<(Guest, Vec<String>)> {
         let cache = Cache::of_user().expect("the cache is this user's own");
         let why = match (Qemu::find(&cache), guest::find_plugin()) {
             (Err(e), _) | (_, Err(e)) => Some(e.to_string()),
@@ -52,7 +52,7 @@ impl Guest {
     }
 
     /// Boots a guest and waits for its end.
-    pub fn run(&self, request: &Request) -> Ended {
+    pub(crate) fn run(&self, request: &Request) -> Ended {
         let (out, err) = (SharedBuffer::default(), SharedBuffer::default());
         let sinks = OutputSinks { out: Box::new(out.clone()), err: Box::new(err.clone()), console: None };
         let end = guest::run(&self.cache, request, sinks).expect("the guest starts");
@@ -61,7 +61,7 @@ impl Guest {
 }
 
 /// The values that a guest's command printed as `name=value`.
-pub fn value(ended: &Ended, name: &str) -> String {
+pub(crate) fn value(ended: &Ended, name: &str) -> String {
     let found = ended.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     found
         .unwrap_or_else(|| panic!("no {name} in {}\n{}\n{}", ended.out, ended.err, ended.end.last_words(20)))
@@ -69,6 +69,6 @@ pub fn value(ended: &Ended, name: &str) -> String {
 }
 
 /// The same as a number.
-pub fn number(ended: &Ended, name: &str) -> f64 {
+pub(crate) fn number(ended: &Ended, name: &str) -> f64 {
     value(ended, name).parse().unwrap_or_else(|_| panic!("{name} is not a number: {}", ended.out))
 }

@@ -7,7 +7,7 @@ use crate::speed_select::{Call, Class, MAX_COMMANDS, Shape, State, WRITE, by_num
 
 /// What a call should be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     Accepted,
     /// By the kernel, from the argument.
     Refused(&'static str),
@@ -19,7 +19,7 @@ use Verdict::{Accepted, Open, Refused, RefusedByFirmware};
 
 /// What a call should lead to.
 #[derive(Debug, Clone)]
-pub struct Expected {
+pub(super) struct Expected {
     pub verdict: Verdict,
     /// Commands that should be done, of a call that says how many were.
     pub count: i64,
@@ -51,7 +51,13 @@ struct Work<'a> {
     domains: Vec<usize>,
 }
 
-pub fn expect(case: &Case<'_>, shape: &Shape, before: &State, faults: u8, made: &Made<'_>) -> Expected {
+pub(super) fn expect(
+    case: &Case<'_>,
+    shape: &Shape,
+    before: &State,
+    faults: u8,
+    made: &Made<'_>,
+) -> Expected {
     let nothing =
         |verdict| Expected { verdict, count: 0, done: 0, state: before.clone(), domains: Vec::new() };
     let Some(call) = by_number(made.number) else { return nothing(Refused("there is no such call")) };
@@ -434,7 +440,13 @@ impl Work<'_> {
 }
 
 /// What the silicon answers to a query about a level, whatever is set.
-pub fn answer_of_silicon(case: &Case<'_>, package: u32, part: u8, parameter: u32, data: u32) -> Option<u32> {
+pub(super) fn answer_of_silicon(
+    case: &Case<'_>,
+    package: u32,
+    part: u8,
+    parameter: u32,
+    data: u32,
+) -> Option<u32> {
     let mut silicon = Silicon::new(case.mode.spec.clone(), 0).ok()?;
     silicon.mailbox(package as usize, 0x7f, part, parameter, data).ok()
 }

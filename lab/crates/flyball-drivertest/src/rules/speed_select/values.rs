@@ -104,7 +104,7 @@ fn compare(call: &Call, reply: &[u8], wanted: &[(&'static str, Vec<u64>)]) -> Ve
     lines
 }
 
-pub fn of_level(case: &Case<'_>) -> Vec<String> {
+pub(super) fn of_level(case: &Case<'_>) -> Vec<String> {
     let (Some(made), Some(shape)) = (Made::of(case), case.mode.shape.as_ref()) else { return Vec::new() };
     let Some(call) =
         by_number(made.number).filter(|call| made.answer.is_ok() && OF_LEVELS.contains(&call.nr))
@@ -118,7 +118,7 @@ pub fn of_level(case: &Case<'_>) -> Vec<String> {
     level.map_or_else(Vec::new, |(at, level)| compare(call, &reply, &wanted(case, shape, at, level, call.nr)))
 }
 
-pub fn of_mailbox(case: &Case<'_>) -> Vec<String> {
+pub(super) fn of_mailbox(case: &Case<'_>) -> Vec<String> {
     let Some((argument, reply, call)) = answered(case, nr::MBOX_COMMAND) else { return Vec::new() };
     let Some(shape) = case.mode.shape.as_ref() else { return Vec::new() };
     let done = case.after.answers.first().map_or(0, |answer| answer.returned).clamp(0, 64) as usize;
@@ -146,7 +146,7 @@ pub fn of_mailbox(case: &Case<'_>) -> Vec<String> {
     lines
 }
 
-pub fn of_platform(case: &Case<'_>) -> Vec<String> {
+pub(super) fn of_platform(case: &Case<'_>) -> Vec<String> {
     let Some(shape) = case.mode.shape.as_ref() else { return Vec::new() };
     if let Some((_, reply, call)) = answered(case, nr::GET_PLATFORM_INFO) {
         let mailbox = u64::from(!shape.is_tpmi());
@@ -186,7 +186,7 @@ pub fn of_platform(case: &Case<'_>) -> Vec<String> {
     lines
 }
 
-pub fn base_frequency(case: &Case<'_>) -> Vec<String> {
+pub(super) fn base_frequency(case: &Case<'_>) -> Vec<String> {
     let Some((shape, _, after)) = states(case) else { return Vec::new() };
     let mut lines = Vec::new();
     for (d, state) in shape.domains.iter().zip(&after.domains) {

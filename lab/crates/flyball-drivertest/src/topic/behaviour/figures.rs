@@ -66,7 +66,7 @@ impl Quantity {
 
 /// The figures of one load under one setting.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Figures {
+pub(super) struct Figures {
     /// Seconds.
     pub time: f64,
     /// Joules for the load's work.
@@ -82,7 +82,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn get(&self, quantity: Quantity) -> Option<f64> {
+    pub(super) fn get(&self, quantity: Quantity) -> Option<f64> {
         match quantity {
             Quantity::Time => Some(self.time),
             Quantity::Energy => Some(self.energy),
@@ -95,7 +95,7 @@ impl Figures {
 }
 
 /// The figures of the time between two marks, ns.
-pub fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
+pub(super) fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
     let window = silicon::between(lines, from, to);
     let mut figures = Figures { time: (to - from) / 1e3, ..Figures::default() };

@@ -2,18 +2,18 @@
 //! per work.
 
 /// What a guest does under each setting.
-pub struct Load {
+pub(super) struct Load {
     pub name: &'static str,
     /// A line for the guest's shell, in which `w N` does N units of work.
     pub command: &'static str,
 }
 
 /// A unit of work: 100 turns of a loop in the shell.
-pub const WORK: &str = "w() { i=0; while [ $i -lt $1 ]; do j=0; while [ $j -lt 100 ]; do j=$((j + 1)); done; i=$((i + 1)); done; }; \
+pub(super) const WORK: &str = "w() { i=0; while [ $i -lt $1 ]; do j=0; while [ $j -lt 100 ]; do j=$((j + 1)); done; i=$((i + 1)); done; }; \
      on() { taskset -p $((1 << $1)) $$ >/dev/null; };";
 
 /// All loads, in the order in which they run.
-pub const LOADS: &[Load] = &[
+pub(super) const LOADS: &[Load] = &[
     // From idle to busy, on one CPU that is chosen.
     Load { name: "step", command: "on 1; w 120" },
     // One more CPU becomes busy at a time.

@@ -8,11 +8,11 @@ use crate::{
 };
 
 /// The exit code of a command that finds that the kernel or machine lacks what it needs.
-pub const LACKS: i32 = 77;
+pub(super) const LACKS: i32 = 77;
 
 /// What a machine goes through.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub(super) struct Event {
     /// `subject.event`; stable.
     pub name: &'static str,
     /// What must hold, and where the kernel's documentation says so.
@@ -31,7 +31,7 @@ pub struct Event {
 }
 
 /// Nothing, or one line for each violation.
-pub type Check = fn(&Mode, &Observation) -> Vec<String>;
+pub(super) type Check = fn(&Mode, &Observation) -> Vec<String>;
 
 const KEEPS: &str = "admin-guide/pm/sleep-states.rst, power/basic-pm-debugging.rst: after a test of suspend the system is as before";
 const POLICY: &str = "admin-guide/pm/cpufreq.rst, CPU Initialization: a policy that was in use before is restored with its governor and limits";
@@ -42,7 +42,7 @@ const THERMAL: &str =
 const MODULE: &str = "admin-guide/pm/cpufreq.rst: a driver that is registered again makes its policies again";
 
 /// The events of a mode.
-pub fn all(mode: &Mode) -> Vec<Event> {
+pub(super) fn all(mode: &Mode) -> Vec<Event> {
     let settings = settings(mode);
     let event = |name, about, needs, steps: Vec<Step>| Event {
         name,
@@ -210,7 +210,7 @@ fn command(text: &str) -> Step {
 
 /// Settings as one step, because only the state after all of them counts. A file that a kernel does
 /// not have is passed over.
-pub fn at_once(settings: &[Step]) -> Option<Step> {
+pub(super) fn at_once(settings: &[Step]) -> Option<Step> {
     let write = |step: &Step| match step {
         Step::Write { path, value } => Some(format!("echo {value} > {path};")),
         _ => None,

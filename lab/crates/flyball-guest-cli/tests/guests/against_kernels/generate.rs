@@ -28,7 +28,7 @@ impl Dice {
 }
 
 /// A simulated machine as a script sees it.
-pub struct Simulated(pub SimMachine);
+pub(super) struct Simulated(pub SimMachine);
 
 impl Machine for Simulated {
     fn list(&mut self, dir: &str) -> Vec<(String, u32)> {
@@ -196,7 +196,7 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
 }
 
 /// What is looked at on a machine of so many CPUs.
-pub fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
+pub(super) fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
     let mut dirs =
         words(&["cpufreq", "cpufreq/schedutil", "cpufreq/ondemand", "cpufreq/conservative", "smt"]);
     dirs.extend(words(if amd { &["amd_pstate"] } else { &["intel_pstate"] }));
@@ -262,7 +262,7 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
 }
 
 /// A script of `length` writes on a machine, which is changed by it.
-pub fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, length: usize) -> Vec<Step> {
+pub(super) fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, length: usize) -> Vec<Step> {
     let mut machine = Simulated(machine);
     let mut dice = Dice(seed);
     let targets = targets(&mut machine, watch.cpus, amd);

@@ -78,7 +78,7 @@ fn wake_all(cpus: u32) {
 
 /// Runs a script and prints what differs, a line each, and then how much was compared. What is not
 /// as expected is looked at again for a while: work items run late, on a busy emulator very late.
-pub fn run(path: &str) {
+pub(super) fn run(path: &str) {
     let text = fs::read_to_string(path).expect("a script");
     let (watch, steps) = script::read(&text);
     let mut expected = Look::new();

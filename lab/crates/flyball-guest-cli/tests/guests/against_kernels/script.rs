@@ -5,17 +5,17 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 /// What is seen of a machine: a path (or a field of a register) and its mode and text, or the name
 /// of the error.
-pub type Look = BTreeMap<String, String>;
+pub(super) type Look = BTreeMap<String, String>;
 
 /// Where everything below is.
-pub const CPU: &str = "/sys/devices/system/cpu";
+pub(super) const CPU: &str = "/sys/devices/system/cpu";
 
 /// Stands for any number: a value that depends on what the machine did before.
-pub const ANY: &str = "~";
+pub(super) const ANY: &str = "~";
 
 /// One write(2), and what came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Step {
+pub(super) struct Step {
     /// Below [`CPU`].
     pub path: String,
     pub text: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Step {
 
 /// What to look at after each step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watch {
+pub(super) struct Watch {
     /// Directories, whose files are listed and read, below [`CPU`].
     pub dirs: Vec<String>,
     pub files: Vec<String>,
@@ -37,9 +37,9 @@ pub struct Watch {
 }
 
 /// Values that no two machines show alike, for they follow load and time.
-pub const VOLATILE: &[&str] = &["scaling_cur_freq", "cpuinfo_avg_freq", "cpuinfo_cur_freq", "uevent"];
+pub(super) const VOLATILE: &[&str] = &["scaling_cur_freq", "cpuinfo_avg_freq", "cpuinfo_cur_freq", "uevent"];
 
-pub fn escape(bytes: &[u8]) -> String {
+pub(super) fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
         match byte {
@@ -50,7 +50,7 @@ pub fn escape(bytes: &[u8]) -> String {
     if text.is_empty() { "%".to_owned() } else { text }
 }
 
-pub fn unescape(text: &str) -> Vec<u8> {
+pub(super) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, more @ ..] = rest {
@@ -69,7 +69,7 @@ pub fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// The script's text.
-pub fn write(watch: &Watch, steps: &[Step]) -> String {
+pub(super) fn write(watch: &Watch, steps: &[Step]) -> String {
     let mut text = format!("cpus {}\n", watch.cpus);
     for dir in &watch.dirs {
         let _ = writeln!(text, "dir {dir}");
@@ -91,7 +91,7 @@ pub fn write(watch: &Watch, steps: &[Step]) -> String {
 }
 
 /// Reads what [`write`] wrote.
-pub fn read(text: &str) -> (Watch, Vec<Step>) {
+pub(super) fn read(text: &str) -> (Watch, Vec<Step>) {
     let (mut watch, mut steps) = (Watch::default(), Vec::<Step>::new());
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -123,7 +123,7 @@ pub fn read(text: &str) -> (Watch, Vec<Step>) {
 }
 
 /// What can be looked at and written to: a simulated machine, or the one that this program runs on.
-pub trait Machine {
+pub(super) trait Machine {
     /// Files of a directory with their modes; nothing where there is none.
     fn list(&mut self, dir: &str) -> Vec<(String, u32)>;
     /// A file's mode.
@@ -134,7 +134,7 @@ pub trait Machine {
 }
 
 /// Looks at everything that is to be looked at.
-pub fn look(machine: &mut dyn Machine, watch: &Watch) -> Look {
+pub(super) fn look(machine: &mut dyn Machine, watch: &Watch) -> Look {
     let mut look = Look::new();
     let mut see = |machine: &mut dyn Machine, path: String, mode: u32| {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -176,7 +176,7 @@ pub fn look(machine: &mut dyn Machine, watch: &Watch) -> Look {
 }
 
 /// Whether what is there is what was expected.
-pub fn agrees(expected: Option<&String>, actual: Option<&String>) -> bool {
+pub(super) fn agrees(expected: Option<&String>, actual: Option<&String>) -> bool {
     match (expected, actual) {
         (Some(expected), Some(actual)) if expected.ends_with(ANY) => {
             let number = actual.rsplit(' ').next().unwrap_or_default();

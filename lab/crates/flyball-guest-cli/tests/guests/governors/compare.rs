@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Mean request from `from` to `to`, ns, kHz.
-pub fn mean(requests: &Requests, from: u64, to: u64) -> f64 {
+pub(super) fn mean(requests: &Requests, from: u64, to: u64) -> f64 {
     pieces(requests, from, to).map(|(khz, ns)| f64::from(khz) * ns as f64).sum::<f64>() / (to - from) as f64
 }
 
@@ -51,7 +51,7 @@ fn until(requests: &Requests, from: u64, to: u64, wanted: impl Fn(u32) -> bool) 
 
 /// What a trial came to: the guest's and the simulator's.
 #[derive(Debug, Clone, Default)]
-pub struct Findings {
+pub(super) struct Findings {
     /// Mean request over all CPUs, share of the range.
     pub mean: [f64; 2],
     /// Difference of the means of a phase, shares of the range: root of the mean square, greatest,
@@ -68,7 +68,12 @@ pub struct Findings {
 }
 
 /// Compares the requests of a guest with those of the simulator.
-pub fn compare(plan: &[Vec<Phase>], range: (u32, u32), guest: &[Requests], model: &[Requests]) -> Findings {
+pub(super) fn compare(
+    plan: &[Vec<Phase>],
+    range: (u32, u32),
+    guest: &[Requests],
+    model: &[Requests],
+) -> Findings {
     let length = plan[0].iter().map(|phase| phase.ms).sum::<u64>() * 1_000_000;
     let span = f64::from(range.1 - range.0);
     let both = [guest, model];

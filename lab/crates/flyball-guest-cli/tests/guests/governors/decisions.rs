@@ -13,13 +13,13 @@ use super::{
 
 /// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first
 /// is of time 0.
-pub type Requests = Vec<(u64, u32)>;
+pub(super) type Requests = Vec<(u64, u32)>;
 
 /// When a trial began, ns of guest time, and each CPU's requests.
-pub type Trace = (u64, Vec<Requests>);
+pub(super) type Trace = (u64, Vec<Requests>);
 
 /// Makes frequencies of what is written to a request register.
-pub struct Decoder {
+pub(super) struct Decoder {
     pub register: u32,
     p_states: Vec<u32>,
     /// kHz of a performance level.
@@ -29,7 +29,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(spec: &MachineSpec, driver: &str) -> Decoder {
+    pub(super) fn new(spec: &MachineSpec, driver: &str) -> Decoder {
         let core = &spec.core[0];
         let p_states = spec.firmware.pstates_mhz.clone();
         let (lowest, highest) = (core.min_mhz * 1000, core.max_mhz * 1000);
@@ -50,7 +50,7 @@ impl Decoder {
     }
 
     /// What a value asks for, kHz.
-    pub fn khz(&self, value: u64) -> u32 {
+    pub(super) fn khz(&self, value: u64) -> u32 {
         let level = match self.register {
             // Desired, or where that is left to the firmware, the least.
             msr::AMD_CPPC_REQ | msr::HWP_REQUEST => {
@@ -68,7 +68,7 @@ impl Decoder {
 
     /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a
     /// trial.
-    pub fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Trace> {
+    pub(super) fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Trace> {
         let (mark, register) = (format!("{mark:#x}"), format!("{:#x}", self.register));
         let mut present = vec![0; cpus as usize];
         let mut trials: Vec<Trace> = Vec::new();
@@ -95,7 +95,7 @@ impl Decoder {
 
     /// Plays on a simulated machine what a guest was busy with: [`SETTLE_MS`] without being looked
     /// at, then the schedule.
-    pub fn of_machine(
+    pub(super) fn of_machine(
         &self,
         machine: &mut SimMachine,
         plan: &[Vec<Phase>],
@@ -133,7 +133,7 @@ fn nanoseconds(text: &str) -> Option<u64> {
 
 /// How long each CPU was busy in each millisecond of a trial and [`SETTLE_MS`] before it, ns, as
 /// the silicon log has it: `[cpu][ms]`.
-pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
+pub(super) fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
     const MS: u32 = 1_000_000;
     let first = (begin_ns / u64::from(MS)).saturating_sub(SETTLE_MS);
     let count = (length_ns / u64::from(MS) + SETTLE_MS) as usize;

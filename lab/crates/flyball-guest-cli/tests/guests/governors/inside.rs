@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Runs all trials of a case.
-pub fn run(case: &Case, seed: u64, all: bool) {
+pub(super) fn run(case: &Case, seed: u64, all: bool) {
     pin_thread(0).expect("CPU 0");
     let marks = OpenOptions::new().write(true).open("/dev/cpu/0/msr").expect("the msr driver");
     for (number, trial) in case.trials(all).into_iter().enumerate() {

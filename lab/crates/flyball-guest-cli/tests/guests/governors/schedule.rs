@@ -1,11 +1,11 @@
 //! The loads of a comparison: pulses of a period and a busy part of it on each CPU, in phases.
 
 /// CPUs that are loaded.
-pub const CPUS: u32 = 4;
+pub(super) const CPUS: u32 = 4;
 
 /// A stretch of time with one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Phase {
+pub(super) struct Phase {
     /// How long, ms.
     pub ms: u64,
     /// From one pulse to the next, us.
@@ -19,7 +19,7 @@ const fn phase(ms: u64, period_us: u64, busy_us: u64) -> Phase {
 }
 
 /// Where each phase begins, ms, with it.
-pub fn begins(phases: &[Phase]) -> impl Iterator<Item = (u64, Phase)> + '_ {
+pub(super) fn begins(phases: &[Phase]) -> impl Iterator<Item = (u64, Phase)> + '_ {
     phases.iter().scan(0, |at, phase| {
         let begin = *at;
         *at += phase.ms;
@@ -28,7 +28,7 @@ pub fn begins(phases: &[Phase]) -> impl Iterator<Item = (u64, Phase)> + '_ {
 }
 
 /// The pulses of a CPU, us since the schedule's begin: from and to.
-pub fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
+pub(super) fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
     let mut pulses: Vec<(u64, u64)> = Vec::new();
     for (begin, phase) in begins(phases) {
         let (begin, end) = (begin * 1000, (begin + phase.ms) * 1000);
@@ -48,7 +48,7 @@ pub fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
 /// What every CPU does, by a seed: CPU 0 a full step up and down and then a stair, CPU 1 and 2 what
 /// is drawn, CPU 3 little and at last everything. All last as long. Periods are not multiples of
 /// the tick's 4 ms: a sample would fall into every pulse or into none, as chance has it.
-pub fn schedule(seed: u64) -> Vec<Vec<Phase>> {
+pub(super) fn schedule(seed: u64) -> Vec<Vec<Phase>> {
     let stair = [10, 30, 50, 70, 90].map(|percent| phase(260, 21_300, percent * 213));
     let mut first = vec![phase(200, 1000, 0), phase(500, 1000, 1000), phase(500, 1000, 0)];
     first.extend(stair);
