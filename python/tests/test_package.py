@@ -53,7 +53,7 @@ def test_the_wheel_brings_the_program_and_the_sdist_does_not(tmp_path: pathlib.P
     (wheel,) = tmp_path.glob("*.whl")
     assert "manylinux_2_17" in wheel.name and "musllinux" in wheel.name
     entries = {entry.filename: entry for entry in zipfile.ZipFile(wheel).infolist()}
-    program = entries["flyball-0.1.0.data/scripts/flyball"]
+    program = entries["flyball_cpu-0.1.0.data/scripts/flyball"]
     assert program.external_attr >> 16 & 0o111 == 0o111
     assert {"flyball/py.typed", "flyball/types.py"} <= set(entries)
     (sdist,) = tmp_path.glob("*.tar.gz")
