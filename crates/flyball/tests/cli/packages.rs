@@ -155,7 +155,47 @@ fn versions_agree() {
     let newest = spec.lines().find(|line| line.starts_with("* ")).unwrap();
     let newest = newest.rsplit(' ').next().unwrap();
     found.insert("dist/flyball.spec", newest.strip_suffix("-1").unwrap().to_owned());
+    let python: toml::Table = read("python/pyproject.toml").parse().unwrap();
+    found.insert("python/pyproject.toml", python["project"]["version"].as_str().unwrap().to_owned());
+    for (file, key) in [
+        ("ansible/ansible_collections/flyball/core/galaxy.yml", "version: "),
+        ("CITATION.cff", "version: "),
+        ("dist/arch/PKGBUILD", "pkgver="),
+    ] {
+        let text = read(file);
+        found.insert(file, text.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned());
+    }
     for (file, of_file) in found {
         assert_eq!(of_file, version, "{file}");
+    }
+    let changes = read("CHANGELOG.md");
+    assert!(changes.contains(&format!("\n## {version}")), "CHANGELOG.md has no section {version}");
+}
+
+/// Every page that names the oldest Rust compiler names that of the manifests.
+#[test]
+fn rust_versions_agree() {
+    let oldest = |file: &str| {
+        let manifest: toml::Table = read(file).parse().unwrap();
+        manifest["workspace"]["package"]["rust-version"].as_str().unwrap().to_owned()
+    };
+    let version = oldest("Cargo.toml");
+    assert_eq!(oldest("lab/Cargo.toml"), version);
+    for page in ["README.md", "docs/install.md", "docs/packagers.md"] {
+        let text = read(page);
+        assert!(text.contains(&format!("{version} or newer")), "{page} should say Rust {version} or newer");
+    }
+}
+
+/// Addresses stand in one file.
+#[test]
+fn packages_take_addresses_from_one_file() {
+    let addresses = read("dist/addresses");
+    for file in ["dist/debian/control", "dist/debian/changelog", "dist/flyball.spec", "dist/arch/PKGBUILD"] {
+        let text = read(file);
+        assert!(text.contains("@MAINTAINER@") && !text.contains(".example"), "{file}");
+    }
+    for name in ["MAINTAINER", "HOMEPAGE"] {
+        assert!(addresses.contains(&format!("\n{name}=")), "{name}");
     }
 }
