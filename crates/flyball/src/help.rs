@@ -160,12 +160,12 @@ fn on_a_screen(mut top: Command) -> Command {
             command
                 .args(globals.iter().map(|arg| arg.clone().hide(true)))
                 .disable_version_flag(true)
-                .mut_args(|arg| match shown.contains(&arg.get_id().as_str()) {
-                    true => {
-                        let values = arg.get_action().takes_values();
-                        arg.help_heading(None).hide_possible_values(values)
+                .mut_args(|arg| {
+                    if !shown.contains(&arg.get_id().as_str()) {
+                        return arg.hide_short_help(true);
                     }
-                    false => arg.hide_short_help(true),
+                    let values = arg.get_action().takes_values();
+                    arg.help_heading(None).hide_possible_values(values)
                 })
         });
     }

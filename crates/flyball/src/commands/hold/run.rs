@@ -207,13 +207,16 @@ fn report(
     Ok(())
 }
 
+/// Reports what the service did.
+type Report<'a> = dyn FnMut(&mut Service<'_>, &mut Option<Bus>) -> Result<(), Failure> + 'a;
+
 fn serve(
     service: &mut Service<'_>,
     watch: &mut Watch,
     root: &Path,
     bus: &mut Option<Bus>,
     ends: &dyn Fn() -> bool,
-    report: &mut dyn FnMut(&mut Service<'_>, &mut Option<Bus>) -> Result<(), Failure>,
+    report: &mut Report<'_>,
 ) -> Result<(), Failure> {
     let mut followed = Watched::default();
     while !ends() {
