@@ -23,7 +23,7 @@ pub enum Step {
     Run(String),
     /// Call Speed Select's device: the number as ioctl(2) gets it, and the argument.
     Ioctl { number: u32, argument: Vec<u8> },
-    /// Break the firmware in these ways, or repair it (0): docs/guest.md, firmware faults.
+    /// Break the firmware in these ways, or repair it (0): lab/docs/guest.md, firmware faults.
     Firmware(u8),
 }
 

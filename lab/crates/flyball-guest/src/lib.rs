@@ -16,7 +16,7 @@
 //! - `copy_back`: what of the guest's files comes to the host.
 //!
 //! All that the guest prints about itself comes from a real kernel. What our firmware provides is
-//! listed in docs/guest.md, with its source or marked as assumed.
+//! listed in lab/docs/guest.md, with its source or marked as assumed.
 
 mod acpi;
 mod aml;

@@ -116,7 +116,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The firmware's faults before the step, by the bits of docs/guest.md.
+/// The firmware's faults before the step, by the bits of lab/docs/guest.md.
 fn faults(case: &Case<'_>) -> u8 {
     let done = case.earlier.iter().rev().skip(1).find_map(|(_, step)| match step {
         Some(Step::Firmware(faults)) => Some(*faults),

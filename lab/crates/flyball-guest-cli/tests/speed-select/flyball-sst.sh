@@ -111,7 +111,7 @@ END
         if [ $middle -gt 0 ]; then ok "killed in the middle $middle times"; else bad 'never killed in the middle'; fi
     fi
 
-    # Firmware that fails while settings are put back (docs/guest.md, --faults): what is not back is said, by name and
+    # Firmware that fails while settings are put back (lab/docs/guest.md, --faults): what is not back is said, by name and
     # with an exit code of its own; it is remembered, and when the firmware works again everything is put back.
     break_firmware() { /tmp/raw msr 0x400000fb $1 || bad "the firmware cannot be broken"; }
     fails() { # VALUE HOW PATTERN
