@@ -7,8 +7,8 @@ use flyball_control::{Access, Knob, TABLE, knob::order::Step};
 
 fn markdown() -> String {
     let mut out = String::from(
-        "# Knobs and facts\n\nKnobs can be set, facts only read. `flyball explain NAME` prints this and more, and says what a \
-         machine has. Knobs are in the order in which flyball writes them.\n",
+        "# Knobs and facts\n\nKnobs can be set, facts only read. `flyball explain NAME` also prints what a knob interacts \
+         with, and what a machine has. Knobs are in the order in which flyball writes them.\n",
     );
     for step in Step::ALL {
         let rows: Vec<&Knob> = TABLE.iter().filter(|knob| knob.step() == Some(step)).collect();
@@ -56,9 +56,6 @@ fn row(knob: &Knob, out: &mut String) {
         format!("`{mechanism}`{access}")
     });
     let _ = writeln!(out, "- in {}", files.collect::<Vec<_>>().join(", "));
-    for (other, how) in knob.interacts {
-        let _ = writeln!(out, "- `{other}`: {how}");
-    }
 }
 
 fn capital(text: &str) -> String {
