@@ -121,6 +121,7 @@ impl RoundSpeed for SpeedWatch<'_> {
                     mhz: step.mhz,
                     share: step.share,
                     evidence: step.evidence.pieces().iter().map(ToString::to_string).collect(),
+                    certainty: step.certainty.words(),
                     knob: step.knob.map(str::to_owned),
                     is_setting: step.limiter.is_setting(),
                 })

@@ -40,6 +40,9 @@ pub struct SpeedLoss {
     /// Share of the running time in which it limited.
     pub share: f64,
     pub evidence: Vec<String>,
+    /// How the reason was concluded, as `flyball why` words it. Absent if the evidence shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certainty: Option<String>,
     /// The setting that changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
@@ -70,7 +73,8 @@ impl SpeedNote {
         let reasons = losses.iter().map(|loss| {
             let share = loss.share * 100.0;
             let mut words = format!("{} to {} ({share:.0} % of the time", ghz(loss.mhz), loss.words);
-            words.extend(loss.evidence.first().map(|evidence| format!(", {evidence}")));
+            let evidence = loss.evidence.first().into_iter().chain(&loss.certainty);
+            words.extend(evidence.map(|words| format!(", {words}")));
             words.extend(loss.knob.as_ref().map(|knob| format!("; `{knob}`")));
             words + ")"
         });
@@ -101,6 +105,10 @@ impl SpeedNote {
                     Some(place) => {
                         sum.losses[place].mhz += loss.mhz;
                         sum.losses[place].share += loss.share;
+                        // A mean is as certain as its least certain round.
+                        if sum.losses[place].certainty.is_none() {
+                            sum.losses[place].certainty.clone_from(&loss.certainty);
+                        }
                         at = place + 1;
                     }
                     None => {
@@ -132,6 +140,7 @@ mod tests {
             mhz,
             share: 1.0,
             evidence: vec!["180 of 180 W".to_owned()],
+            certainty: None,
             knob: (!is_setting).then(|| "power-limit".to_owned()),
             is_setting,
         };
@@ -156,6 +165,16 @@ mod tests {
                  `power-limit`)."
             )
         );
+    }
+
+    #[test]
+    fn a_reason_that_was_inferred_says_so() {
+        let measured = note(2000.0, &[("firmware", 1500.0, false)]);
+        let mut inferred = measured.clone();
+        inferred.losses[0].certainty = Some("inferred: firmware fits".to_owned());
+        let mean = SpeedNote::mean([measured, inferred].iter()).unwrap();
+        let why = mean.why_not().unwrap();
+        assert!(why.contains("(100 % of the time, 180 of 180 W, inferred: firmware fits; "), "{why}");
     }
 
     #[test]

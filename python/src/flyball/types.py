@@ -1741,6 +1741,7 @@ Source = Literal["steal", "frequency", "memory", "load", "heat"]
 class SpeedLoss(TypedDict):
     """What one limit took."""
 
+    certainty: NotRequired[str]
     evidence: List[str]
     is_setting: bool
     knob: NotRequired[str]
