@@ -128,7 +128,7 @@ impl Facts {
         snapshot.take(host, &request);
         // Only there the register's ratios are of P-cores alone (MSR 0x650 has those of E-cores).
         let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
-        if !is_hybrid && layout.machine.vendor == Vendor::Intel {
+        if layout.machine.vendor == Vendor::Intel {
             snapshot.take(host, &Request { knobs: IDLE_KNOBS, sample_absence: true, ..Request::default() });
         }
         let look = Look::of(&snapshot);
@@ -146,7 +146,7 @@ impl Facts {
             let turbo = layout.package_of(cpu).map(|index| &packages[index].turbo);
             let mut facts = look.cpu(cpu.number, layout.machine.vendor, turbo.map_or(&[][..], Vec::as_slice));
             let path = |policy| Id::MaxFreq.knob().path(snapshot.topology(), &At::Policy(policy));
-            if turbo.is_some_and(|turbo| !turbo.is_empty()) {
+            if is_hybrid || turbo.is_some_and(|turbo| !turbo.is_empty()) {
                 facts.kept_awake = look.kept_awake(cpu.number);
             }
             facts.max_set_by = cpu.policy.and_then(path).and_then(|path| max_set_by(&path));

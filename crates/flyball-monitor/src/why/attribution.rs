@@ -278,6 +278,9 @@ impl Attribution<'_> {
         let Some(package) = self.package else {
             return Reason::unseen(Evidence::new("package", "not known"));
         };
-        package.shared_limit().unwrap_or_else(|| package.excluded())
+        package
+            .kept_awake_without_table()
+            .or_else(|| package.shared_limit())
+            .unwrap_or_else(|| package.excluded())
     }
 }
