@@ -252,14 +252,17 @@ mod tests {
         assert!(page.contains(&table), "docs/options.md should have\n{table}");
     }
 
-    /// Rows of `command` and those below it.
+    /// The row of `command`, with the names of its subcommands.
     #[cfg(feature = "full")]
-    fn rows(command: &Command, path: &str, out: &mut String) {
+    fn row(command: &Command) -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        *out += &format!("| `{path}` | {} |\n", about.replace('|', "\\|"));
-        for below in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
-            rows(below, &format!("{path} {}", below.get_name()), out);
-        }
+        let below: Vec<String> = command
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set() && one.get_name() != "help")
+            .map(|one| format!("`{}`", one.get_name()))
+            .collect();
+        let about = about.replace('|', "\\|");
+        format!("| `{}` | {about} | {} |\n", command.get_name(), below.join(", "))
     }
 
     #[cfg(feature = "full")]
@@ -268,10 +271,8 @@ mod tests {
         let top = Cli::command();
         let mut table = String::new();
         for (group, names) in GROUPS {
-            table += &format!("## {group}\n\n| command | does |\n|---|---|\n");
-            for command in names.iter().filter_map(|name| top.find_subcommand(name)) {
-                rows(command, command.get_name(), &mut table);
-            }
+            table += &format!("## {group}\n\n| command | does | subcommands |\n|---|---|---|\n");
+            table.extend(names.iter().filter_map(|name| top.find_subcommand(name)).map(row));
             table.push('\n');
         }
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
