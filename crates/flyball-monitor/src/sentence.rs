@@ -11,9 +11,9 @@ impl fmt::Display for Explanation {
         let ghz = |mhz: f64| format!("{:.2}", mhz / 1000.0);
         match (self.state, self.mhz) {
             (State::Offline, _) => return f.write_str("offline"),
-            (State::Asleep, _) => return f.write_str("asleep: it has no speed"),
-            (State::Unknown, _) => return f.write_str("one moment shows limits, and no speed"),
-            (State::Running, None) => return f.write_str("it ran; how fast cannot be seen"),
+            (State::Asleep, _) => return f.write_str("asleep: idle for the whole time"),
+            (State::Unknown, _) => return f.write_str("a recording has limits but no speed"),
+            (State::Running, None) => return f.write_str("it ran; its frequency cannot be read here"),
             (State::Running, Some(mhz)) => match self.highest {
                 Some(highest) => write!(f, "{} of {} GHz", ghz(mhz), ghz(highest))?,
                 None => write!(f, "{} GHz; the highest frequency is not known", ghz(mhz))?,

@@ -214,7 +214,7 @@ impl<'a> Verdict<'a> {
             let change = |cost| render::percent(self.goal.aim.of_log(cost).exp_m1());
             let _ = writeln!(
                 out,
-                "mattered   {} of the differences that the model expects, which are {} to {} against now",
+                "influence  {} of the differences that the model expects, which are {} to {} against now",
                 mattered.join(", "),
                 change(low).trim_end_matches(" %"),
                 change(high)

@@ -163,7 +163,7 @@ fn preview(
         || {
             let mut out: String =
                 planned.undo.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
-            out += &format!("{} values are saved, {} differ now\n", goals.0.len(), planned.differing.len());
+            out += &format!("{} of {} saved values differ\n", planned.differing.len(), goals.0.len());
             let writes: Vec<fold::Write> = planned
                 .differing
                 .iter()

@@ -73,7 +73,7 @@ fn a_search_ends_with_a_confirmed_profile() {
     }
     // The verdict is computed again from the rounds alone.
     let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "run", "--json"])));
-    for what in ["chosen", "search", "confirmed", "mattered"] {
+    for what in ["chosen", "search", "confirmed", "influence"] {
         assert_eq!(report[what], found[what], "{what}");
     }
     assert!(folder.path().join("run/search.html").exists());
@@ -114,7 +114,7 @@ fn a_search_without_a_gain_chooses_nothing_and_writes_no_profile() {
         let ran = tune(folder.path(), &[&space[..], &words].concat());
         assert_eq!(ran.code, 0, "{}", ran.text());
         assert!(ran.out.starts_with("Keep the machine as it is: "), "{}", ran.out);
-        assert!(!ran.out.contains("mattered"), "{}", ran.out);
+        assert!(!ran.out.contains("influence"), "{}", ran.out);
         assert!(ran.err.contains("p.toml is not written"), "{}", ran.err);
         assert!(!folder.path().join("p.toml").exists());
         let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", seed, "--json"])));
