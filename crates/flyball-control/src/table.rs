@@ -17,6 +17,7 @@ mod registers;
 pub(crate) mod sst;
 mod whole;
 
+pub(crate) use self::lookup::is_idle_state;
 pub use self::lookup::{UnknownKnob, called};
 use flyball_host::Vendor;
 

@@ -9,7 +9,7 @@ use std::fmt;
 use flyball_host::{CpuList, Epb, Epp, Micros, Percent, Perf};
 use serde::{Deserialize, Serialize};
 
-use crate::{Form, Id, Knob, Value};
+use crate::{Form, Id, Knob, Value, table::is_idle_state};
 
 /// A wanted value of a knob.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
@@ -30,6 +30,7 @@ pub enum Wanted {
     /// A share of the highest frequency of the hardware.
     Share(Percent),
     /// For idle states: allow those up to the state of this name or number, forbid the deeper ones.
+    /// For a latency limit: the exit latency of the state of this name.
     UpTo(String),
     /// For idle states: allow those with at most this exit latency.
     WithinLatency(Micros),
@@ -148,6 +149,10 @@ impl Wanted {
             (Form::Micros, _) => Value::Time(text.parse().ok()?),
             (Form::LatencyLimit, "no-limit" | "none" | "any" | "max") => Value::Word("no-limit".to_owned()),
             (Form::LatencyLimit, "n/a" | "min") => Value::Word("n/a".to_owned()),
+            // The exit latency of that state.
+            (Form::LatencyLimit, state) if is_idle_state(state) => {
+                return Some(Wanted::UpTo(text.to_owned()));
+            }
             (Form::LatencyLimit, _) => match text.parse().ok()? {
                 // In the file 0 means no limit: 0us would turn into its opposite.
                 Micros(0) => Value::Word("n/a".to_owned()),

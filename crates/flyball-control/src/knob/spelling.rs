@@ -101,7 +101,7 @@ impl Spelling {
         match self {
             // The governor did not take a speed, so there was none to save.
             Spelling::Speed if text.starts_with('<') => None,
-            // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
+            // amd-pstate prints `dynamic(profile:balance_performance)` and takes `dynamic`.
             Spelling::Preference if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
             // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It
             // can only be what the firmware had set, and `default` brings that back.
@@ -135,7 +135,7 @@ impl Spelling {
                 let (had, has) = (hands_down_cpusets(was.trimmed()), hands_down_cpusets(now.trimmed()));
                 had == has || (has && cpusets_in_use(host))
             }
-            // A dynamic preference prints the present platform profile: only the word counts.
+            // A dynamic preference prints the present value's word: only `dynamic` counts.
             Spelling::Preference => {
                 was.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
             }
@@ -239,7 +239,7 @@ mod tests {
     fn what_cannot_be_written_as_it_reads_has_its_form() {
         let text = |text: &str| Content::Text(text.to_owned());
         assert_eq!(
-            Spelling::Preference.writable(&text("dynamic(balanced:balance_performance)\n")).unwrap(),
+            Spelling::Preference.writable(&text("dynamic(profile:balance_performance)\n")).unwrap(),
             b"dynamic"
         );
         assert_eq!(Spelling::Preference.writable(&Content::Unreadable(Errno::INVAL.0)).unwrap(), b"default");

@@ -42,6 +42,7 @@ impl Snapshot {
         match wanted {
             // Not checked here: what the kernel accepts may change before the setting's step.
             Wanted::Exactly(value) => Ok(value.clone()),
+            Wanted::UpTo(state) if knob == Id::LatencyLimit => self.latency_of(place, state)?.map_err(refuse),
             Wanted::UpTo(state) => self.up_to(place, state).map_err(refuse),
             Wanted::WithinLatency(limit) => {
                 let latency = self.value(Id::IdleLatency, place)?;
@@ -140,6 +141,27 @@ impl Snapshot {
         }
     }
 
+    /// Returns the limit that just allows the idle state of this name on the place's CPU, or why
+    /// there is none.
+    fn latency_of(&self, place: &Place, name: &str) -> Result<Result<Value, String>, ReadError> {
+        let names = self.idle_states();
+        let state = names.iter().position(|known| known.eq_ignore_ascii_case(name));
+        let (Some(state), At::Cpu(cpu)) = (state, &place.at) else {
+            return Ok(Err(match names {
+                [] => "there are no idle states here".to_owned(),
+                names => format!("the idle states here are {}", names.join(" ")),
+            }));
+        };
+        let at = At::IdleState { cpu: *cpu, state: state as u32 };
+        let state = Place::named(at, names[state].as_str(), place.cpus.clone());
+        Ok(match self.value(Id::IdleLatency, &state)? {
+            // The file's 0 means no limit.
+            Some(Value::Time(Micros(0))) => Ok(Value::Word("n/a".to_owned())),
+            Some(latency @ Value::Time(_)) => Ok(latency),
+            _ => Err("the state's latency is not known here".to_owned()),
+        })
+    }
+
     /// Checks whether `place` accepts `value` for `knob` as the machine is now: governors and
     /// preferences that are available, frequencies and powers inside the hardware's limits.
     ///
@@ -150,6 +172,11 @@ impl Snapshot {
             Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })
         };
         let Some(control) = knob.knob().control() else { return Ok(()) };
+        if self.chooses_preference(control.check, knob, place, value)? {
+            return refuse(
+                "none while dynamic-epp is enabled: write disabled to amd_pstate/dynamic_epp".to_owned(),
+            );
+        }
         if let Value::Word(word) = value
             && let Some(list) = control.check.list()
         {
@@ -231,6 +258,20 @@ impl Snapshot {
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether the driver itself chooses preferences and refuses others with EBUSY
+    /// (store_energy_performance_preference in amd-pstate.c of 7.0 to 7.2).
+    fn chooses_preference(
+        &self,
+        check: Check,
+        knob: Id,
+        place: &Place,
+        value: &Value,
+    ) -> Result<bool, ReadError> {
+        Ok(check == Check::Preference
+            && self.machine_value(Id::DynamicEpp)? == Some(Value::Switch(true))
+            && self.value(knob, place)?.as_ref() != Some(value))
     }
 
     /// Returns the words in the kernel's list if `word` is not one of them.

@@ -122,7 +122,8 @@ pub(super) const DYNAMIC_EPP: Knob = Knob {
     shown: Shown::on_request(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/amd_pstate/dynamic_epp", Form::Enabled)],
     about: "Whether amd-pstate itself changes the energy preference with the platform profile and the charger (Linux \
-            7). While it does, a preference that is set does not stay.",
+            7.0 to 7.2, in active mode). While it does, the kernel refuses every preference (EBUSY). Linux 7.3 has \
+            epp=dynamic for each policy instead.",
     interacts: &[(Id::Epp, "changes by itself while enabled")],
     role: Role::Fact,
 };

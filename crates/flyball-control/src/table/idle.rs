@@ -128,10 +128,11 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
             all; flyball writes n/a for 0us.",
     interacts: &[(Id::IdleState, "states above the limit are skipped even when they are on")],
     role: Role::Knob(Control {
-        accepts: "a time with its unit (20us), no-limit, or n/a to allow no latency at all",
+        accepts: "a time with its unit (20us), an idle state for its exit latency (C1E), no-limit, or n/a to allow no latency \
+                  at all",
         ends: Ends::None,
         check: Check::NotZero,
-        judged_by: &[],
+        judged_by: &[Id::IdleLatency],
         appears_with: &[AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,

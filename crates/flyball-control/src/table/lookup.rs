@@ -104,7 +104,7 @@ const ALIASES: &[(&str, &str)] = &[
 pub fn called(name: &str) -> Option<&'static Knob> {
     let lower = name.to_ascii_lowercase();
     let ours = ALIASES.iter().find_map(|(other, ours)| (*other == lower).then_some(*ours));
-    ours.or_else(|| is_state(&lower).then_some("idle-state"))
+    ours.or_else(|| is_idle_state(&lower).then_some("idle-state"))
         .and_then(|name| Knob::named(name).ok())
         .or_else(|| of_file(name))
 }
@@ -123,9 +123,9 @@ fn of_file(name: &str) -> Option<&'static Knob> {
     TABLE.iter().find(|knob| knob.mechanisms.iter().any(is_named))
 }
 
-/// Returns whether this is the name of an idle state, such as C6 or C1E.
-fn is_state(lower: &str) -> bool {
-    lower.len() <= 4
+/// Returns whether this, in lower case, is the name of an idle state, such as C6 or C1E.
+pub(crate) fn is_idle_state(lower: &str) -> bool {
+    lower.len() <= 5
         && lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
@@ -152,7 +152,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     let dashed = lower.replace('_', "-");
     alias
         .or_else(|| of_file(&lower).filter(|knob| fits(knob)).map(|knob| knob.name))
-        .or_else(|| named("idle-state").filter(|_| is_state(&lower)))
+        .or_else(|| named("idle-state").filter(|_| is_idle_state(&lower)))
         .or_else(|| {
             known()
                 .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
@@ -170,7 +170,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
 impl fmt::Display for UnknownKnob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nearest {
-            Some("idle-state") if is_state(&self.name.to_ascii_lowercase()) => {
+            Some("idle-state") if is_idle_state(&self.name.to_ascii_lowercase()) => {
                 let state = self.name.to_ascii_uppercase();
                 write!(f, "no knob '{}'; did you mean 'idle-state:{state}'?", self.name)
             }

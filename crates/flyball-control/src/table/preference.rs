@@ -52,6 +52,7 @@ pub(super) const EPP: Knob = Knob {
         check: Check::Preference,
         judged_by: &[
             Id::AvailableEpp,
+            Id::DynamicEpp,
             Id::Governor,
             Id::Driver,
             Id::DriverMode,

@@ -519,8 +519,8 @@ pub(super) static AMD_PSTATE: &[Attribute] = &[
         "dynamic_epp",
         |world, _, out| line(out, if world.platform.amd.dynamic_epp { "enabled" } else { "disabled" }),
         |world, _, text| {
-            let World { cpufreq, platform, .. } = world;
-            amd::store_dynamic_epp(cpufreq, platform, text)
+            let World { cpufreq, platform, cpus, .. } = world;
+            amd::store_dynamic_epp(cpufreq, platform, cpus, text)
         },
     )
     .when(|world, _| world.platform.since(Kernel::V7_2)),

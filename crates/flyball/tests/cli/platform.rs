@@ -2,7 +2,8 @@
 //! whose two profile devices take different words.
 
 use flyball_control::{
-    Intent, Setting,
+    Intent, Setting, Snapshot,
+    plan::Plan,
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Errno, Host};
@@ -89,4 +90,43 @@ fn words_that_the_machine_lacks_are_refused_with_those_it_has() {
         let ran = Ran::of(flyball!().args(["-M", "sim:x3d-laptop,kernel=7.2", "plan", setting]));
         assert!(ran.err.contains(known), "{setting}: {}", ran.err);
     }
+}
+
+/// Linux 7.2 refuses every preference while amd-pstate chooses it, and switches only in active
+/// mode (dynamic_epp_store in amd-pstate.c).
+#[test]
+fn a_preference_is_refused_while_the_driver_chooses_it() {
+    const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
+    const EPP: &str = "/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
+    let host = laptop("7.2");
+    host.write(EPP, b"power").unwrap();
+    assert_eq!(host.write(EPP, b"power x").unwrap_err().errno, Errno::INVAL, "a whole word");
+    host.write(DYNAMIC, b"disabled").unwrap();
+    assert_eq!(host.read(EPP).unwrap(), "power", "the same value changes nothing");
+    host.write(DYNAMIC, b"enabled").unwrap();
+    assert_eq!(host.read(EPP).unwrap(), "performance");
+    assert_eq!(host.write(EPP, b"power").unwrap_err().errno, Errno::BUSY);
+    let refused = plan(&host, "epp=power").unwrap_err();
+    assert!(refused.contains("none while dynamic-epp is enabled"), "{refused}");
+    assert!(plan(&host, "epp=performance").is_ok(), "it holds already");
+    host.write(DYNAMIC, b"0").unwrap();
+    host.write("/sys/devices/system/cpu/amd_pstate/status", b"passive").unwrap();
+    assert_eq!(host.write(DYNAMIC, b"1").unwrap_err().errno, Errno::INVAL);
+}
+
+fn plan(host: &SimHost, setting: &str) -> Result<Plan, String> {
+    let intent = intent(&[setting.split_once('=').unwrap()]);
+    let snapshot = Snapshot::for_intent(host, &intent).unwrap();
+    flyball_control::plan::plan(&snapshot, &intent).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_idle_state_stands_for_its_latency() {
+    let host = laptop("7.2");
+    let news = |setting| -> Vec<String> {
+        plan(&host, setting).unwrap().changes.into_iter().map(|change| change.new).collect()
+    };
+    assert_eq!(news("latency-limit=c2"), vec!["18"; 32], "C2 wakes within 18 us");
+    let refused = plan(&host, "latency-limit=C9").unwrap_err();
+    assert!(refused.contains("the idle states here are POLL C1 C2 C3"), "{refused}");
 }

@@ -50,12 +50,16 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     let cpu = policy.leader();
     let state = platform.amd.cpus[cpu as usize];
     let new = platform.since(Kernel::V7_2);
+    if platform.amd.dynamic_epp {
+        return Err(Errno::BUSY);
+    }
     let number = if new { kstrtou32(text, 0).ok() } else { None };
     let (epp, raw) = if let Some(number) = number {
         (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
     } else {
-        // sscanf("%20s"): what follows the first word is not looked at.
-        let word = scan_word(text, 20)?;
+        // sysfs_match_string() takes whole words. Before it sscanf("%20s") ignored what follows the
+        // first word.
+        let word = if new { text.strip_suffix(b"\n").unwrap_or(text) } else { scan_word(text, 20)? };
         let known =
             |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
         let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
@@ -127,7 +131,12 @@ pub(crate) fn store_status(
 }
 
 /// Writes amd_pstate/dynamic_epp.
-pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
+pub(crate) fn store_dynamic_epp(
+    cpufreq: &mut Cpufreq,
+    platform: &mut Platform,
+    cpus: &[Cpu],
+    text: &[u8],
+) -> Answer {
     let on = if streq(text, "enabled") {
         true
     } else if streq(text, "disabled") {
@@ -135,20 +144,24 @@ pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, 
     } else {
         kstrtobool(text)?
     };
-    if platform.amd.mode == Mode::Disable {
-        // Seen on 7.2.13; in the other modes it is taken.
+    // dynamic_epp_store() of 7.2.
+    if platform.amd.mode != Mode::Active {
         return Err(Errno::INVAL);
     }
+    if on == platform.amd.dynamic_epp {
+        return Ok(());
+    }
+    // Everything of the policies starts again.
+    cpufreq.unregister(platform);
     platform.amd.dynamic_epp = on;
+    let mode = platform.amd.mode;
+    register(cpufreq, platform, cpus, mode)?;
     if on {
-        // Without a charger or a chosen profile the balanced profile's preference applies, where
-        // the policy allows.
-        for index in 0..cpufreq.policies.len() {
-            let policy = &cpufreq.policies[index];
-            if !matches!(policy.governor, Governor::Performance) {
-                let epp: &[u8] = if platform.board.server { b"performance" } else { b"balance_performance" };
-                let _ = store_epp(platform, policy, epp);
-            }
+        // Servers start with the profile performance. Others start balanced, which is 0 too on
+        // mains, and a machine without a power supply device counts as on mains.
+        for policy in &cpufreq.policies {
+            let request = PerfRequest { epp: 0, ..platform.amd.cpus[policy.leader() as usize].cached };
+            send(platform, policy.leader(), policy.boost, request);
         }
     }
     Ok(())
