@@ -176,6 +176,20 @@ fn check_used(
 }
 
 impl ProgramArgs {
+    /// The first option given that acts on a process, which a model of a workload does not have.
+    pub fn process_option(&self) -> Option<&'static str> {
+        let options = [
+            (self.shell.is_some(), "--shell"),
+            (!self.env.is_empty(), "--env"),
+            (self.input.is_some(), "--input"),
+            (self.setup.is_some(), "--setup"),
+            (self.conclude.is_some(), "--conclude"),
+            (self.cleanup.is_some(), "--cleanup"),
+            (self.same_output, "--same-output"),
+        ];
+        options.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
+
     /// The arms of programs, of `--arm` and of `--matrix`. `command` is what stands after `--`, and
     /// `prepare` the option of that name.
     ///

@@ -37,6 +37,8 @@ pub enum PrepareError {
          --model; 'flyball sim run' lets a program see the machine's files"
     )]
     CommandOnModel { machine: String },
+    #[error("{option} has no effect on {machine}: a model runs there, not a program")]
+    NotOnModel { option: &'static str, machine: String },
     #[error(transparent)]
     Model(io::Error),
     #[error("--beside: {0}")]
@@ -306,6 +308,11 @@ fn model(
 ) -> Result<PreparedWorkload, PrepareError> {
     if !args.command.is_empty() {
         return Err(PrepareError::CommandOnModel { machine: host.name() });
+    }
+    for (given, option) in [(&args.prepare, "--prepare"), (&args.metric, "--metric")] {
+        if given.is_some() {
+            return Err(PrepareError::NotOnModel { option, machine: host.name() });
+        }
     }
     let name = match (&args.model, args.workload) {
         (Some(path), _) => path.display().to_string(),

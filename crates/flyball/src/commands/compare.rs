@@ -105,6 +105,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run::dry_run(context, &*host, &manifest);
     }
+    if has_programs && !flyball_process::is_root() {
+        eprintln!(
+            "note: as root, flyball can also make the machine quiet (--quiet), run programs under settings \
+             (--matrix) and read the machine's meters of energy and frequency"
+        );
+    }
     let interrupted = change::interrupts()?;
     if args.measuring.trace {
         // Before anything is locked or written: a kernel without tracefs would fail in the first
@@ -144,6 +150,9 @@ fn arms_and_workload(
         let shared = workloads::WorkloadArgs { command: design.command, ..args.workload.clone() };
         workloads::prepare(host, &shared)?
     };
+    if let (Some(_), Some(option)) = (host.software(), programs.process_option()) {
+        return Err(workloads::PrepareError::NotOnModel { option, machine: host.name() }.into());
+    }
     workload.hooks.setup.clone_from(&programs.setup);
     workload.hooks.conclude.clone_from(&programs.conclude);
     workload.hooks.cleanup.clone_from(&programs.cleanup);
@@ -348,7 +357,14 @@ fn conclude(
             // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
         }
-        Finished::Failed(error) => Err(failure(*error, measured.then(|| directory.path()))),
+        Finished::Failed(error) => {
+            let failure = failure(*error, measured.then(|| directory.path()));
+            if !measured {
+                return Err(failure);
+            }
+            let resume = resume_command("compare", &context.machine, directory);
+            Err(failure.reworded(|message| format!("{message}; to continue: {resume}")))
+        }
     }
 }
 

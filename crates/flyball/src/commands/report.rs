@@ -125,7 +125,7 @@ pub(crate) fn run(
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
     if is_search(path) {
-        write_files(&directory, &place, &[])?;
+        write_files(&directory, &place)?;
         return search(output, &directory, &place);
     }
     write_and_print(output, &directory, &place, &args.forms)
@@ -156,36 +156,43 @@ fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(
     Ok(())
 }
 
+/// Analyses a directory's rounds and holds the differences against the limits.
+fn judge(directory: &RunDirectory, limits: &[Limit]) -> Report {
+    let mut report = analyse(&directory.manifest, &directory.rounds);
+    report.gate = gate(&directory.manifest, &report, limits);
+    report
+}
+
 /// Writes the report's files into a directory.
-pub(crate) fn write_files(
-    directory: &RunDirectory,
-    place: &Path,
-    limits: &[Limit],
-) -> Result<Report, Failure> {
+pub(crate) fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
+    let report = judge(directory, &[]);
+    save_report(directory, &report, place)?;
+    Ok(report)
+}
+
+fn save_report(directory: &RunDirectory, report: &Report, place: &Path) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
-    let mut report = analyse(manifest, rounds);
-    report.gate = gate(manifest, &report, limits);
     // As the owner of the directory, who could have put links in it: root must not write where that
     // user may not.
     let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
-    save(place, "report.json", &Reporter::file(&report)?)?;
-    save(place, "report.csv", selftest::write(&report).as_bytes())?;
-    save(place, "report.html", render::page(&report, manifest, rounds).html().as_bytes())?;
-    for named in render::charts(&report, manifest, rounds) {
+    save(place, "report.json", &Reporter::file(report)?)?;
+    save(place, "report.csv", selftest::write(report).as_bytes())?;
+    save(place, "report.html", render::page(report, manifest, rounds).html().as_bytes())?;
+    for named in render::charts(report, manifest, rounds) {
         save_chart(place, named.name, &named.chart)?;
     }
-    Ok(report)
+    Ok(())
 }
 
-/// Writes the report's files into a directory and prints it.
+/// Prints the report and writes its files into a directory.
 pub(crate) fn write_and_print(
     output: &Reporter,
     directory: &RunDirectory,
     place: &Path,
     forms: &Forms,
 ) -> Result<Exit, Failure> {
-    let report = write_files(directory, place, &forms.fail_if)?;
+    let report = judge(directory, &forms.fail_if);
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
@@ -196,7 +203,8 @@ pub(crate) fn write_and_print(
             plot + &render::text(&report, screen())
         },
     )?;
-    // After the table: a file that cannot be written does not hide the result.
+    // After the table: a file that cannot be written, as on a full disk, does not hide the result.
+    save_report(directory, &report, place)?;
     let export = |file: &Path, text: String| {
         let _as_owner = directory.owner().map(User::for_files);
         replace(file, text.as_bytes())

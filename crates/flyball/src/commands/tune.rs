@@ -385,7 +385,7 @@ impl Tuning<'_> {
         if self.rounds(&mut fresh, None)?.is_none() {
             return Ok(None);
         }
-        super::report::write_files(&fresh, fresh.path(), &[])?;
+        super::report::write_files(&fresh, fresh.path())?;
         Ok(Some(Confirmed::new(&fresh, &record.goal)))
     }
 }

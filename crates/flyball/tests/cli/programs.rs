@@ -1,6 +1,11 @@
 //! `compare` with programs as arms: on this machine, as an ordinary user's work.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::Command,
+};
 
 use flyball_testing::{Ran, flyball};
 use serde_json::Value;
@@ -81,6 +86,8 @@ fn what_goes_wrong_with_programs_is_told() {
         ("odd", "echo b"),
         ("bad", "echo boo; exit 3"),
         ("ever", "sleep 300"),
+        // The warm-up and the first round that counts pass.
+        ("second", "[ -e 2 ] && exit 5; [ -e 1 ] && touch 2; touch 1"),
         ("forks", "sleep 300 & exit 0"),
     ]);
     for (words, code, want) in [
@@ -89,6 +96,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "governor=performance"], 2, "--matrix"),
         (&["./old"], 2, "two arms"),
         (&["./old", "./bad"], 1, "exit 3"),
+        (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./ever", "--timeout", "300ms"], 1, "ended after"),
         (&["./old", "./odd", "--same-output"], 1, "output differs"),
         (&["--parameter", "n=1..200", "./old {n}"], 2, "200 arms"),
@@ -104,6 +112,33 @@ fn what_goes_wrong_with_programs_is_told() {
         assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
         assert!(ran.text().contains(want), "{words:?}: {}", ran.text());
     }
+}
+
+#[test]
+fn a_model_refuses_options_that_act_on_processes() {
+    let place = Place::new(&[]);
+    for option in ["--setup", "--prepare", "--conclude", "--cleanup", "--input", "--shell", "--metric"] {
+        let model = ["-M", "sim:hybrid-laptop", "now", "governor=performance", "--workload", "spin"];
+        let ran = place.compare(&[&model[..], &[option, "true"]].concat());
+        assert_eq!(ran.code, 2, "{option}: {}", ran.text());
+        let refused =
+            ran.err.contains(&format!("{option} has no effect")) || ran.err.contains("--input true:");
+        assert!(refused && !place.path().join("run").exists(), "{option}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_saved_is_printed() {
+    let place = Place::new(&[("old", "true")]);
+    let ran = place.compare(&["./old", "./old", "--rounds", "4"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let is_root = fs::metadata("/proc/self").expect("it is there").uid() == 0;
+    assert_eq!(ran.err.contains("note: as root, flyball can also"), !is_root, "{}", ran.err);
+    let json = place.path().join("run/report.json");
+    fs::remove_file(&json).and_then(|()| fs::create_dir(&json)).expect("it can be replaced");
+    let ran = Ran::of(flyball!().args(["report", "run"]).current_dir(place.path()));
+    assert_eq!(ran.code, 1, "{}", ran.text());
+    assert!(ran.out.contains("./old #2") && ran.err.contains("report.json"), "{}", ran.text());
 }
 
 #[test]
