@@ -68,6 +68,15 @@ impl Machine {
         self
     }
 
+    /// The same machine, on which one setting takes 5 % less energy than all others, which are
+    /// equal.
+    pub(crate) fn needle(self) -> Machine {
+        let place = (self.seed % self.truth.len() as u64) as usize;
+        let mut machine = self.flat();
+        machine.truth[place][0] -= 0.05;
+        machine
+    }
+
     /// A machine like this one, as another kernel or a simulated copy of it: every setting has
     /// moved by some 0.5 %, and the noise is another.
     pub(crate) fn copy(&self, seed: u64, noise: f64) -> Machine {

@@ -7,7 +7,7 @@
 //! rounds, three rounds a trial, four rechecks). All get the limit as a penalty or as a filter on
 //! their own rounds.
 
-use flyball_measure::stats::{mean, median, standard_deviation};
+use flyball_measure::stats::{mean, median, pairs_needed, standard_deviation};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
@@ -22,7 +22,14 @@ use super::{
 type Values = Vec<[f64; 2]>;
 
 /// One block of some settings, the base among them, in random order.
-fn block(machine: &mut Machine, base: usize, arms: &[usize], values: &mut [Values], random: &mut Pcg64Mcg) {
+fn block(
+    machine: &mut Machine,
+    base: usize,
+    limit: Option<f64>,
+    arms: &[usize],
+    values: &mut [Values],
+    random: &mut Pcg64Mcg,
+) {
     let mut order = arms.to_vec();
     if !order.contains(&base) {
         order.push(base);
@@ -34,7 +41,7 @@ fn block(machine: &mut Machine, base: usize, arms: &[usize], values: &mut [Value
         let of =
             |round: &flyball_search::Round| [round.objective, round.bounded].map(Option::unwrap_or_default);
         let (own, zero) = (of(round), of(zero));
-        values[round.arm].push([own[0] - zero[0], own[1] - zero[1] - LIMIT.unwrap_or(f64::INFINITY)]);
+        values[round.arm].push([own[0] - zero[0], own[1] - zero[1] - limit.unwrap_or(f64::INFINITY)]);
     }
 }
 
@@ -59,7 +66,7 @@ fn exhaustive(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg
     let mut arms: Vec<usize> = (0..space(size).len()).collect();
     let mut values = vec![Values::new(); arms.len()];
     while machine.done + arms.len() <= budget {
-        block(machine, space(size).base(), &arms.clone(), &mut values, random);
+        block(machine, space(size).base(), LIMIT, &arms.clone(), &mut values, random);
     }
     rank(&mut arms, &values);
     arms[0]
@@ -67,7 +74,13 @@ fn exhaustive(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg
 
 /// Half of the settings go after each stage, and the budget is the same for all stages (Karnin,
 /// Koren and Somekh 2013).
-fn halving(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg) -> usize {
+fn halving(
+    machine: &mut Machine,
+    size: Size,
+    limit: Option<f64>,
+    budget: usize,
+    random: &mut Pcg64Mcg,
+) -> usize {
     let base = space(size).base();
     let mut arms: Vec<usize> = (0..space(size).len()).collect();
     let mut values = vec![Values::new(); arms.len()];
@@ -75,7 +88,7 @@ fn halving(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64M
     for stage in 1..=stages {
         let until = budget * stage / stages;
         loop {
-            block(machine, base, &arms, &mut values, random);
+            block(machine, base, limit, &arms, &mut values, random);
             if machine.done + arms.len() > until {
                 break;
             }
@@ -96,7 +109,7 @@ fn race(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg)
     let costs = |values: &Values| values.iter().map(|[energy, over]| energy + 10.0 * over.max(0.0)).collect();
     let mut blocks = 0;
     while arms.len() > 1 && machine.done + arms.len() <= budget {
-        block(machine, base, &arms, &mut values, random);
+        block(machine, base, LIMIT, &arms, &mut values, random);
         blocks += 1;
         if blocks < 5 {
             continue;
@@ -186,7 +199,7 @@ fn others() {
         type Way = (&'static str, fn(&mut Machine, Size, usize, &mut Pcg64Mcg) -> usize);
         let ways: [Way; 5] = [
             ("all rounds", exhaustive),
-            ("halving", halving),
+            ("halving", |machine, size, budget, random| halving(machine, size, LIMIT, budget, random)),
             ("irace's race", race),
             ("Optuna's TPE", |machine, size, budget, random| tpe(machine, size, budget, false, random)),
             ("KeenTune's scheme", |machine, size, budget, random| tpe(machine, size, budget, true, random)),
@@ -222,6 +235,63 @@ fn others() {
                 print(name, rounds, right);
             }
         }
+    }
+}
+
+/// Successive halving on each machine with the rounds that `flyball tune` needed there, and with the
+/// rounds of its confirmation besides: by settings, noise, limit and whether one setting stands out.
+#[test]
+fn halving_with_the_same_rounds() {
+    type Row = (Size, f64, Option<f64>, fn(Machine) -> Machine, &'static str);
+    let rows: [Row; 9] = [
+        (TWELVE, 0.005, None, |machine| machine, "smooth"),
+        (TWELVE, 0.01, None, |machine| machine, "smooth"),
+        (TWELVE, 0.02, None, |machine| machine, "smooth"),
+        (TWELVE, 0.01, LIMIT, |machine| machine, "smooth"),
+        (TWELVE, 0.01, None, Machine::needle, "needle"),
+        (TWELVE, 0.01, None, Machine::flat, "equal"),
+        ([3, 4, 4, 1], 0.01, None, |machine| machine, "smooth"),
+        ([3, 4, 4, 1], 0.01, LIMIT, |machine| machine, "smooth"),
+        ([3, 4, 4, 1], 0.01, None, Machine::needle, "needle"),
+    ];
+    let (count, seed) = (number("FLYBALL_SEARCHES", 5), number("FLYBALL_SEARCH_SEED", 1));
+    let rows = if count > 10 { &rows[..] } else { &rows[1..2] };
+    // As many fresh rounds as `tune` takes at 99 %: of base, choice and runner-up.
+    let fresh = 3 * (pairs_needed(0.01, 2) + 2);
+    println!(
+        "settings  noise  limit  truth   rounds   tune right             halving right          with {fresh} more"
+    );
+    for (size, noise, limit, truth, name) in rows {
+        let base = space(*size).base();
+        let (mut rounds, mut right) = (0, [0; 3]);
+        for number in 0..count {
+            let seed = seed.wrapping_mul(1_000_003).wrapping_add(number);
+            let new = || truth(Machine::new(*size, *noise, seed));
+            let mut machine = new();
+            let (choice, _) = search(&mut machine, *size, *limit, 200, seed);
+            let took = machine.done;
+            rounds += took;
+            right[0] += usize::from(machine.is_right(choice.arm, base, *limit));
+            for (place, budget) in [took, took + fresh].into_iter().enumerate() {
+                let mut machine = new();
+                let arm = halving(&mut machine, *size, *limit, budget, &mut Pcg64Mcg::seed_from_u64(!seed));
+                right[place + 1] += usize::from(machine.is_right(arm, base, *limit));
+            }
+        }
+        let share = |right: usize| {
+            let (low, high) = wilson(right as f64, count as f64);
+            format!("{:5.1} % ({low:.1} to {high:.1})", 100.0 * right as f64 / count as f64)
+        };
+        println!(
+            "{:8} {:5.1}% {:>6} {name:7} {:6.0}   {:22} {:22} {}",
+            size.iter().product::<usize>(),
+            noise * 100.0,
+            if limit.is_some() { "+5 %" } else { "none" },
+            rounds as f64 / count as f64,
+            share(right[0]),
+            share(right[1]),
+            share(right[2]),
+        );
     }
 }
 
