@@ -95,6 +95,11 @@ impl MachineNote {
             None => self.name.clone(),
         }
     }
+
+    /// Its title, processor and number of CPUs.
+    pub fn summary(&self) -> String {
+        format!("{}: {}, {} CPUs", self.title(), self.processor, self.cpus)
+    }
 }
 
 /// The workload that was run.

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use flyball_measure::{Blocks, Manifest, Metric, Round, render};
 use flyball_search::{Front, FrontGoal, Label, Step};
+use flyball_text::columns::one_line;
 
 use crate::{
     Progress,
@@ -210,12 +211,13 @@ impl Blocks for FrontBlocks<'_> {
 
 impl FrontFound {
     /// Its pictures.
-    pub fn pictures(&self, metric: &Metric) -> crate::Pictures {
-        draw::pictures(self, metric)
+    pub fn pictures(&self, manifest: &Manifest) -> crate::Pictures {
+        draw::pictures(self, manifest)
     }
 
     /// What is printed.
-    pub fn text(&self, metric: &Metric) -> String {
+    pub fn text(&self, manifest: &Manifest) -> String {
+        let metric = &manifest.workload.metric;
         let mut out = String::new();
         let within = 100.0 * self.goal.within;
         let _ = writeln!(
@@ -223,6 +225,7 @@ impl FrontFound {
             "goal       {}; differences up to {within} % do not matter",
             self.goal.title(metric)
         );
+        let _ = writeln!(out, "machine    {}", one_line(manifest.machine.summary()));
         let _ = writeln!(
             out,
             "search     {} rounds in {} blocks, {} of them fresh",

@@ -145,11 +145,10 @@ fn table(rows: &[Row], record: &Record, verdict: &Verdict<'_>, manifest: &Manife
     Table { header, rows: rows.iter().enumerate().map(row).collect(), colours: Vec::new() }
 }
 
-fn facts(manifest: &Manifest) -> Vec<(String, String)> {
-    let machine = &manifest.machine;
+pub(crate) fn facts(manifest: &Manifest) -> Vec<(String, String)> {
     let mut facts = vec![
         ("workload".to_owned(), manifest.workload.name.clone()),
-        ("machine".to_owned(), format!("{}: {}, {} CPUs", machine.title(), machine.processor, machine.cpus)),
+        ("machine".to_owned(), manifest.machine.summary()),
     ];
     if !manifest.command_line.is_empty() {
         facts.push(("command line".to_owned(), quote(&manifest.command_line)));

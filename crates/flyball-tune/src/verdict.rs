@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, render};
+use flyball_text::columns::one_line;
 
 use crate::{
     blocks::Outcome,
@@ -199,6 +200,7 @@ impl<'a> Verdict<'a> {
         let metric = &manifest.workload.metric;
         let mut out = self.answer(manifest, searched);
         let _ = writeln!(out, "\ngoal       {}", self.goal.title(metric));
+        let _ = writeln!(out, "machine    {}", one_line(manifest.machine.summary()));
         let _ = writeln!(
             out,
             "search     {} rounds in {} blocks, {} of {} settings tried",

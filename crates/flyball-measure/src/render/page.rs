@@ -124,7 +124,6 @@ fn table(grid: Grid) -> Table {
 /// How it was run.
 fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     let fact = |word: &str, fact: String| (word.to_owned(), fact);
-    let machine = &report.machine;
     let mut facts = vec![
         fact("workload", report.workload.name.clone()),
         fact(
@@ -136,7 +135,7 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
                 better(report, Quantity::Performance)
             ),
         ),
-        fact("machine", format!("{}: {}, {} CPUs", machine.title(), machine.processor, machine.cpus)),
+        fact("machine", report.machine.summary()),
     ];
     if !manifest.command_line.is_empty() {
         facts.push(fact("command line", quote(&manifest.command_line)));

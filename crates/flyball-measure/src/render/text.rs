@@ -77,9 +77,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
         writeln!(out, "meanwhile {}", one_line(load.title()))?;
     }
     writeln!(out, "metric    {}, {way}", one_line(format!("{} in {}", metric.name, metric.unit)))?;
-    let machine = &report.machine;
-    let title = one_line(format!("{}: {}", machine.title(), machine.processor));
-    writeln!(out, "machine   {title}, {} CPUs", machine.cpus)?;
+    writeln!(out, "machine   {}", one_line(report.machine.summary()))?;
     let schedule = &report.schedule;
     let length = match schedule.length {
         Length::Rounds(rounds) => format!("{rounds} blocks"),

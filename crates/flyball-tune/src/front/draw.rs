@@ -1,10 +1,10 @@
 //! A front as a picture: in the terminal, and as a page.
 
-use flyball_measure::Metric;
+use flyball_measure::{Manifest, Metric, render};
 use flyball_plot::{Axis, Block, Chart, Cross, Mark as Drawn, Page, Series};
 
 use super::{FrontClaim, FrontFound, FrontPlace};
-use crate::Pictures;
+use crate::{Pictures, pictures::facts};
 
 /// What settings are marked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,8 @@ pub(super) fn picture(found: &FrontFound, metric: &Metric, mark: Mark) -> String
 }
 
 /// The picture of a front as a chart and as a page.
-pub(super) fn pictures(found: &FrontFound, metric: &Metric) -> Pictures {
+pub(super) fn pictures(found: &FrontFound, manifest: &Manifest) -> Pictures {
+    let metric = &manifest.workload.metric;
     let [first, second] = found.names(metric);
     let title = found.goal.title(metric);
     let mut chart = Chart::new(
@@ -125,6 +126,12 @@ pub(super) fn pictures(found: &FrontFound, metric: &Metric) -> Pictures {
         };
         format!("{}. {}: {claim}", index + 1, one.name)
     });
-    let page = Page::new(title).with(Block::Charts(vec![chart.clone()])).with(Block::List(list.collect()));
+    let page = render::banner(&manifest.machine)
+        .into_iter()
+        .fold(Page::new(title), |page, words| page.with(Block::Banner(words)))
+        .with(Block::Charts(vec![chart.clone()]))
+        .with(Block::List(list.collect()))
+        .with(Block::Heading("How it was run".to_owned()))
+        .with(Block::Facts(facts(manifest)));
     Pictures { svg: chart.svg(), html: page.html() }
 }

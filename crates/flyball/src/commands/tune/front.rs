@@ -14,10 +14,9 @@ use crate::{
 /// Prints a front that was found, and writes its pictures and profiles.
 pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Failure> {
     let directory = &tuning.directory;
-    let metric = &directory.manifest.workload.metric;
-    pictures::write(directory, &found.pictures(metric), directory.path())?;
+    pictures::write(directory, &found.pictures(&directory.manifest), directory.path())?;
     let output = tuning.context.output.about(tuning.host);
-    output.object(|| found, || found.text(metric))?;
+    output.object(|| found, || found.text(&directory.manifest))?;
     if let Some(path) = &tuning.args.output {
         let on_front = found.settings.iter().filter(|one| one.claim == FrontClaim::OnFront && one.arm != 0);
         for (index, place) in on_front.enumerate() {
@@ -47,8 +46,7 @@ pub(super) fn report(
     let Some(found) = blocks.found().filter(|_| next.is_none()) else {
         return Ok(not_over(directory, done.len()));
     };
-    let metric = &directory.manifest.workload.metric;
-    pictures::write(directory, &found.pictures(metric), place)?;
-    output.object(|| &found, || found.text(metric))?;
+    pictures::write(directory, &found.pictures(&directory.manifest), place)?;
+    output.object(|| &found, || found.text(&directory.manifest))?;
     Ok(Exit::Done)
 }
