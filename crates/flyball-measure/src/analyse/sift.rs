@@ -152,6 +152,9 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
 pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
     let mut report = report_points(manifest, rounds, arm);
     let schedule = &manifest.schedule;
+    // Over all arms and quantities one report in a hundred shows a drift by chance.
+    let questions = manifest.arms.len() * Quantity::judged(&manifest.workload.metric).len();
+    let least = 0.01 / questions as f64;
     for summary in &mut report.summaries {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         // Quantities are fewer than 256: each arm and quantity has draws of its own, the same in
@@ -172,14 +175,13 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
             .flatten();
         // A trend over boots would be a difference between boots.
         let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
-        // 1 %: with ten arms and three quantities a level of 5 % would show a drift in most reports
-        // by chance.
-        summary.drift = stats::trend(&values).filter(|trend| one_boot && trend.p < 0.01).map(|trend| Drift {
-            // Slope per round times the steps between first and last: the movement over the whole
-            // comparison.
-            change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
-            p: trend.p,
-        });
+        summary.drift =
+            stats::trend(&values).filter(|trend| one_boot && trend.p < least).map(|trend| Drift {
+                // Slope per round times the steps between first and last: the movement over the whole
+                // comparison.
+                change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
+                p: trend.p,
+            });
         // There is no ratio to zero.
         summary.drift = summary.drift.filter(|drift| drift.change.is_finite());
         summary.outliers = outliers(summary);
