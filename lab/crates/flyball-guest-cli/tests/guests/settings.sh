@@ -61,7 +61,7 @@ fly "get" 0 get governor -c 0
 has "get says the governor" "$(cat /tmp/out)" "$governor"
 unchanged "reading changes nothing" "$first"
 
-fly "plan" 0 plan "governor=$other"
+fly "plan" 0 plan --each "governor=$other"
 has "plan names each file" "$(cat /tmp/out)" "$C/cpufreq/policy3/scaling_governor"
 unchanged "plan changes nothing" "$first"
 
