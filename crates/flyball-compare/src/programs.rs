@@ -365,8 +365,8 @@ impl ProgramArgs {
         all
     }
 
-    /// Tells settings from programs. With `--shell`, every word except `now` and known settings is a
-    /// line for the shell.
+    /// Tells settings from programs. With `--shell`, every word except `now` and known settings is
+    /// a line for the shell.
     fn read(&self, word: &str, knobs: &[CommandKnob]) -> Result<Word, ProgramError> {
         if word.trim() == "now" {
             return Ok(Word::Settings);

@@ -206,8 +206,8 @@ pub enum Mechanism {
     /// An attribute file.
     File {
         /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`,
-        /// `{hwmon}`, `{sensor}`, `{profile-device}` standing for the place's numbers and `{any-policy}` for the first
-        /// policy that is online.
+        /// `{hwmon}`, `{sensor}`, `{profile-device}` standing for the place's numbers and
+        /// `{any-policy}` for the first policy that is online.
         path: &'static str,
         /// Spelling of the value.
         form: Form,

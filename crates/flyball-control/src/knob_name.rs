@@ -78,9 +78,9 @@ const CONSTRAINTS: &[(&str, &str)] = &[
 ];
 
 impl KnobName {
-    /// Returns whether the name means `place`. Without an instance it means every place. An instance
-    /// is a place's name, number (an idle state's depth), directory, or the last word of its name
-    /// (`dram`, `long_term` or `long`).
+    /// Returns whether the name means `place`. Without an instance it means every place. An
+    /// instance is a place's name, number (an idle state's depth), directory, or the last word of
+    /// its name (`dram`, `long_term` or `long`).
     pub fn matches(&self, place: &Place) -> bool {
         let Some(instance) = &self.instance else { return true };
         let same = |name: &str| name.eq_ignore_ascii_case(instance);

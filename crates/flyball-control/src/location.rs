@@ -282,8 +282,8 @@ impl Content {
     }
 
     /// Returns whether the location cannot be reached: its CPU is offline, its driver is off, or
-    /// its directory does not exist yet. A location that exists but has no readable form (`EINVAL`) is
-    /// within reach.
+    /// its directory does not exist yet. A location that exists but has no readable form (`EINVAL`)
+    /// is within reach.
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))

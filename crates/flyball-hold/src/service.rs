@@ -251,8 +251,8 @@ impl<'h> Service<'h> {
         self.store.holds.iter().filter_map(|hold| hold.condition.as_ref())
     }
 
-    /// Changes the holds for a program, as a command does. The service knows the result: it does not
-    /// wait for a report of its own write, nor read the file again.
+    /// Changes the holds for a program, as a command does. The service knows the result: it does
+    /// not wait for a report of its own write, nor read the file again.
     ///
     /// # Errors
     /// See [`ChangeError`]; then the holds are as they were.

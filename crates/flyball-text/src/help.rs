@@ -86,7 +86,8 @@ pub fn after(blocks: &[Block], long: bool, width: usize) -> String {
     for block in blocks {
         match block {
             Block::Examples(all) if long => parts.push(examples(all, width)),
-            // The first ones are the usual ones; -h has to fit a screen, so long ones wait for --help.
+            // The first ones are the usual ones; -h has to fit a screen, so long ones wait for
+            // --help.
             Block::Examples(all) => {
                 let short = |one: &&Example| one.command.chars().count() + 8 <= width;
                 let mut first: Vec<Example> = all.iter().filter(short).take(3).cloned().collect();

@@ -152,7 +152,8 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
     top
 }
 
-/// Leaves the main options of commands that have dozens, under one heading, so that -h fits a screen.
+/// Leaves the main options of commands that have dozens, under one heading, so that -h fits a
+/// screen.
 fn on_a_screen(mut top: Command) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     for (name, shown) in SHORT {

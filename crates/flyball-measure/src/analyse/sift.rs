@@ -177,8 +177,8 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
         let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
         summary.drift =
             stats::trend(&values).filter(|trend| one_boot && trend.p < least).map(|trend| Drift {
-                // Slope per round times the steps between first and last: the movement over the whole
-                // comparison.
+                // Slope per round times the steps between first and last: the movement over the
+                // whole comparison.
                 change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
                 p: trend.p,
             });

@@ -167,8 +167,8 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: *limiter, mhz, evidence: Evidence::new(setting.place.clone(), value) })
     }
 
-    /// Returns the setting that keeps idle cores from sleeping deeply, where no table says what that
-    /// costs: hybrids limit turbo by the number of active cores too.
+    /// Returns the setting that keeps idle cores from sleeping deeply, where no table says what
+    /// that costs: hybrids limit turbo by the number of active cores too.
     pub(super) fn kept_awake_without_table(&self) -> Option<Reason> {
         let (limiter, setting) = self.kept_awake.as_ref()?;
         self.facts.filter(|facts| facts.turbo.is_empty())?;

@@ -238,8 +238,9 @@ fn others() {
     }
 }
 
-/// Successive halving on each machine with the rounds that `flyball tune` needed there, and with the
-/// rounds of its confirmation besides: by settings, noise, limit and whether one setting stands out.
+/// Successive halving on each machine with the rounds that `flyball tune` needed there, and with
+/// the rounds of its confirmation besides: by settings, noise, limit and whether one setting stands
+/// out.
 #[test]
 fn halving_with_the_same_rounds() {
     type Row = (Size, f64, Option<f64>, fn(Machine) -> Machine, &'static str);

@@ -41,8 +41,8 @@ pub(crate) struct Args {
     value: Option<String>,
 
     /// The probability of reporting a shift in a series of independent runs that has none. If
-    /// neighbouring runs resemble each other, more series get one: 2 to 10 % at a correlation of 0.3
-    /// or 0.5. At 0.8 it is 8 % of series of 100 runs, and 35 % of series of 20.
+    /// neighbouring runs resemble each other, more series get one: 2 to 10 % at a correlation of
+    /// 0.3 or 0.5. At 0.8 it is 8 % of series of 100 runs, and 35 % of series of 20.
     #[arg(long, default_value_t = 0.005, value_name = "P")]
     alpha: f64,
 }
