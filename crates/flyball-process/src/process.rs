@@ -11,6 +11,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     path::Path,
+    str::SplitWhitespace,
 };
 
 use rustix::fs::FlockOperation;
@@ -127,29 +128,30 @@ pub fn unique_name() -> &'static str {
 /// When a process started, in ticks since boot: with its number, this identifies it. `None` for one
 /// that has ended.
 pub fn started_at(pid: u32) -> Option<u64> {
-    let (_, fields) = stat(Path::new(&format!("/proc/{pid}")))?;
-    fields.get(19)?.parse().ok()
+    stat(Path::new(&format!("/proc/{pid}")), |_, mut fields| fields.nth(19)?.parse().ok())
 }
 
 /// The names of the processes of a group that have not ended.
 pub fn names_of_group(group: i32) -> Vec<String> {
     let name = |entry: std::fs::DirEntry| {
-        let (name, fields) = stat(&entry.path())?;
-        let lives = !matches!(fields.first()?.as_str(), "Z" | "X") && fields.get(2)?.parse() == Ok(group);
-        lives.then_some(name)
+        stat(&entry.path(), |name, mut fields| {
+            let (state, _parent, of) = (fields.next()?, fields.next()?, fields.next()?);
+            let lives = !matches!(state, "Z" | "X") && of.parse() == Ok(group);
+            lives.then(|| name.to_owned())
+        })
     };
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(name).collect()
 }
 
-/// A process's name and the fields that follow it in /proc/PID/stat: state, parent, group, ...
-/// (proc_pid_stat(5)). The name may hold blanks, parentheses and bytes that are not UTF-8, so the
-/// fields begin after the last parenthesis.
-fn stat(process: &Path) -> Option<(String, Vec<String>)> {
+/// Hands `read` a process's name and the fields that follow it in /proc/PID/stat: state, parent,
+/// group, ... (proc_pid_stat(5)). The name may hold blanks, parentheses and bytes that are not
+/// UTF-8, so the fields begin after the last parenthesis.
+fn stat<T>(process: &Path, read: impl FnOnce(&str, SplitWhitespace<'_>) -> Option<T>) -> Option<T> {
     let stat = std::fs::read(process.join("stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
-    Some((name.to_owned(), after.split_whitespace().map(str::to_owned).collect()))
+    read(name, after.split_whitespace())
 }
 
 /// The process that holds an flock(2) lock on `file`: its number and its command line.
