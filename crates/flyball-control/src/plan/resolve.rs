@@ -129,31 +129,33 @@ impl Snapshot {
     }
 
     fn up_to(&self, place: &Place, state: &str) -> Result<Value, String> {
-        let names = self.idle_states();
-        let depth = names
-            .iter()
-            .position(|name| name.eq_ignore_ascii_case(state))
-            .or_else(|| state.parse().ok().filter(|&depth: &usize| depth < names.len()));
-        match (depth, &place.at) {
+        let by_number = || state.parse().ok().filter(|&depth: &usize| depth < self.idle_states().len());
+        match (self.idle_state_named(state).or_else(by_number), &place.at) {
             (Some(depth), At::IdleState { state, .. }) => Ok(Value::Switch(*state as usize <= depth)),
-            _ if names.is_empty() => Err("there are no idle states here".to_owned()),
-            _ => Err(format!("the idle states here are {}", names.join(" "))),
+            _ => Err(self.idle_states_here()),
+        }
+    }
+
+    fn idle_state_named(&self, name: &str) -> Option<usize> {
+        self.idle_states().iter().position(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the sentence that names the idle states which a setting can mean.
+    fn idle_states_here(&self) -> String {
+        match self.idle_states() {
+            [] => "there are no idle states here".to_owned(),
+            names => format!("the idle states here are {}", names.join(" ")),
         }
     }
 
     /// Returns the limit that just allows the idle state of this name on the place's CPU, or why
     /// there is none.
     fn latency_of(&self, place: &Place, name: &str) -> Result<Result<Value, String>, ReadError> {
-        let names = self.idle_states();
-        let state = names.iter().position(|known| known.eq_ignore_ascii_case(name));
-        let (Some(state), At::Cpu(cpu)) = (state, &place.at) else {
-            return Ok(Err(match names {
-                [] => "there are no idle states here".to_owned(),
-                names => format!("the idle states here are {}", names.join(" ")),
-            }));
+        let (Some(state), At::Cpu(cpu)) = (self.idle_state_named(name), &place.at) else {
+            return Ok(Err(self.idle_states_here()));
         };
         let at = At::IdleState { cpu: *cpu, state: state as u32 };
-        let state = Place::named(at, names[state].as_str(), place.cpus.clone());
+        let state = Place::named(at, self.idle_states()[state].as_str(), place.cpus.clone());
         Ok(match self.value(Id::IdleLatency, &state)? {
             // The file's 0 means no limit.
             Some(Value::Time(Micros(0))) => Ok(Value::Word("n/a".to_owned())),
