@@ -64,10 +64,8 @@ impl Pictures {
         } else {
             chart = chart.with(Series::unnamed(intervals(false)));
         }
-        let page = Page::new(format!("flyball tune: {}", record.goal.title(metric)));
-        let page = render::banner(&manifest.machine)
-            .into_iter()
-            .fold(page, |page, words| page.with(Block::Banner(words)));
+        let mut page = Page::new(format!("flyball tune: {}", record.goal.title(metric)));
+        page.blocks.extend(render::banner(&manifest.machine).map(Block::Banner));
         let answer = verdict.answer(manifest, &record.searched);
         let page = answer.lines().fold(page, |page, line| page.with(Block::Paragraph(line.to_owned())));
         let page = page

@@ -126,9 +126,9 @@ pub(super) fn pictures(found: &FrontFound, manifest: &Manifest) -> Pictures {
         };
         format!("{}. {}: {claim}", index + 1, one.name)
     });
-    let page = render::banner(&manifest.machine)
-        .into_iter()
-        .fold(Page::new(title), |page, words| page.with(Block::Banner(words)))
+    let mut page = Page::new(title);
+    page.blocks.extend(render::banner(&manifest.machine).map(Block::Banner));
+    let page = page
         .with(Block::Charts(vec![chart.clone()]))
         .with(Block::List(list.collect()))
         .with(Block::Heading("How it was run".to_owned()))

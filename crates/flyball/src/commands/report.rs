@@ -53,9 +53,12 @@ pub(crate) struct Args {
     time_limit: Option<i64>,
 }
 
+/// The heading of options that name files and directories of results.
+pub(crate) const RESULTS: &str = "Results";
+
 /// Other forms of a comparison's report.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Results")]
+#[command(next_help_heading = RESULTS)]
 pub(crate) struct Forms {
     /// Also write the report as Markdown to this file.
     #[arg(long, value_name = "FILE")]

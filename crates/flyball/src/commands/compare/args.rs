@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use flyball_compare::{programs::ProgramArgs, workloads};
 
-use super::rounds::{RESULTS, RoundArgs};
-use crate::{commands::report::Forms, run_as::RunAs};
+use super::rounds::RoundArgs;
+use crate::{
+    commands::report::{Forms, RESULTS},
+    run_as::RunAs,
+};
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.

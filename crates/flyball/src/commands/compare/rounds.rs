@@ -9,9 +9,6 @@ use flyball_text::span;
 
 use crate::quiet_machine::Observer;
 
-/// The heading of options that name files and directories of results.
-pub(crate) const RESULTS: &str = "Results";
-
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Rounds")]
 pub(crate) struct RoundArgs {

@@ -7,7 +7,10 @@ use flyball_measure::preset::Reader;
 use flyball_tune::Preset;
 
 use crate::{
-    commands::compare::rounds::{RESULTS, RoundArgs, parse_percent},
+    commands::{
+        compare::rounds::{RoundArgs, parse_percent},
+        report::RESULTS,
+    },
     run_as::RunAs,
 };
 
