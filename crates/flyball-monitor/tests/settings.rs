@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod unlimited;
+
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use flyball_control::{
@@ -27,7 +29,7 @@ struct Plant {
     limiters: &'static [Limiter],
 }
 
-/// What runs, and on which CPUs.
+/// The kind of load, and the CPUs it is pinned to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Load {
     OneCore,
@@ -65,18 +67,9 @@ impl Bed {
 
     /// The machine without limits of its own, so that what is planted is what limits.
     fn spec(self) -> MachineSpec {
-        let mut spec = MachineSpec::builtin(self.machine).unwrap();
-        (spec.power.pl1_w, spec.power.pl2_w, spec.power.pl1_s) = (4000.0, 0.0, 1.0);
-        spec.power.locked = false;
-        spec.thermal.ambient_c = 5.0;
-        (spec.thermal.sink_k_per_w, spec.thermal.die_k_per_w) = (0.01, 0.01);
-        spec.thermal.core_k_per_w = 0.05;
-        spec.turbo.avx2_mhz.clear();
-        spec.turbo.avx512_mhz.clear();
-        for core in &mut spec.core {
-            core.budget_w = 0.0;
-            core.better.clear();
-        }
+        let mut spec = unlimited::machine(self.machine);
+        // The most that the register of the limit can hold is little above.
+        spec.power.pl1_w = 4000.0;
         spec
     }
 
@@ -148,7 +141,7 @@ impl Bed {
     }
 }
 
-/// What is planted alone. Machines refuse what they do not have.
+/// Returns the settings that are planted one at a time. A machine refuses those it does not have.
 fn plants(free: &Ran, load: Load) -> Vec<Plant> {
     use Limiter as L;
     let mut plants = Vec::new();
@@ -289,7 +282,7 @@ fn judge_bed(bed: Bed) -> Tally {
     if bed.is_large() {
         return tally;
     }
-    // With a limit of the frequency, which comes behind or before the other.
+    // Each of the others together with max-freq, in the order in which the engine looks at them.
     let Some(limit) = alone.iter().position(|(plant, _)| plant.settings[0].contains("max-freq")) else {
         return tally;
     };

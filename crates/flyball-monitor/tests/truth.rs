@@ -10,6 +10,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod unlimited;
+
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use flyball_control::{
@@ -188,22 +190,7 @@ struct Ran {
 /// The machine without limits of its own, and with those that are planted in it; and how it is
 /// booted.
 fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> (MachineSpec, String) {
-    let mut spec = MachineSpec::builtin(base.machine).unwrap();
-    spec.power.pl1_w = 9000.0;
-    spec.power.pl2_w = 0.0;
-    spec.power.pl1_s = 1.0;
-    spec.power.locked = false;
-    spec.thermal.ambient_c = 5.0;
-    // Cooling that never is the limit.
-    spec.thermal.sink_k_per_w = 0.01;
-    spec.thermal.die_k_per_w = 0.01;
-    spec.thermal.core_k_per_w = 0.05;
-    spec.turbo.avx2_mhz.clear();
-    spec.turbo.avx512_mhz.clear();
-    for core in &mut spec.core {
-        core.budget_w = 0.0;
-        core.better.clear();
-    }
+    let mut spec = unlimited::machine(base.machine);
     let boot = if setting.is_passive { format!(",boot={}", base.passive) } else { String::new() };
     let busy = base.pin.parse::<flyball_host::CpuList>().unwrap().len();
     for plant in plants {
