@@ -63,12 +63,12 @@ struct Running {
     serves: bool,
 }
 
-/// What a [`Bus`] serves, and where.
+/// The options of a [`Bus`].
 #[derive(Debug, Clone)]
 pub struct BusOptions {
     /// The bus's socket.
     pub socket: PathBuf,
-    /// Whether the desktop's power profiles are served too.
+    /// Serve the desktop's power profiles too.
     pub desktop: bool,
     /// flyball's own program, which is started as `flyball hold-bus`.
     pub program: PathBuf,
@@ -179,7 +179,7 @@ impl<'a> Bus<'a> {
         })
     }
 
-    /// What happened since the last call.
+    /// Takes the notices since the last call.
     pub fn notices(&mut self) -> Vec<BusNotice> {
         std::mem::take(&mut self.notices)
     }
@@ -281,7 +281,7 @@ impl<'a> Bus<'a> {
                 ask => {
                     let answer = self.decide(ask, service, moment);
                     // Before the answer: a client that reads a property after its call must see
-                    // what it did.
+                    // the effect of that call.
                     self.show(service);
                     answer
                 }
@@ -383,7 +383,7 @@ impl<'a> Bus<'a> {
         if self.options.desktop {
             command.arg("--desktop");
         }
-        // What systemd says to the service is not for this process.
+        // Without NOTIFY_SOCKET and the other variables by which systemd speaks to the service.
         command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(OwnedFd::from(bus)));
         let child = command.spawn()?;
         let (sender, from) = channel();

@@ -53,7 +53,7 @@ pub fn change_holds(
     change_locked(host, state, &lock, command, moment, change)
 }
 
-/// As [`change_holds`], by the holder of the lock.
+/// Does what [`change_holds`] does, for a caller that holds the lock.
 pub(crate) fn change_locked(
     host: &dyn Host,
     state: &StateDir,

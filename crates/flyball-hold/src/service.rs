@@ -66,7 +66,7 @@ pub struct Service<'h> {
     reported_failure: Option<String>,
     /// The file as it was when it was read or written last.
     saved: Option<Stamp>,
-    /// Whether the holds were changed since they were last acted on.
+    /// The holds have changed, and the service has not acted on that yet.
     has_changed_holds: bool,
     facts: Facts,
     /// What conditions are judged by instead of the machine's files, in a rehearsal.

@@ -96,7 +96,7 @@ impl MachineNote {
         }
     }
 
-    /// Its title, processor and number of CPUs.
+    /// Returns the machine's title, processor and number of CPUs as one line.
     pub fn summary(&self) -> String {
         format!("{}: {}, {} CPUs", self.title(), self.processor, self.cpus)
     }

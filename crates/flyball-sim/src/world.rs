@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) smt: Smt,
     /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
     pub(crate) dma_latency: Vec<(u64, i32)>,
-    /// What was written to platform profiles and the preferred die.
+    /// Platform profiles and the preferred die, as they were last written.
     pub(crate) firmware: Firmware,
     /// The drivers behind /dev/isst_interface.
     pub(crate) isst: IsstDrivers,

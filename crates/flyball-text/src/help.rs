@@ -14,7 +14,7 @@ pub enum Block {
     ExitCodes(String),
 }
 
-/// A command with what it is an example of.
+/// A command, and a note on what it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
     pub command: String,

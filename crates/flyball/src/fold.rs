@@ -91,7 +91,7 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for.
+/// Prints `writes` as lines, indented by two. Equal writes share a line unless `each` is set.
 pub(crate) fn lines(writes: &[Write], each: bool) -> String {
     let mut out = String::new();
     if each {

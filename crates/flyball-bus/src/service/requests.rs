@@ -41,7 +41,7 @@ fn invalid(error: impl std::fmt::Display) -> Refusal {
 }
 
 impl Bus<'_> {
-    /// Does what is asked.
+    /// Carries out a request.
     pub(super) fn decide(&mut self, ask: Ask, service: &mut Service<'_>, moment: Moment) -> Answer {
         match ask {
             // Both are answered before.
@@ -155,8 +155,8 @@ impl Bus<'_> {
         if hold.name.as_str() == CHOSEN.0 || hold.name.as_str().starts_with(PREFIX) {
             return Err(invalid(format_args!("the name '{name}' is the desktop's")));
         }
-        // As `hold add`: alone, too, it must be possible. One that is possible only beside
-        // another hold would stand in the way when that hold ends.
+        // The hold must be possible alone, as with `hold add`: otherwise it would stand in the way
+        // when the hold beside it ends.
         let snapshot = Snapshot::for_intent(self.host, &hold.intent()).map_err(invalid)?;
         plan(&snapshot, &hold.intent()).map_err(invalid)?;
         let changed = change(service, moment, |store| store.add_by(by(user), hold.clone()))?;

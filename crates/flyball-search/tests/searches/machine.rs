@@ -68,8 +68,7 @@ impl Machine {
         self
     }
 
-    /// The same machine, on which one setting takes 5 % less energy than all others, which are
-    /// equal.
+    /// This machine with all settings equal except one, which takes 5 % less energy.
     pub(crate) fn needle(self) -> Machine {
         let place = (self.seed % self.truth.len() as u64) as usize;
         let mut machine = self.flat();

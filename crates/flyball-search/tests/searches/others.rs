@@ -257,7 +257,7 @@ fn halving_with_the_same_rounds() {
     ];
     let (count, seed) = (number("FLYBALL_SEARCHES", 5), number("FLYBALL_SEARCH_SEED", 1));
     let rows = if count > 10 { &rows[..] } else { &rows[1..2] };
-    // As many fresh rounds as `tune` takes at 99 %: of base, choice and runner-up.
+    // The fresh rounds by which `tune` confirms at 99 %: of base, choice and runner-up.
     let fresh = 3 * (pairs_needed(0.01, 2) + 2);
     println!(
         "settings  noise  limit  truth   rounds   tune right             halving right          with {fresh} more"

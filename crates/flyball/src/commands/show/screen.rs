@@ -544,7 +544,7 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// What the machine lacks: with --all by reason, otherwise its number.
+    /// Lists what the machine lacks by reason with --all, and otherwise only counts it.
     fn absent(&self) -> String {
         let mut reasons: Vec<(String, Vec<Id>)> = Vec::new();
         for row in self.rows {
