@@ -160,8 +160,14 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     if !is_epyc(facts) {
         return None;
     }
+    let sensors = sensors(facts);
+    match facts.first_of_packages() {
+        Ok(sockets) if sensors.len() >= sockets.len() => {}
+        Ok(_) => return Some(unknown(facts.missing("each socket's power limit (amd_hsmp_hwmon)", REMEDY))),
+        Err(why) => return Some(unknown(why)),
+    }
     let mut shown = None;
-    for folder in sensors(facts) {
+    for folder in sensors {
         let (Some(cap), Some(most)) =
             (microwatts(facts, &folder, "power1_cap"), microwatts(facts, &folder, "power1_cap_max"))
         else {
