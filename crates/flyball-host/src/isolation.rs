@@ -27,7 +27,7 @@ impl LastCpu {
 /// Parses a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last
 /// CPU, and `0-31:2/4` for two of every four. `None` if the kernel refuses it, which is always the
 /// whole list.
-fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
+pub fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     // Checked before `parse`, which accepts a plus sign.
     let digits = |text: &str| {
         if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse::<u32>().ok() } else { None }

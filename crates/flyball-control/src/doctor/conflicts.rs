@@ -4,10 +4,10 @@ use flyball_host::CpuList;
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
-    facts::{self, BOOST, MAX_PERF_PCT, NO_TURBO},
-    note, ok, warning,
+    facts::{self, BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
+    note, ok, unknown, warning,
 };
-use crate::Id;
+use crate::{Id, topology::CPUS};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -90,6 +90,14 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "power/energy_perf_bias against energy_performance_preference",
         covers: &["energy_performance_preference", "cpuN/power/energy_perf_bias"],
         run: epb_epp,
+    },
+    Check {
+        id: "conflict.epb-uncore",
+        group: Group::Conflicts,
+        why: "Firmware can set the uncore up for latency (ELC); any energy bias but 0 then lets it leave its maximum all the same.",
+        looks: "intel_uncore_frequency/uncoreNN/elc_* against power/energy_perf_bias",
+        covers: &["cpuN/power/energy_perf_bias"],
+        run: epb_uncore,
     },
     Check {
         id: "conflict.turbo",
@@ -480,6 +488,44 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     Some(ok(format!("preference and bias do not contradict each other ({text})")).seen(place, text))
+}
+
+/// Compares the energy bias with an uncore that always asks for its maximum: its high threshold is
+/// 0 % and switched on. Linux raises a bias of 0 to 6 at boot (intel_epb_restore() in
+/// arch/x86/kernel/cpu/intel_epb.c). The bias' effect on the uncore: Intel's PerfSpect, issue 221.
+fn epb_uncore(facts: &Facts) -> Option<Answer> {
+    const ROOT: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
+    let for_latency = facts.list(ROOT).into_iter().find(|domain| {
+        let is = |file: &str, value| facts.read(&format!("{ROOT}/{domain}/{file}")).as_deref() == Ok(value);
+        is("elc_high_threshold_percent", "0") && is("elc_high_threshold_enable", "1")
+    })?;
+    let place = format!("{ROOT}/{for_latency}/elc_high_threshold_percent");
+    let mut biased = CpuList::new();
+    let mut shown = None;
+    for cpu in facts.online.iter() {
+        let path = format!("{CPUS}/cpu{cpu}/power/energy_perf_bias");
+        match facts.read(&path) {
+            Ok(bias) if bias == "0" => shown = shown.or(Some((path, bias))),
+            Ok(bias) => {
+                if biased.is_empty() {
+                    shown = Some((path, bias));
+                }
+                biased.insert(cpu);
+            }
+            Err(why) => return Some(unknown(why)),
+        }
+    }
+    let (path, bias) = shown?;
+    let answer = if biased.is_empty() {
+        ok("the energy bias leaves the uncore at its maximum, as its latency control asks")
+    } else {
+        warning(format!(
+            "the uncore is set up for latency, but the energy bias of {} lets it slow down",
+            cpu_words(&biased)
+        ))
+        .set(Id::Epb, "0")
+    };
+    Some(answer.seen(place, "0").seen(path, bias))
 }
 
 fn turbo(facts: &Facts) -> Option<Answer> {

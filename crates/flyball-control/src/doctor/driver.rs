@@ -52,6 +52,14 @@ pub(super) const CHECKS: &[Check] = &[
         covers: &["scaling_driver"],
         run: same,
     },
+    Check {
+        id: "driver.default-governor",
+        group: Group::Driver,
+        why: "The kernel ignores a governor of the command line that the driver does not have, and says nothing about it.",
+        looks: "cpufreq.default_governor= on the command line, scaling_available_governors of every policy",
+        covers: &["scaling_available_governors"],
+        run: default_governor,
+    },
 ];
 
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
@@ -95,6 +103,33 @@ fn present(facts: &Facts) -> Option<Answer> {
                 .to_owned(),
         )),
     })
+}
+
+/// Finds a default governor that no policy offers (cpufreq_init_policy() in
+/// drivers/cpufreq/cpufreq.c). Drivers without governors of the kernel know two words by their
+/// beginnings, in any case.
+fn default_governor(facts: &Facts) -> Option<Answer> {
+    let asked = facts.parameter("cpufreq.default_governor")?;
+    let lower = asked.to_ascii_lowercase();
+    let is_taken = |offered: &str| {
+        offered.split_whitespace().any(|governor| {
+            governor == asked || offered == "performance powersave" && lower.starts_with(governor)
+        })
+    };
+    let governors = facts.by_value("scaling_available_governors");
+    let (offered, cpus) = governors.iter().find(|(offered, _)| !is_taken(offered)).or(governors.first())?;
+    let answer = if is_taken(offered) {
+        ok(format!("the driver has the governor {asked} of the command line"))
+    } else {
+        let action = format!("take cpufreq.default_governor={asked} away, or name one of: {offered}");
+        note(format!("the kernel ignored cpufreq.default_governor={asked} on {}", cpu_words(cpus)))
+            .fix(Fix::KernelParameter(action))
+    };
+    Some(
+        answer
+            .seen("/proc/cmdline", format!("cpufreq.default_governor={asked}"))
+            .seen("scaling_available_governors", offered.clone()),
+    )
 }
 
 fn driver_path(facts: &Facts) -> String {

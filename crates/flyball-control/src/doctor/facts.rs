@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuList, Host, Kind};
+use flyball_host::{CpuList, Host, Kind, isolation::LastCpu};
 use flyball_sst::layout::Layout;
 
 use super::pass::{Pass, Unseen};
@@ -300,6 +300,12 @@ impl<'h> Facts<'h> {
     pub fn msr_of_packages(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
         let read = |(package, cpu)| Ok((package, self.msr(cpu, register)?));
         self.first_of_packages()?.into_iter().map(read).collect()
+    }
+
+    /// Returns the last CPU that the kernel's lists can name; `None` if it is not known.
+    pub fn last_cpu(&self) -> Option<LastCpu> {
+        let list = |name: &str| self.read(&format!("{CPUS}/{name}")).ok();
+        LastCpu::of(list("possible").as_deref(), list("present").as_deref())
     }
 
     /// Returns the name of the cpufreq driver, from the first policy that has it.

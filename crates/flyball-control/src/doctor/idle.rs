@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_host::{
     CpuList,
-    isolation::{self, Isolation, LastCpu},
+    isolation::{self, Isolation},
     msr::MSR_PM_ENABLE,
 };
 
@@ -30,6 +30,14 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, the packages, the kernel's release",
         covers: &[],
         run: observer,
+    },
+    Check {
+        id: "conflict.interrupts",
+        group: Group::Conflicts,
+        why: "A CPU that is kept free of other work still serves the interrupts that irqaffinity= sends to it.",
+        looks: "irqaffinity=, nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated",
+        covers: &[],
+        run: interrupts,
     },
     Check {
         id: "conflict.cpuidle",
@@ -59,7 +67,7 @@ impl CpusApart {
     /// not known.
     fn of(facts: &Facts, cmdline: &str) -> Option<CpusApart> {
         let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
-        let asked = match LastCpu::of(list("possible").as_deref(), list("present").as_deref()) {
+        let asked = match facts.last_cpu() {
             Some(last) => Isolation::of_command_line(cmdline, last),
             None if facts.parameter("nohz_full").or(facts.parameter("isolcpus")).is_some() => return None,
             None => Isolation::default(),
@@ -113,6 +121,36 @@ fn observer(facts: &Facts) -> Option<Answer> {
                 "measure with --observer none (compare, quiet bench), which reads nothing during a round"
                     .to_owned(),
             )),
+    )
+}
+
+/// Compares `irqaffinity=` with the CPUs that are kept apart. The kernel applies it to new
+/// interrupts only (init_irq_default_affinity() in kernel/irq/irqdesc.c), and adds the CPU that
+/// boots.
+fn interrupts(facts: &Facts) -> Option<Answer> {
+    let list = facts.parameter("irqaffinity")?;
+    let Some(CpusApart { isolated, tickless, .. }) = CpusApart::of(facts, facts.cmdline.as_deref()?) else {
+        return Some(unknown(NO_LAST_CPU));
+    };
+    let apart = tickless.union(&isolated).intersection(&facts.present);
+    if apart.is_empty() {
+        return None;
+    }
+    let asked = facts.last_cpu().and_then(|last| isolation::kernel_list(list, last));
+    let Some(asked) = asked else {
+        return Some(unknown(format!("irqaffinity={list} is not a list of CPUs of this machine")));
+    };
+    let both = asked.intersection(&apart);
+    let answer = if both.is_empty() {
+        ok("irqaffinity= names no CPU that is isolated or tickless")
+    } else {
+        warning(format!("irqaffinity= sends interrupts to isolated or tickless {}", cpu_words(&both)))
+            .fix(Fix::KernelParameter(format!("leave {} out of irqaffinity=", cpu_words(&both))))
+    };
+    Some(
+        answer
+            .seen("/proc/cmdline", format!("irqaffinity={list}"))
+            .seen("isolated or tickless", apart.to_string()),
     )
 }
 

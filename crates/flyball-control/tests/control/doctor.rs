@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use flyball_control::doctor::{CHECKS, Options, Report, Verdict, examine};
 
 use machines::{
-    CPU, FileHost, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
-    storpool, tpmi,
+    CPU, FileHost, Files, acpi, amd, client, each_policy, epyc, flags, for_latency, haswell, intel, msr,
+    no_policies, put, storpool, tpmi,
 };
 use rows::rows;
 
@@ -91,7 +91,7 @@ const DEVICES: &[&str] = &["conflict.clos"];
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
     type Base = (&'static str, fn() -> Files);
-    let bases: [Base; 8] = [
+    let bases: [Base; 9] = [
         ("intel", intel),
         ("amd", amd),
         ("acpi", acpi),
@@ -100,6 +100,7 @@ fn every_check_is_ok_somewhere_and_fires_somewhere() {
         ("haswell", haswell),
         ("storpool", storpool),
         ("tpmi", tpmi),
+        ("for_latency", for_latency),
     ];
     let fine: Vec<(&str, Report)> = bases.iter().map(|(name, base)| (*name, report(&base(), true))).collect();
     let fired: BTreeSet<&str> =
@@ -138,7 +139,7 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
         |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let mut rng = Chance(number("PROPTEST_RNG_SEED", 1));
     let sets = number("PROPTEST_CASES", 12);
-    let good: [fn() -> Files; 7] = [intel, amd, acpi, epyc, client, haswell, tpmi];
+    let good: [fn() -> Files; 8] = [intel, amd, acpi, epyc, client, haswell, tpmi, for_latency];
     let broken = rows().into_iter().map(|row| {
         let mut files = (row.base)();
         (row.change)(&mut files);

@@ -190,6 +190,19 @@ pub(crate) fn tpmi() -> Files {
     files
 }
 
+/// Builds a Xeon whose firmware and command line are set up for low latency, without contradictions.
+pub(crate) fn for_latency() -> Files {
+    let mut files = tpmi();
+    let domain = format!("{CPU}/intel_uncore_frequency/uncore00");
+    put(&mut files, format!("{domain}/elc_high_threshold_percent"), "0");
+    put(&mut files, format!("{domain}/elc_high_threshold_enable"), "1");
+    (0..4).for_each(|cpu| put(&mut files, format!("{CPU}/cpu{cpu}/power/energy_perf_bias"), "0"));
+    each_policy(&mut files, "scaling_available_governors", "performance powersave");
+    let words = "isolcpus=2,3 irqaffinity=0,1 cpufreq.default_governor=Performance";
+    put(&mut files, "proc/cmdline", words);
+    files
+}
+
 /// Builds a Haswell without hardware P-states, whose driver decides in the scheduler's callback.
 pub(crate) fn haswell() -> Files {
     let mut files = intel();

@@ -3,8 +3,8 @@
 use flyball_control::doctor::Verdict;
 
 use super::machines::{
-    CLOCK, CPU, Files, PROFILE, PROFILE_DEVICES, acpi, amd, client, each_policy, epyc, flags, haswell, intel,
-    msr, no_policies, put, tpmi,
+    CLOCK, CPU, Files, PROFILE, PROFILE_DEVICES, acpi, amd, client, each_policy, epyc, flags, for_latency,
+    haswell, intel, msr, no_policies, put, tpmi,
 };
 
 pub(super) struct Row {
@@ -225,6 +225,7 @@ pub(super) fn rows() -> Vec<Row> {
             |f| {
                 put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3");
                 put(f, "proc/sys/kernel/osrelease", "4.8.0");
+                f.remove("proc/version");
                 each_policy(f, "scaling_governor", "performance");
             },
             Fault,
@@ -242,6 +243,30 @@ pub(super) fn rows() -> Vec<Row> {
             Note,
         ),
         row("conflict.observer", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3"), Note),
+        row(
+            "conflict.interrupts",
+            for_latency,
+            |f| put(f, "proc/cmdline", "isolcpus=2,3 irqaffinity=0-2"),
+            Warning,
+        ),
+        row(
+            "conflict.interrupts",
+            for_latency,
+            |f| put(f, "proc/cmdline", "isolcpus=2,3 irqaffinity=0-"),
+            Unknown,
+        ),
+        row(
+            "conflict.epb-uncore",
+            for_latency,
+            |f| put(f, format!("{CPU}/cpu1/power/energy_perf_bias"), "6"),
+            Warning,
+        ),
+        row(
+            "driver.default-governor",
+            for_latency,
+            |f| put(f, "proc/cmdline", "cpufreq.default_governor=schedutil"),
+            Note,
+        ),
         row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpuidle/current_driver"), "none"), Warning),
         row(
             "now.throttled",
