@@ -16,7 +16,7 @@ use flyball_measure::{Arm, ArmError, ArmSetting, Hooks, Meaning, Program, SplitE
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Programs")]
 pub struct ProgramArgs {
-    /// Programs to compare, each one word: './new --fast'. A word like governor=performance is an
+    /// Programs to compare, each in quotes: './new --fast'. A word like governor=performance is an
     /// arm of settings, and 'now' the machine as it is. Words after -- are added to each program.
     #[arg(value_name = "PROGRAM|SETTINGS")]
     pub arms: Vec<String>,

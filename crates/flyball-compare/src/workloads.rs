@@ -131,7 +131,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub amount: Option<u64>,
 
-    /// Processes of tbench, jobs of make [default: 128, two per CPU].
+    /// Processes of tbench [default: 128], or jobs of make [default: two per CPU].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub jobs: Option<u32>,
 

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Apply a profile until reboot or restore.
     Apply(apply::Args),
 
-    /// Check that settings are still in effect, and find out who changed them.
+    /// Check that settings are still in effect, and name programs that may have changed them.
     Verify(verify::Args),
 
     /// Undo flyball's changes, even after a crash.

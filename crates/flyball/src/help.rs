@@ -120,7 +120,7 @@ fn list(top: &Command, width: usize) -> String {
 
 /// The options that every command takes.
 fn options(top: &Command, width: usize) -> String {
-    let mut out = String::from("Options of every command:\n");
+    let mut out = String::from("Common options:\n");
     for arg in top.get_arguments().filter(|arg| arg.is_global_set() && !arg.is_hide_set()) {
         let short = arg.get_short().map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
         let values: Vec<String> =

@@ -208,7 +208,7 @@ pub(crate) struct MachineOptions {
 }
 
 /// The heading of the options that every command takes.
-pub(crate) const EVERYWHERE: &str = "Options of every command";
+pub(crate) const EVERYWHERE: &str = "Common options";
 
 /// The heading of those that simulated machines and guests have besides.
 const SIMULATED: &str = "Simulated machines and guests (flyball sim --help)";

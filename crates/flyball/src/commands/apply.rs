@@ -23,12 +23,12 @@ A profile has a name ('flyball profiles' lists them) or is a TOML file: settings
   [optional]
   epp = [\"balance_power\", \"power\"]
 
-Sections: cpus, package, die, node, core, policy, type. What stands in [optional] ([optional.type.E] too) is left out where the \
-machine lacks it, with a note. Of a list the first value that the machine accepts is used. 'flyball save' writes the current \
-settings as a profile.
+Sections: cpus, package, die, node, core, policy, type. If the machine lacks a setting of [optional] or [optional.type.E], \
+flyball leaves it out and says so. From a list, it takes the first value that the machine accepts. 'flyball save' writes the \
+current settings as a profile.
 
-Settings hold until reboot or restore. --at-boot enables flyball-apply@NAME.service, which applies the profile NAME at each \
-boot; 'flyball restore' undoes it until the next one. It also prints lines for what boot itself can set (kernel command line, \
+Settings last until reboot, 'flyball restore' or another program's write. --at-boot enables flyball-apply@NAME.service, which \
+applies the profile NAME at each boot; 'flyball restore' leaves it enabled. --at-boot also prints lines for what boot itself can set (kernel command line, \
 modprobe, tmpfiles) and writes none of them.
 
 Examples:

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     storpool: bool,
 
-    /// Show the fixes that flyball can set, and apply them in one transaction.
+    /// Show the fixes that flyball can set, and apply them at once, all or none.
     #[arg(long, conflicts_with = "list")]
     fix: bool,
 

@@ -17,8 +17,8 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It answers on loopback only unless --web.listen-address says otherwise, reads only, and wakes no sleeping CPU. Each client gets the \
-time since its own last scrape. docs/metrics.md lists the metrics and how many series they are.
+It answers on loopback only unless --web.listen-address says otherwise, reads only, and wakes no sleeping CPU. Averages \
+begin at the same client's last scrape. docs/metrics.md lists the metrics and how many series each has.
 
 Examples:
   flyball exporter

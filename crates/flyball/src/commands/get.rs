@@ -32,8 +32,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 
-    /// Print only values, one per line and equal ones once, for scripts: words as `set` takes them,
-    /// numbers without their unit in the unit that --json names.
+    /// Print each different value on a line of its own, for scripts: words as `set` takes them,
+    /// numbers without a unit (--json names it).
     #[arg(long, conflicts_with = "json")]
     pub bare: bool,
 }

@@ -47,7 +47,7 @@ use crate::{
     arg_required_else_help = true,
     after_help = "\
 A hold keeps settings under a name. If two holds set the same knob on the same CPUs, the one with the higher priority wins; on a tie, \
-the newer one. When a hold ends, the next one takes over. After the last one, flyball restores the original values.
+the newer one. When a hold ends, the next one takes over. When the last hold ends, flyball restores the values from before the first.
 
 'flyball hold run' (flyball-hold.service) notices changes when they happen, reports which process made them, and corrects them. \
 Without it, settings are set once and not watched.
@@ -61,7 +61,7 @@ Examples:
   flyball hold release --all        everything is as it was before the first hold
 
 Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
-this knob, 5 status: a setting does not hold, 6 another flyball command is changing the machine, 7 the kernel clamped a value."
+this knob, 5 status: a setting does not hold, 6 another flyball command is changing the machine, 7 done, but the kernel clamped a value."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

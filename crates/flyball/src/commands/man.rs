@@ -269,11 +269,7 @@ fn options(roff: &mut Roff, path: &[&str], command: &Command) {
     }
     if path.len() > 1 {
         roff.control("PP", []);
-        roff.text([
-            roman("Options of every command, as -M and --json, are in "),
-            bold("flyball"),
-            roman("(1)."),
-        ]);
+        roff.text([roman("Common options, such as -M and --json, are in "), bold("flyball"), roman("(1).")]);
     }
 }
 

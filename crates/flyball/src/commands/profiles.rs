@@ -18,8 +18,8 @@ use crate::{
 /// Arguments of `profiles`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Profiles are looked up in /etc/flyball, then in /usr/lib/flyball/profiles; those of flyball are also built in. In front of each \
-stands what it comes to on this machine: 'in effect', the number of its settings that the machine can have, or 'no'.
+Profiles are looked up in /etc/flyball, then in /usr/lib/flyball/profiles; those of flyball are also built in. The first \
+column says 'in effect', how many of the profile's settings this machine can have, or 'no'.
 
 Examples:
   flyball profiles

@@ -27,7 +27,7 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "\
 Levels, each including the one before:
-  light    performance governor and preference, shallow idle states, interrupts elsewhere: no loss of speed
+  light    performance governor and preference, shallow idle states, interrupts elsewhere; turbo stays on
   steady   also turbo off
   fixed    also one frequency (base, or --freq) and SMT siblings offline
 

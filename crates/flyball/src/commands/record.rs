@@ -19,8 +19,8 @@ use crate::{
 /// Arguments of `record`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Recorded are the kernel's files about CPUs, frequency, idle states, power and temperature; registers, if the msr driver \
-is loaded and you are root; and the kernel's log lines about frequency drivers. Left out or replaced are names of hosts and \
+It records the kernel's files about CPUs, frequency, idle states, power and temperature; registers, if the msr driver \
+is loaded and you are root; and the kernel's log lines about frequency drivers. It leaves out or replaces names of hosts and \
 users, serial numbers, UUIDs, addresses of hardware, networks and kernel modules, and the values of kernel parameters that \
 have nothing to do with CPUs (docs/record.md). --print-what shows all of it first.
 

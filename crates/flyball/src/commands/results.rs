@@ -20,11 +20,11 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A dataset is a directory of Parquet files that only grows: any number of processes may add to it, and DuckDB, Polars and Spark read it. \
-What is added twice is there once. Builds with the feature `parquet` have this command.
+Results that are added twice are stored once. Builds with the feature `parquet` have this command.
 
 Examples:
   flyball results add results flyball-compare-20260131-120000    store a comparison
-  flyball results add results collected/                         all that engines have collected, in a folder per host
+  flyball results add results collected/                         what was collected, in a folder per host
   flyball results add results --host node1 hyperfine.json        other tools' results, too
   flyball results list results
   flyball results shifts results --since 2026-01-01              what got faster or slower, where, and what changed with it

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", value_parser = name, hide_possible_values = true)]
     name: Option<Schema>,
 
-    /// Print all schemas as one, whose properties they are.
+    /// Print one schema that has all others as properties.
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }

@@ -22,7 +22,7 @@ Examples:
   flyball set driver-mode=passive governor=schedutil -n    print the writes and their reasons
 
 Exit codes: 0 done, 1 a write failed and all settings were restored, 2 a value is not accepted, 3 restoring failed too, \
-4 the machine does not have this knob, 6 another flyball command is changing the machine, 7 the kernel clamped a value.")]
+4 the machine does not have this knob, 6 another flyball command is changing the machine, 7 done, but the kernel clamped a value.")]
 pub(crate) struct Args {
     /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs.
     #[arg(required = true, value_name = "KNOB[@CPUS]=VALUE")]

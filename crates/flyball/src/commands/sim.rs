@@ -232,12 +232,12 @@ fn help() -> String {
     format!(
         "\
 A simulated machine behaves as the kernel's drivers do, on a model of processors with frequency, power and temperature. \
-Every command of flyball works on one:
+Commands that read or change a machine work on one:
 
   flyball -M sim:ryzen-5750g show
   flyball -M sim:epyc-512 --kernel 7.2 plan governor=powersave
-  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   keep the state for the next command
-  flyball -M sim:my-machine.toml show                             your own machine file
+  flyball -M sim:ryzen-5750g --sim-state /tmp/box set turbo=off   # keep the state for the next command
+  flyball -M sim:my-machine.toml show                             # your own machine file
 
 Faults (--sim-fault RULE, may be repeated; PATH may contain '*' and is relative to /sys/devices/system/cpu/ unless it \
 starts with a slash; times such as 500ms, 10s, 2min count from the machine's boot, and a comparison boots for each round):

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", requires = "record", value_parser = span::parse)]
     keep: Option<Duration>,
 
-    /// Maximum size of a recording: 500MB, 2GB. The oldest day goes first. If the current file
+    /// Maximum size of a recording: 500MB, 2GB. flyball deletes the oldest day first. If the current file
     /// reaches the size, the recording ends.
     #[arg(long, value_name = "SIZE", requires = "record", value_parser = size)]
     size: Option<u64>,

@@ -30,6 +30,7 @@ results/NAME is an error (2).
 
 Examples:
   sudo flyball amd_pstate_trace.py -i 10 -n test
+  sudo flyball intel_pstate_tracer.py -i 10 -n test
   flyball amd_pstate_trace.py -c 0,3 -t trace.txt -n test2
   ln -s /usr/bin/flyball intel_pstate_tracer.py && ./intel_pstate_tracer.py -t trace.txt -n test3
 

@@ -34,8 +34,8 @@ use crate::{
 #[command(after_help = "\
 Watches CPUs for a while and explains their speed: the highest frequency of the hardware, then what each limit took of it \
 (turbo limits, Speed Select, frequency limits, governor and preference, power, current, heat, firmware), with the file or \
-register that shows it and the setting that changes it. Sleeping CPUs are not woken. Of a recorded machine, which has one \
-moment, it lists the limits. What cannot be seen without root is named.
+register that shows it and the setting that changes it. Sleeping CPUs are not woken. A recording \
+is a single moment, so 'why' only lists its limits. It says what needs root to read.
 
 Examples:
   flyball why

@@ -62,8 +62,8 @@ pub(super) const OPTIONS: [&str; 43] = [
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Compare programs: flyball compare ./old ./new. A bare word is an arm of settings if it is 'now' or begins with KNOB= of a \
-knob that flyball knows; any other word is a program, which must exist here or in PATH. Programs are split into words as a \
-shell does, and run without a shell (--shell). Programs need no root, no cpufreq and no energy meter.
+knob that flyball knows; any other word is a program, which must exist here or in PATH. flyball splits a program into words as \
+a shell does, but starts it without one (--shell uses one). Programs need no root, no cpufreq and no energy meter.
 
 Each block runs every arm once, in random order. flyball compares only rounds of the same block, so slow drift cancels \
 out. The first arm is the baseline. Settings are restored at the end, even after Ctrl-C (completed rounds are kept) or a \
@@ -109,7 +109,7 @@ pub(crate) struct Args {
     pub(super) matrix: Vec<String>,
 
     /// Run the kernel's amd-pstate selftest: both drivers and governors, three traced rounds.
-    /// report.csv has its layout. Its -t is --amount here, -p --jobs, -l --rounds, -o --output.
+    /// report.csv has its layout. The kernel's -t is --amount here, its -p is --jobs, -l is --rounds.
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
@@ -120,7 +120,7 @@ pub(crate) struct Args {
     pub(super) rounds: Option<u32>,
 
     /// Continue to this precision, or to 'decided'. The precision is half the width of the
-    /// confidence interval. An arm is decided when it is known to differ, or to be within 0.5 %.
+    /// confidence interval. An arm is decided when it is known to differ from the baseline, or to be within 0.5 % of it.
     /// Intervals remain valid under repeated looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,

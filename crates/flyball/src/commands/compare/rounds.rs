@@ -20,7 +20,7 @@ pub(crate) struct RoundArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_seconds, hide_short_help = true)]
     pub cool_down: f64,
 
-    /// Time between meter readings, at most a minute. Energy counters wrap around after that.
+    /// Time between meter readings, at most a minute: later, energy counters can wrap around.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_interval, hide_short_help = true)]
     pub interval: f64,
 
@@ -32,13 +32,13 @@ pub(crate) struct RoundArgs {
     #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     pub seed: Option<u64>,
 
-    /// Read meters only before and after a round. Reads wake CPUs, which disturbs tickless ones.
+    /// When to read meters: none reads only before and after a round, because a read wakes CPUs.
     /// The energy of rounds of more than a minute can then be wrong, because counters wrap around.
     #[arg(long, value_enum, value_name = "WHICH", hide_short_help = true)]
     pub observer: Option<Observer>,
 
-    /// Skip rounds in which the workload fails, instead of stopping. With exit codes, as in
-    /// --ignore-failure=1,2, rounds that end with these count.
+    /// Skip rounds in which the workload fails, instead of stopping. Exit codes, as in
+    /// --ignore-failure=1,2, are taken as success: such rounds are measured.
     #[arg(long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = parse_ignored, hide_short_help = true)]
     pub ignore_failure: Option<Ignored>,
 

@@ -16,9 +16,10 @@ use crate::{
 
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-The search runs blocks of at most six settings, including the machine as it is ('now'). A model chooses the next block, \
-and ends the search when the best setting is known with 99 % certainty. The winner of a noisy search looks better than it \
-really is, so flyball runs 'now', the winner and the runner-up again, like 'flyball compare', and reports only these rounds.
+A setting is one combination of values here. The search runs blocks of at most six, including the machine as it is ('now'). \
+A model chooses the next block, and ends the search when it is 99 % sure of the best setting. The winner of a noisy \
+search looks better than it really is, so flyball runs 'now', the winner and the runner-up again, like 'flyball compare', \
+and reports only these rounds.
 
 QUANTITY is time, energy, power, perf-per-watt, performance (the workload's own metric, also by its name), dram-energy, \
 platform-energy, latency, temperature, user-time or system-time.
@@ -93,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIMES", value_parser = parse_times, hide_short_help = true)]
     pub(super) cap: Option<f64>,
 
-    /// Stop a round, for any goal, that takes longer than TIMES x the baseline median. It counts as
+    /// Stop a round that takes longer than TIMES (a factor) x the baseline median. It counts as
     /// failed. A setting that fails twice is dropped.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times, hide_short_help = true)]
     pub(super) timeout: f64,
