@@ -1,15 +1,20 @@
 //! How fast the simulation is: `cargo run --release -p flyball-sim --example speed`.
 //!
-//! A machine of 512 CPUs, of which a third is busy, a third half busy and a third idle, in steps of
-//! a millisecond; and what a read of a file costs. Processor time of this process, in five rounds
-//! that take turns: the median, and the slowest. `-- --count` runs one round without looking at a
-//! clock, for tools that count instructions.
+//! A machine of 512 CPUs in steps of a millisecond, under every governor of the drivers that it can
+//! have: with all CPUs busy, and with a third busy, a third half busy and a third idle. Then the
+//! cost of reading a file. Processor time of this process, in five rounds that take turns: the
+//! median, and the slowest. `-- --count` runs one round without looking at a clock, for tools that
+//! count instructions.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use flyball_sim::{Boot, Kernel, SimMachine, Steady, silicon::MachineSpec};
+use flyball_sim::{
+    Boot, Kernel, SimMachine, Steady,
+    silicon::MachineSpec,
+    workload::{Engine, Workload},
+};
 
 /// Processor time of this process: what else a busy machine does is not counted.
 fn used() -> Duration {
@@ -20,25 +25,42 @@ fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-const CASES: [(&str, Kernel); 4] = [
-    ("amd_pstate=active", Kernel::V7_2),
-    ("amd_pstate=passive", Kernel::V7_2),
-    ("amd_pstate=passive", Kernel::V6_1),
-    ("amd_pstate=disable", Kernel::V7_2),
+/// Option of the kernel, its version, and the governor.
+const CASES: [(&str, Kernel, &str); 10] = [
+    ("amd_pstate=active", Kernel::V7_2, "performance"),
+    ("amd_pstate=active", Kernel::V7_2, "powersave"),
+    ("amd_pstate=passive", Kernel::V7_2, "performance"),
+    ("amd_pstate=passive", Kernel::V7_2, "schedutil"),
+    ("amd_pstate=passive", Kernel::V7_2, "ondemand"),
+    ("amd_pstate=passive", Kernel::V7_2, "conservative"),
+    ("amd_pstate=passive", Kernel::V6_1, "schedutil"),
+    ("amd_pstate=disable", Kernel::V7_2, "schedutil"),
+    ("amd_pstate=disable", Kernel::V7_2, "ondemand"),
+    ("amd_pstate=disable", Kernel::V7_2, "userspace"),
 ];
 
-fn boot(option: &str, kernel: Kernel) -> SimMachine {
+/// A machine under one governor, all of whose CPUs are busy or a third.
+fn boot((option, kernel, governor): (&str, Kernel, &str), all_busy: bool) -> SimMachine {
     let spec = MachineSpec::builtin("epyc-512").expect("a machine that comes with the crate");
     let boot = Boot { options: vec![option.to_owned()], ..Boot::default() };
     let mut machine = SimMachine::boot(spec, kernel, boot, 0).expect("it boots");
-    let cpus = (0..512).filter(|cpu| cpu % 3 < 2).map(|cpu| (cpu, if cpu % 3 == 0 { 1.0 } else { 0.5 }));
-    machine.run(Some(Box::new(Steady { cpus: cpus.collect() })));
+    for cpu in 0..512 {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        machine.write(&path, governor.as_bytes()).expect("the driver has the governor");
+    }
+    if all_busy {
+        let spin = Workload::builtin("spin").expect("a workload that comes with the crate");
+        machine.run(Some(Box::new(Engine::new(spin, Vec::new(), 0))));
+    } else {
+        let cpus = (0..512).filter(|cpu| cpu % 3 < 2).map(|cpu| (cpu, if cpu % 3 == 0 { 1.0 } else { 0.5 }));
+        machine.run(Some(Box::new(Steady { cpus: cpus.collect() })));
+    }
     machine
 }
 
 /// How many times real time the simulation runs, and microseconds a read.
 fn round(machine: &mut SimMachine) -> (f64, f64) {
-    let simulated = Duration::from_secs(4);
+    let simulated = Duration::from_secs(1);
     let started = used();
     machine.advance(simulated);
     let took = used() - started;
@@ -46,42 +68,41 @@ fn round(machine: &mut SimMachine) -> (f64, f64) {
     let mut reads = 0u32;
     let started = used();
     for cpu in 0..512 {
-        for name in ["scaling_governor", "scaling_min_freq", "scaling_cur_freq", "cpuinfo_max_freq"] {
-            let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}");
-            reads += u32::from(machine.read_into(&path, &mut buffer).is_ok());
-        }
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+        reads += u32::from(machine.read_into(&path, &mut buffer).is_ok());
     }
     let read = used() - started;
     (simulated.as_secs_f64() / took.as_secs_f64(), read.as_secs_f64() * 1e6 / f64::from(reads.max(1)))
 }
 
+/// The median of values, and the one at the end that `is_worst` names.
+fn median(values: impl Iterator<Item = f64>, is_worst: fn(f64, f64) -> f64) -> (f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let worst = values.iter().copied().reduce(is_worst).unwrap_or(0.0);
+    (values[values.len() / 2], worst)
+}
+
 fn main() {
-    let mut machines: Vec<SimMachine> = CASES.iter().map(|(option, kernel)| boot(option, *kernel)).collect();
-    if std::env::args().any(|word| word == "--count") {
-        for machine in &mut machines {
-            round(machine);
+    let count = std::env::args().any(|word| word == "--count");
+    for all_busy in [true, false] {
+        let mut machines: Vec<SimMachine> = CASES.iter().map(|case| boot(*case, all_busy)).collect();
+        let mut rounds = vec![Vec::new(); machines.len()];
+        for _ in 0..if count { 1 } else { 5 } {
+            for (machine, rounds) in machines.iter_mut().zip(&mut rounds) {
+                rounds.push(round(machine));
+            }
         }
-        return;
-    }
-    let mut rounds = vec![Vec::new(); machines.len()];
-    for _ in 0..5 {
-        for (machine, rounds) in machines.iter_mut().zip(&mut rounds) {
-            rounds.push(round(machine));
+        let load = if all_busy { "all busy" } else { "a third busy" };
+        for ((machine, rounds), (_, kernel, governor)) in machines.iter_mut().zip(&rounds).zip(CASES) {
+            let driver = machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver");
+            let driver = String::from_utf8_lossy(&driver.unwrap_or_default()).trim().to_owned();
+            let (speed, slowest) = median(rounds.iter().map(|round| round.0), f64::min);
+            let (read, longest) = median(rounds.iter().map(|round| round.1), f64::max);
+            println!(
+                "epyc-512 {kernel} {driver} {governor}, {load}: {speed:.1} times real time ({slowest:.1} at the slowest); \
+                 {read:.2} us a read ({longest:.2})"
+            );
         }
-    }
-    for ((machine, rounds), (_, kernel)) in machines.iter_mut().zip(&mut rounds).zip(CASES) {
-        let mut show = |name: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cpufreq/{name}");
-            String::from_utf8_lossy(&machine.read(&path).unwrap_or_default()).trim().to_owned()
-        };
-        let (driver, governor) = (show("scaling_driver"), show("scaling_governor"));
-        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (slowest, median) = (rounds[0].0, rounds[2].0);
-        rounds.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let (read, worst) = (rounds[2].1, rounds[4].1);
-        println!(
-            "epyc-512 {kernel} {driver} {governor}: {median:.1} times real time at 1 ms steps ({slowest:.1} at the slowest); \
-             {read:.2} us a read ({worst:.2} at the slowest)"
-        );
     }
 }
