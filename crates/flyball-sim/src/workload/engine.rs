@@ -5,7 +5,7 @@
 //! The engine does not model caches, memory bandwidth, wake-up latencies other than the idle
 //! states', or the order in which a run queue runs its tasks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flyball_silicon::{Activity, License, Silicon};
 
@@ -72,9 +72,13 @@ struct Task {
     share: f64,
 }
 
-/// The length of one turn of a group, in ns, and its parts.
+/// The length of one turn of a task where it is, in ns, and its parts. It stays the same in a step
+/// as long as the task stays where it is.
+#[derive(Clone, Copy)]
 struct Turn {
     whole: f64,
+    /// Tasks that share the CPU.
+    tasks_on: f64,
     /// Time of the wake-ups out of idle states within it.
     wake: f64,
     /// ns per cycle of work.
@@ -92,7 +96,14 @@ pub struct Engine {
     left: Vec<u64>,
     noise: Noise,
     clock: f64,
+    /// The progress so far, which `shared` gets at the end of each step in which it has changed.
+    progress: Progress,
+    /// When the last turn that counts was done, ns.
+    counted_at: f64,
     shared: Shared,
+    /// The other thread of each CPU's core (the CPU itself if there is none), and the share of the
+    /// work that it leaves.
+    beside: Vec<(usize, f64)>,
     /// Tasks on each CPU in this step.
     tasks_on: Vec<u16>,
     busy: Vec<f64>,
@@ -100,6 +111,8 @@ pub struct Engine {
     intensity: Vec<f64>,
     rotor: usize,
     started: bool,
+    /// True if no task ever rests or moves, and none has ended since `tasks_on` was counted.
+    is_counted: bool,
     /// The kernel's own work: how much more of it there is in this run, and when it begins, in
     /// steps.
     kernel: (f64, u64),
@@ -116,13 +129,17 @@ impl Engine {
             left,
             noise: Noise::new(seed ^ 0x666c_7962_616c_6c21),
             clock: 0.0,
+            progress: Progress::default(),
+            counted_at: 0.0,
             shared: Shared::default(),
+            beside: Vec::new(),
             tasks_on: Vec::new(),
             busy: Vec::new(),
             stalled: Vec::new(),
             intensity: Vec::new(),
             rotor: 0,
             started: false,
+            is_counted: false,
             kernel: (1.0, 0),
         }
     }
@@ -152,10 +169,6 @@ impl Engine {
         Arc::clone(&self.shared)
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start(&mut self, silicon: &Silicon) {
         self.started = true;
         let cpus = silicon.cpus();
@@ -163,13 +176,21 @@ impl Engine {
         self.busy = vec![0.0; cpus];
         self.stalled = vec![0.0; cpus];
         self.intensity = vec![1.0; cpus];
+        self.beside = (0..cpus)
+            .map(|cpu| {
+                let core = silicon.topology().core_of(cpu);
+                let [a, b] = core.cpus;
+                (if cpu == a { b } else { a }, silicon.spec().core[core.kind].smt_share)
+            })
+            .collect();
         self.allowed.retain(|&c| c < cpus);
         if self.allowed.is_empty() {
             self.allowed = (0..cpus).collect();
         }
         // Groups with CPUs of their own take them one after the other.
         let mut first = 0;
-        for (group, g) in self.workload.task.clone().iter().enumerate() {
+        let groups = std::mem::take(&mut self.workload.task);
+        for (group, g) in groups.iter().enumerate() {
             let count = if g.count == 0 { self.allowed.len() as u32 } else { g.count };
             for n in 0..count as usize {
                 let at = |i: usize| self.allowed[(first + i) % self.allowed.len()];
@@ -187,7 +208,7 @@ impl Engine {
                     begun: 0,
                     share: g.busy_share,
                 };
-                self.begin(&mut task, silicon, 0.0);
+                self.begin(&mut task, g, 0.0);
                 self.tasks.push(task);
             }
             first += match g.place {
@@ -196,13 +217,14 @@ impl Engine {
                 Place::Roam | Place::Stay => 0,
             };
         }
+        self.workload.task = groups;
     }
 
     /// The next turn of a task.
-    fn begin(&mut self, task: &mut Task, silicon: &Silicon, now: f64) {
-        let g = &self.workload.task[task.group];
+    #[inline]
+    fn begin(&mut self, task: &mut Task, g: &Group, now: f64) {
         if self.left[task.group] == 0 {
-            task.over = true;
+            (task.over, self.is_counted) = (true, false);
             return;
         }
         if self.left[task.group] != u64::MAX {
@@ -228,7 +250,7 @@ impl Engine {
         let (place, over) = (g.place, g.over as usize);
         if place == Place::Roam || (place == Place::Stay && self.tasks_on[task.cpus[0]] > 1) {
             self.tasks_on[task.cpus[0]] = self.tasks_on[task.cpus[0]].saturating_sub(1);
-            let cpu = self.find(silicon, task.cpus[0], over);
+            let cpu = self.find(task.cpus[0], over);
             self.tasks_on[cpu] += 1;
             task.cpus = [cpu, cpu];
         }
@@ -236,14 +258,13 @@ impl Engine {
 
     /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search
     /// goes round.
-    fn find(&mut self, silicon: &Silicon, last: usize, over: usize) -> usize {
+    fn find(&mut self, last: usize, over: usize) -> usize {
         let n = if over == 0 { self.allowed.len() } else { self.allowed.len().min(over) };
         self.rotor = (self.rotor + 1) % n;
         let mut best = (u32::MAX, last);
         for k in 0..n {
             let cpu = self.allowed[(self.rotor + k) % n];
-            let [a, b] = silicon.topology().core_of(cpu).cpus;
-            let other = if cpu == a { b } else { a };
+            let (other, _) = self.beside[cpu];
             let neighbour = if other == cpu { 0 } else { u32::from(self.tasks_on[other] > 0) };
             let cost = u32::from(self.tasks_on[cpu]) * 4 + neighbour;
             if cost < best.0 {
@@ -259,22 +280,17 @@ impl Engine {
     /// GHz (cycles a nanosecond) that a task gets done on a CPU, its neighbour's share taken off.
     fn speed(&self, silicon: &Silicon, cpu: usize) -> f64 {
         let ghz = f64::from(silicon.frequency(cpu).0) * 1e-6;
-        let core = silicon.topology().core_of(cpu);
-        let [a, b] = core.cpus;
-        let other = if cpu == a { b } else { a };
-        let share = if other != cpu && self.tasks_on[other] > 0 {
-            silicon.spec().core[core.kind].smt_share
-        } else {
-            1.0
-        };
+        let (other, share) = self.beside[cpu];
+        let share = if other != cpu && self.tasks_on[other] > 0 { share } else { 1.0 };
         ghz * share
     }
 
     /// One task's step.
-    fn run(&mut self, n: usize, step: &Step<'_>, work: &mut [CpuWork]) {
-        let mut task = self.tasks[n].clone();
-        let g = self.workload.task[task.group].clone();
+    fn run(&mut self, task: &mut Task, g: &Group, step: &Step<'_>, work: &mut [CpuWork]) {
         let span = step.span_ns as f64;
+        // Tasks of these groups may begin a turn on another CPU.
+        let moves = matches!(g.place, Place::Roam | Place::Stay);
+        let mut known: Option<Turn> = None;
         let mut t = 0.0;
         while t < span && !task.over {
             let cpu = task.cpus[0];
@@ -284,7 +300,8 @@ impl Engine {
                 task.gap -= d;
                 t += d;
                 if task.gap <= 0.0 {
-                    self.finish(&mut task, &g, t, step);
+                    self.finish(task, g, t);
+                    known = known.filter(|_| !moves);
                     work[task.cpus[0]].io |= g.io;
                     work[task.cpus[0]].activity.wakes += 1;
                 }
@@ -294,35 +311,25 @@ impl Engine {
                 work[cpu].fork = true;
                 work[task.cpus[1]].fork = true;
             }
-            let tasks_on = f64::from(self.tasks_on[cpu].max(1));
-            let wake = if g.gap_ns > 0.0 || (g.place == Place::Pair && !g.fork) {
-                let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
-                let state = step.idle.get(cpu).copied().unwrap_or(0);
-                each * (step.silicon.wake_ns(cpu, state) as f64 + step.silicon.wake_loss_ns(cpu, state))
-            } else {
-                0.0
+            let turn = match known {
+                Some(turn) => turn,
+                None => *known.insert(self.turn(task, g, step)),
             };
-            let slow = match g.place {
-                Place::Pair => {
-                    0.5 / self.speed(step.silicon, cpu) + 0.5 / self.speed(step.silicon, task.cpus[1])
-                }
-                _ => 1.0 / self.speed(step.silicon, cpu),
-            };
-            let whole = (g.cycles * slow + g.memory_ns) * tasks_on + g.gap_ns + wake;
+            let Turn { whole, tasks_on, wake, slow } = turn;
             if g.long.is_none() && g.spread == 0.0 && whole * 2.0 < span && task.cycles >= g.cycles {
-                let turn = Turn { whole, wake, slow };
-                let passed = self.whole_turns(&mut task, &g, &turn, (t, span), step, work);
+                let passed = self.whole_turns(task, g, &turn, (t, span), work);
                 if passed > 0.0 {
                     t += passed;
+                    known = known.filter(|_| !moves);
                     continue;
                 }
             }
             // Memory first, then cycles, then the wake-up's share of the gap: only sums matter.
             let need = (task.cycles * slow + task.memory) * tasks_on;
             let d = need.min(span - t);
-            let share = if need > 0.0 { d / need } else { 1.0 };
+            let share = if d < need { d / need } else { 1.0 };
             let (cycles, memory) = (task.cycles * share, task.memory * share);
-            self.account(&task, &g, cycles * slow, memory, work);
+            self.account(task, g, cycles * slow, memory, work);
             task.busy += cycles * slow + memory;
             (task.cycles, task.memory) = (task.cycles - cycles, task.memory - memory);
             t += d;
@@ -330,24 +337,111 @@ impl Engine {
                 (task.cycles, task.memory) = (0.0, 0.0);
                 task.gap += wake;
                 if task.gap <= 0.0 {
-                    self.finish(&mut task, &g, t, step);
+                    self.finish(task, g, t);
+                    known = known.filter(|_| !moves);
                 }
             }
         }
-        self.tasks[n] = task;
+    }
+
+    /// One step of a task of a steady group: what [`run`](Self::run) does, without the questions
+    /// that have one answer there.
+    fn run_steady(&mut self, task: &mut Task, g: &Group, step: &Step<'_>, work: &mut [CpuWork]) {
+        if task.over || (task.cycles <= 0.0 && task.memory <= 0.0) {
+            return self.run(task, g, step, work);
+        }
+        let span = step.span_ns as f64;
+        let cpu = task.cpus[0];
+        let Turn { whole, tasks_on, slow, .. } = self.turn(task, g, step);
+        let in_bulk = whole * 2.0 < span;
+        let (mut busy, mut stalled) = (self.busy[cpu], self.stalled[cpu]);
+        let mut t = 0.0;
+        while t < span && !task.over {
+            let mut count = 0;
+            if in_bulk && task.cycles >= g.cycles {
+                // 32 bits: a turn is a cycle or a nanosecond at least, a step a millisecond.
+                let fit = u64::from(((span - t) / whole) as u32);
+                count = fit.min(self.left[task.group].saturating_add(1));
+            }
+            if count > 0 {
+                let turns = f64::from(count as u32);
+                let memory = turns * g.memory_ns;
+                busy += turns * g.cycles * slow + memory;
+                stalled += memory;
+                t += self.end_turns(task, g, (count, turns), slow, (t, turns * whole));
+                continue;
+            }
+            let need = (task.cycles * slow + task.memory) * tasks_on;
+            let left = span - t;
+            if need <= left {
+                let took = task.cycles * slow + task.memory;
+                busy += took;
+                stalled += task.memory;
+                task.busy += took;
+                t += need;
+                self.finish(task, g, t);
+            } else {
+                let share = left / need;
+                let (cycles, memory) = (task.cycles * share, task.memory * share);
+                busy += cycles * slow + memory;
+                stalled += memory;
+                task.busy += cycles * slow + memory;
+                (task.cycles, task.memory) = (task.cycles - cycles, task.memory - memory);
+                t += left;
+            }
+        }
+        (self.busy[cpu], self.stalled[cpu], self.intensity[cpu]) = (busy, stalled, g.intensity);
+        if busy > 0.0 {
+            work[cpu].gap_us = work[cpu].gap_us.min(1000);
+        }
+    }
+
+    /// Counts the tasks on each CPU that do not wait for the whole step.
+    fn count_tasks(&mut self, span: f64) {
+        self.tasks_on.fill(0);
+        for task in &self.tasks {
+            let waits = task.cycles <= 0.0 && task.memory <= 0.0 && task.gap > span;
+            if !task.over && !waits {
+                for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
+                    self.tasks_on[cpu] += 1;
+                }
+            }
+        }
+        self.is_counted = self.workload.task.iter().all(Group::is_steady);
+    }
+
+    /// The length of a turn of a task on the CPUs where it is.
+    #[inline]
+    fn turn(&self, task: &Task, g: &Group, step: &Step<'_>) -> Turn {
+        let cpu = task.cpus[0];
+        let tasks_on = f64::from(self.tasks_on[cpu].max(1));
+        let wake = if g.gap_ns > 0.0 || (g.place == Place::Pair && !g.fork) {
+            let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
+            let state = step.idle.get(cpu).copied().unwrap_or(0);
+            each * (step.silicon.wake_ns(cpu, state) as f64 + step.silicon.wake_loss_ns(cpu, state))
+        } else {
+            0.0
+        };
+        let slow = match g.place {
+            Place::Pair => 0.5 / self.speed(step.silicon, cpu) + 0.5 / self.speed(step.silicon, task.cpus[1]),
+            _ => 1.0 / self.speed(step.silicon, cpu),
+        };
+        let whole = (g.cycles * slow + g.memory_ns) * tasks_on + g.gap_ns + wake;
+        Turn { whole, tasks_on, wake, slow }
     }
 
     /// A turn is over; the next begins.
-    fn finish(&mut self, task: &mut Task, g: &Group, t: f64, step: &Step<'_>) {
+    #[inline]
+    fn finish(&mut self, task: &mut Task, g: &Group, t: f64) {
         let now = self.clock + t;
         if g.counts {
-            let mut p = self.progress();
+            let p = &mut self.progress;
             p.turns += 1;
             p.turn_ns += now - task.began;
             p.busy_ns += task.busy;
-            p.ns = now as u64;
+            self.counted_at = now;
         }
-        self.begin(task, step.silicon, now);
+        self.begin(task, g, now);
     }
 
     /// Runs as many whole turns as fit into what is left of a step, `from` to `to`, at once, and
@@ -358,35 +452,48 @@ impl Engine {
         g: &Group,
         turn: &Turn,
         (from, to): (f64, f64),
-        step: &Step<'_>,
         work: &mut [CpuWork],
     ) -> f64 {
-        let fit = ((to - from) / turn.whole).floor();
+        let fit = ((to - from) / turn.whole) as u64;
         // The turn that has begun is no longer among those that are left.
-        let turns = fit.min(self.left[task.group].saturating_add(1) as f64).max(0.0);
-        if turns < 1.0 {
+        let count = fit.min(self.left[task.group].saturating_add(1));
+        if count == 0 {
             return 0.0;
         }
+        let turns = count as f64;
         self.account_turns(task, g, turns, turn, work);
-        let passed = turns * turn.whole;
-        task.begun += turns as u64 - 1;
+        self.end_turns(task, g, (count, turns), turn.slow, (from, turns * turn.whole))
+    }
+
+    /// Some whole turns are over, which took `passed` from `from` on; the next begins. Returns the
+    /// time that passed.
+    #[inline]
+    fn end_turns(
+        &mut self,
+        task: &mut Task,
+        g: &Group,
+        (count, turns): (u64, f64),
+        slow: f64,
+        (from, passed): (f64, f64),
+    ) -> f64 {
+        task.begun += count - 1;
         if self.left[task.group] != u64::MAX {
-            self.left[task.group] -= (turns as u64 - 1).min(self.left[task.group]);
+            self.left[task.group] -= (count - 1).min(self.left[task.group]);
         }
         let now = self.clock + (from + passed);
         if g.counts {
-            let mut p = self.progress();
-            p.turns += turns as u64;
+            let p = &mut self.progress;
+            p.turns += count;
             p.turn_ns += passed;
-            p.busy_ns += turns * (g.cycles * turn.slow + g.memory_ns);
-            p.ns = now as u64;
+            p.busy_ns += turns * (g.cycles * slow + g.memory_ns);
+            self.counted_at = now;
         }
-        self.begin(task, step.silicon, now);
+        self.begin(task, g, now);
         passed
     }
 
     fn account_turns(&mut self, task: &Task, g: &Group, turns: f64, turn: &Turn, work: &mut [CpuWork]) {
-        let &Turn { whole, wake, slow } = turn;
+        let &Turn { whole, wake, slow, .. } = turn;
         if g.place == Place::Pair && task.cpus[0] != task.cpus[1] {
             for cpu in task.cpus {
                 let busy = turns * whole * task.share;
@@ -412,21 +519,51 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn account(&mut self, task: &Task, g: &Group, executing: f64, memory: f64, work: &mut [CpuWork]) {
-        for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
-            let part = if task.cpus[0] == task.cpus[1] { 1.0 } else { task.share };
-            self.busy[cpu] += (executing + memory) * part;
-            self.stalled[cpu] += memory * part;
-            self.intensity[cpu] = g.intensity;
-            if g.place == Place::Pair {
-                let gap = (executing + memory) * (1.0 - task.share) / 1000.0;
-                work[cpu].gap_us = work[cpu].gap_us.min(gap as u32);
-            } else if g.gap_ns > 0.0 {
-                work[cpu].gap_us = work[cpu].gap_us.min((g.gap_ns / 1000.0) as u32);
-            } else if executing + memory > 0.0 {
-                work[cpu].gap_us = work[cpu].gap_us.min(1000);
-            }
+        let [first, second] = task.cpus;
+        if first == second {
+            return self.account_on(first, (1.0, task.share), g, (executing, memory), work);
         }
+        self.account_on(first, (task.share, task.share), g, (executing, memory), work);
+        self.account_on(second, (task.share, task.share), g, (executing, memory), work);
+    }
+
+    /// Counts what a task does on one CPU, which is busy for a part of it; `share` is that of a pair.
+    #[inline]
+    fn account_on(
+        &mut self,
+        cpu: usize,
+        (part, share): (f64, f64),
+        g: &Group,
+        (executing, memory): (f64, f64),
+        work: &mut [CpuWork],
+    ) {
+        self.busy[cpu] += (executing + memory) * part;
+        self.stalled[cpu] += memory * part;
+        self.intensity[cpu] = g.intensity;
+        let gap = &mut work[cpu].gap_us;
+        if g.place == Place::Pair {
+            *gap = (*gap).min(((executing + memory) * (1.0 - share) / 1000.0) as u32);
+        } else if g.gap_ns > 0.0 {
+            *gap = (*gap).min((g.gap_ns / 1000.0) as u32);
+        } else if executing + memory > 0.0 {
+            *gap = (*gap).min(1000);
+        }
+    }
+}
+
+impl Group {
+    /// Returns whether its tasks all stay where they are and have one turn like the other without
+    /// a pause.
+    #[inline]
+    fn is_steady(&self) -> bool {
+        self.place == Place::Fixed
+            && self.gap_ns == 0.0
+            && self.spread == 0.0
+            && !self.fork
+            && self.long.is_none()
+            && self.stretches.is_none()
     }
 }
 
@@ -438,23 +575,27 @@ impl Load for Engine {
         let span = step.span_ns as f64;
         self.busy.fill(0.0);
         self.stalled.fill(0.0);
-        self.tasks_on.fill(0);
-        for task in &self.tasks {
-            let waits = task.cycles <= 0.0 && task.memory <= 0.0 && task.gap > span;
-            if !task.over && !waits {
-                for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
-                    self.tasks_on[cpu] += 1;
-                }
-            }
+        if !self.is_counted {
+            self.count_tasks(span);
         }
-        for n in 0..self.tasks.len() {
-            self.run(n, step, work);
+        // Taken out while they run: a turn changes its task and the engine.
+        let (mut tasks, groups) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.workload.task));
+        let before = self.progress.clone();
+        for task in &mut tasks {
+            let g = &groups[task.group];
+            if g.is_steady() { self.run_steady(task, g, step, work) } else { self.run(task, g, step, work) }
         }
+        (self.tasks, self.workload.task) = (tasks, groups);
         self.clock += span;
         let beat = step.now_ns / step.span_ns.max(1) + self.kernel.1;
         let period = (1_000_000_000 / HOUSEKEEPING_HZ / step.span_ns.max(1)).max(1);
+        // The remainder of `beat + 7 * cpu`, without a division for each CPU.
+        let (mut rest, more) = (beat % period, 7 % period);
         for (cpu, w) in work.iter_mut().enumerate() {
-            if (beat + cpu as u64 * 7).is_multiple_of(period) && self.busy[cpu] < span * 0.5 {
+            let is_due = rest == 0;
+            rest += more;
+            rest -= if rest >= period { period } else { 0 };
+            if is_due && self.busy[cpu] < span * 0.5 {
                 // The first of it is slower than the frequency says; the silicon counts that.
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
@@ -464,7 +605,8 @@ impl Load for Engine {
             }
             let busy = self.busy[cpu];
             if busy > 0.0 {
-                let stalled = (self.stalled[cpu] / busy).clamp(0.0, 1.0);
+                let stalled = self.stalled[cpu];
+                let stalled = if stalled == 0.0 { 0.0 } else { (stalled / busy).clamp(0.0, 1.0) };
                 let intensity = self.intensity[cpu] * (1.0 - stalled * (1.0 - STALLED));
                 w.activity = Activity {
                     busy_ns: if busy < span { busy as u32 } else { step.span_ns as u32 },
@@ -476,16 +618,18 @@ impl Load for Engine {
                 };
             }
         }
+        self.progress.ns = self.counted_at as u64;
         let all_over = !self.tasks.is_empty()
             && self.tasks.iter().all(|t| t.over || !self.workload.task[t.group].counts);
         let ends = self.workload.seconds > 0.0 && self.clock >= self.workload.seconds * 1e9;
         if all_over || ends {
-            let clock = self.clock as u64;
-            let mut p = self.progress();
-            p.done = true;
+            self.progress.done = true;
             if ends {
-                p.ns = clock;
+                self.progress.ns = self.clock as u64;
             }
+        }
+        if self.progress != before {
+            self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.progress);
         }
     }
 
@@ -494,6 +638,6 @@ impl Load for Engine {
     }
 
     fn is_done(&self) -> bool {
-        self.progress().done
+        self.progress.done
     }
 }
