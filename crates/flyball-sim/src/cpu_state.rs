@@ -1,7 +1,7 @@
 //! Scheduler state per CPU: whether it is online, how it spent its time and how busy it has been.
 
 use crate::{
-    governor::{CpuTimes, Decay, Demand, Pelt},
+    governor::{CpuTimes, Decay, Decays, Demand, Pelt},
     load::CpuWork,
 };
 
@@ -84,6 +84,18 @@ pub(crate) struct Cpu {
     pub(crate) chosen: (IdleRequest, u8),
 }
 
+/// A step of the scheduler, the same for all CPUs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuStep {
+    /// The time at its end, ns.
+    pub(crate) now: u64,
+    /// The decay over its length.
+    pub(crate) decay: Decay,
+    /// The tick's length, ns, and whether one falls on the step's end.
+    pub(crate) tick: u64,
+    pub(crate) is_tick: bool,
+}
+
 /// The speed of a CPU, and the speed that the kernel takes for its full speed, in kHz.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Speed {
@@ -136,18 +148,17 @@ impl Cpu {
         self.estimate = if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
     }
 
-    /// A step of `decay.span()` nanoseconds, a share `busy` of which it ran at `speed`, with a tick
-    /// every `tick` nanoseconds.
+    /// A step of which a share `busy` ran at `speed`.
     pub(crate) fn step(
         &mut self,
-        now: u64,
-        decay: Decay,
+        step: CpuStep,
+        known: &mut Decays,
         busy: f64,
         work: &CpuWork,
         speed: Speed,
-        tick: u64,
     ) {
         let Speed { khz, full } = speed;
+        let CpuStep { now, decay, tick, is_tick } = step;
         let span = decay.span();
         let waits_for_io = work.io;
         // Each step makes its own calls to the governor, or none.
@@ -159,20 +170,20 @@ impl Cpu {
             self.idled = true;
             return;
         }
-        let ran = (span as f64 * busy.clamp(0.0, 1.0)) as u64;
+        let ran = if busy >= 1.0 { span } else { (span as f64 * busy.max(0.0)) as u64 };
         self.idled |= std::mem::take(&mut self.slept);
         self.busy = busy;
         if ran > 0 {
             self.measured = (khz, now);
             self.task = !work.kernel;
             // Once per tick, and at once on the first run, where no tick has measured yet.
-            if self.speed == 0.0 || now.is_multiple_of(tick) {
+            if self.speed == 0.0 || is_tick {
                 // arch_scale_freq_tick()
                 self.speed = (f64::from(khz) / f64::from(full.max(1))).min(1.0);
             }
         }
         // From the truncated time, so that running and resting add up to the span.
-        let share = ran as f64 / span as f64;
+        let share = if ran == span { 1.0 } else { ran as f64 / span as f64 };
         // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only
         // if it expects to sleep for longer than a tick. After a process has ended it has nothing
         // to expect by: the next one comes when it comes.
@@ -182,25 +193,25 @@ impl Cpu {
         // before or after the work.
         if self.running {
             // It runs on, and then sleeps unless the step was too short for that.
-            self.run(ran, decay.part(share));
+            self.run(ran, decay.part(share, known), known);
             if ran < span {
                 self.record_update(now - (span - ran));
                 self.sleep();
-                self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
+                self.rest(span - ran, waits_for_io, decay.part(1.0 - share, known), known);
                 self.slept = stays;
-            } else if now.is_multiple_of(tick) {
+            } else if is_tick {
                 self.record_update(now);
             }
             return;
         }
-        self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
+        self.rest(span - ran, waits_for_io, decay.part(1.0 - share, known), known);
         // Without a tick for that long the idle loop has stopped it (tick_nohz_idle_stop_tick()).
         self.idled |= self.rested >= tick;
         if ran > 0 {
             self.rested = 0;
             self.running = true;
             self.record_update(now - ran);
-            self.run(ran, decay.part(share));
+            self.run(ran, decay.part(share, known), known);
         }
     }
 
@@ -209,15 +220,15 @@ impl Cpu {
         self.update = Some(UtilUpdate { at, util: self.load.utilisation(), times: self.times });
     }
 
-    fn run(&mut self, ran: u64, decay: Decay) {
+    fn run(&mut self, ran: u64, decay: Decay, known: &mut Decays) {
         // An estimate that only /proc/stat shows.
         let system = ran / 8;
         self.times.user += ran - system;
         self.times.system += system;
-        self.load.run(decay, self.speed);
+        self.load.run(decay, self.speed, known);
     }
 
-    fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay) {
+    fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay, known: &mut Decays) {
         self.rested += rested;
         if waits_for_io {
             // The scheduler books idle time as iowait while a task of the CPU's queue waits for a
@@ -226,6 +237,6 @@ impl Cpu {
         } else {
             self.times.idle += rested;
         }
-        self.load.rest(decay);
+        self.load.rest(decay, known);
     }
 }

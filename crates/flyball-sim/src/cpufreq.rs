@@ -443,9 +443,15 @@ impl Cpufreq {
 
     /// Tunables live as long as a policy uses their governor.
     fn drop_unused_tunables(&mut self) {
-        let used =
-            |name| self.policies.iter().any(|policy| policy.is_active() && policy.governor.name() == name);
-        let (schedutil, ondemand, conservative) = (used("schedutil"), used("ondemand"), used("conservative"));
+        let (mut schedutil, mut ondemand, mut conservative) = (false, false, false);
+        for policy in self.policies.iter().filter(|policy| policy.is_active()) {
+            match policy.governor {
+                Governor::Schedutil(_) => schedutil = true,
+                Governor::Ondemand(_) => ondemand = true,
+                Governor::Conservative(_) => conservative = true,
+                Governor::Performance | Governor::Powersave | Governor::Userspace(_) => {}
+            }
+        }
         self.tunables.rate_limit_us = self.tunables.rate_limit_us.filter(|_| schedutil);
         self.tunables.ondemand = self.tunables.ondemand.filter(|_| ondemand);
         self.tunables.conservative = self.tunables.conservative.filter(|_| conservative);
@@ -535,8 +541,16 @@ impl Cpufreq {
         if setpolicy && !driver.samples(platform) {
             return;
         }
+        // The other governors have no hook: they act in their limits callbacks alone.
+        let Tunables { rate_limit_us, ondemand, conservative } = &self.tunables;
+        if !setpolicy && rate_limit_us.is_none() && ondemand.is_none() && conservative.is_none() {
+            return;
+        }
         for policy in &mut self.policies {
             if !policy.is_active() {
+                continue;
+            }
+            if !setpolicy && !policy.governor.is_dynamic() {
                 continue;
             }
             // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on
@@ -564,7 +578,6 @@ impl Cpufreq {
             let bounds = policy.bounds();
             let online = &policy.online;
             let request = match &mut policy.governor {
-                // These three have no hook: they act in their limits callbacks alone.
                 Governor::Performance | Governor::Powersave | Governor::Userspace(_) => None,
                 Governor::Ondemand(governor) => self.tunables.ondemand.as_ref().and_then(|tunables| {
                     let times = online.iter().map(|&cpu| cpus[cpu as usize].dbs_times());

@@ -13,7 +13,7 @@ mod schedutil;
 pub use conservative::{Conservative, ConservativeTunables};
 pub use dbs::{CpuTimes, DbsCommon};
 pub use ondemand::{Ondemand, OndemandTunables};
-pub use pelt::{Decay, Pelt};
+pub use pelt::{Decay, Decays, Pelt};
 pub use schedutil::{Demand, Schedutil, SchedutilMode};
 
 /// How a target between two table entries is resolved (include/linux/cpufreq.h).

@@ -5,14 +5,14 @@ use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu_state::{Cpu, IdleCount, IdleRequest, Speed},
+    cpu_state::{Cpu, CpuStep, IdleCount, IdleRequest, Speed},
     cpufreq::{
         Cpufreq, Platform, amd, intel,
         invariance::{FullSpeed, full_speed},
     },
     errno::{Answer, Errno},
     firmware::Firmware,
-    governor::Decay,
+    governor::{Decay, Decays},
     isst_drivers::IsstDrivers,
     kernel::Kernel,
     load::{CpuWork, Load, STEP_NS, Step},
@@ -76,6 +76,9 @@ pub(crate) struct World {
     /// Busy time that accesses to a CPU's registers cost it and that the next step takes into
     /// account, ns.
     disturbed: Vec<u32>,
+    /// True if any of them is not 0.
+    is_disturbed: bool,
+    decays: Decays,
     /// The processors' own time, which trails `platform.now` by less than a step.
     simulated: u64,
 }
@@ -145,6 +148,8 @@ impl World {
             states: vec![0; count as usize],
             work: vec![CpuWork::default(); count as usize],
             disturbed: vec![0; count as usize],
+            is_disturbed: false,
+            decays: Decays::default(),
             simulated: 0,
         };
         if world.boot.modular_governors {
@@ -292,6 +297,7 @@ impl World {
             // At most half a step, so that a program that reads without a pause leaves the CPU some
             // time.
             *cost = cost.saturating_add(COST_NS).min(STEP_NS as u32 / 2);
+            self.is_disturbed = true;
         }
     }
 
@@ -427,11 +433,14 @@ impl World {
             }
             *activity = work.activity;
             activity.idle = state;
-            let busy = u64::from(work.activity.busy_ns).min(STEP_NS);
-            // Index 0 is POLL, which is never chosen here.
-            let count = &mut cpu.idle[usize::from(state) + 1];
-            count.time_ns += STEP_NS - busy;
-            count.usage += u64::from(work.activity.wakes);
+            let rest = STEP_NS - u64::from(work.activity.busy_ns).min(STEP_NS);
+            let wakes = u64::from(work.activity.wakes);
+            if rest > 0 || wakes > 0 {
+                // Index 0 is POLL, which is never chosen here.
+                let count = &mut cpu.idle[usize::from(state) + 1];
+                count.time_ns += rest;
+                count.usage += wakes;
+            }
         }
     }
 
@@ -454,10 +463,8 @@ impl World {
     fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
         self.simulated += STEP_NS;
         let now = self.simulated;
-        for work in &mut self.work {
-            // Offline and unmentioned CPUs are idle.
-            *work = CpuWork::default();
-        }
+        // Offline and unmentioned CPUs are idle.
+        self.work.fill(CpuWork::default());
         if let Some(load) = load {
             // What the governors wrote since the last step acts in this one.
             self.platform.chip.silicon_mut().settle();
@@ -465,13 +472,15 @@ impl World {
             let step = Step { now_ns: now, span_ns: STEP_NS, silicon, idle: &self.states };
             load.step(&step, &mut self.work);
         }
-        for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
-            // After the load's own work: accesses to registers come on top of it.
-            if *cost > 0 {
-                let activity = &mut work.activity;
-                work.kernel |= activity.busy_ns == 0;
-                activity.busy_ns = activity.busy_ns.saturating_add(std::mem::take(cost));
-                activity.wakes = activity.wakes.saturating_add(1);
+        if std::mem::take(&mut self.is_disturbed) {
+            for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
+                // After the load's own work: accesses to registers come on top of it.
+                if *cost > 0 {
+                    let activity = &mut work.activity;
+                    work.kernel |= activity.busy_ns == 0;
+                    activity.busy_ns = activity.busy_ns.saturating_add(std::mem::take(cost));
+                    activity.wakes = activity.wakes.saturating_add(1);
+                }
             }
         }
         self.choose_idle_states();
@@ -480,31 +489,37 @@ impl World {
             self.trace_step(now);
         }
         self.count_throttling();
-        let decay = Decay::over(STEP_NS);
         let tick = self.platform.board.tick_us * 1000;
-        let full_speed = self.full_speed;
+        let decay = Decay::over(STEP_NS, &mut self.decays);
+        let step = CpuStep { now, decay, tick, is_tick: now.is_multiple_of(tick) };
+        let full_speed = match self.full_speed {
+            // arch_set_max_freq_ratio(): without turbo the base frequency is full speed.
+            Some(full) if self.platform.intel.no_turbo => Some(full.base),
+            full => full.map(|full| full.turbo),
+        };
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
             if !cpu.online {
                 continue;
             }
-            // u32::MAX stands for the whole step.
-            let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
-            let khz = self.platform.chip.khz(number as u32);
-            let full = match (full_speed, self.cpufreq.highest[number]) {
-                // arch_set_max_freq_ratio(): without turbo the base frequency is full speed.
-                (Some(full), _) if self.platform.intel.no_turbo => full.base,
-                (Some(full), _) => full.turbo,
-                (None, 0) => khz,
-                // No invariance: the kernel takes the policy's maximum for full speed.
-                (None, highest) => highest,
+            let busy = match u64::from(work.activity.busy_ns) {
+                0 => 0.0,
+                // u32::MAX stands for the whole step.
+                STEP_NS.. => 1.0,
+                busy => busy as f64 / STEP_NS as f64,
             };
+            let khz = self.platform.chip.khz(number as u32);
+            let full = full_speed.unwrap_or_else(|| match self.cpufreq.highest[number] {
+                0 => khz,
+                // No invariance: the kernel takes the policy's maximum for full speed.
+                highest => highest,
+            });
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
                 // The estimate was that of the process that has gone.
                 cpu.estimate = 0;
             }
-            cpu.step(now, decay, busy, work, Speed { khz, full }, tick);
+            cpu.step(step, &mut self.decays, busy, work, Speed { khz, full });
         }
         self.cpufreq.tick(&mut self.platform, &mut self.cpus);
     }

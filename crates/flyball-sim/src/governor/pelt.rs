@@ -4,7 +4,36 @@
 /// Length of a period in nanoseconds.
 const PERIOD: f64 = 1024.0 * 1024.0;
 
-/// The decay over a span of time, computed once for all CPUs of a step.
+/// Decays that were computed lately, by their span: CPUs of one speed ask for the same one, and a
+/// power of two is what costs most in a step.
+#[derive(Debug, Clone)]
+pub struct Decays([(u64, f64); DECAYS]);
+
+/// A power of two: the place of a span is the upper bits of its hash.
+const DECAYS: usize = 256;
+
+impl Default for Decays {
+    fn default() -> Decays {
+        // A span of nothing keeps everything.
+        Decays([(0.0_f64.to_bits(), 1.0); DECAYS])
+    }
+}
+
+impl Decays {
+    /// What is left after `span` nanoseconds: `y^(span / 1024 us)` with `y^32 = 0.5`.
+    fn keep(&mut self, span: f64) -> f64 {
+        let bits = span.to_bits();
+        // Fibonacci hashing: a factor of 2^64 divided by the golden ratio.
+        let place = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - DECAYS.trailing_zeros());
+        let known = &mut self.0[place as usize % DECAYS];
+        if known.0 != bits {
+            *known = (bits, (-span / PERIOD / 32.0).exp2());
+        }
+        known.1
+    }
+}
+
+/// The decay over a span of time.
 #[derive(Debug, Clone, Copy)]
 pub struct Decay {
     span: u64,
@@ -13,18 +42,18 @@ pub struct Decay {
 
 impl Decay {
     /// The decay over `span` nanoseconds: `y^(span / 1024 us)` with `y^32 = 0.5`.
-    pub fn over(span: u64) -> Decay {
-        Decay { span, keep: (-(span as f64) / PERIOD / 32.0).exp2() }
+    pub fn over(span: u64, known: &mut Decays) -> Decay {
+        Decay { span, keep: known.keep(span as f64) }
     }
 
     /// The decay over a part of the span, or over more than it.
     #[must_use]
-    pub fn part(self, share: f64) -> Decay {
+    pub fn part(self, share: f64, known: &mut Decays) -> Decay {
         if share == 1.0 {
             return self;
         }
         let span = self.span as f64 * share;
-        Decay { span: span as u64, keep: (-span / PERIOD / 32.0).exp2() }
+        Decay { span: span as u64, keep: known.keep(span) }
     }
 
     /// The span that this decay is for, in nanoseconds.
@@ -53,19 +82,19 @@ pub struct Pelt {
 impl Pelt {
     /// The CPU runs for `decay`'s span with `speed` (0 to 1) of full capacity: frequency and core
     /// type together, as frequency invariance scales it.
-    pub fn run(&mut self, decay: Decay, speed: f64) {
+    pub fn run(&mut self, decay: Decay, speed: f64, known: &mut Decays) {
         let speed = speed.clamp(0.0, 1.0);
         self.behind += decay.span as f64 * (1.0 - speed);
-        let keep = if speed < 1.0 { decay.part(speed).keep } else { decay.keep };
+        let keep = if speed < 1.0 { decay.part(speed, known).keep } else { decay.keep };
         self.value = 1024.0 + (self.value - 1024.0) * keep;
     }
 
     /// The CPU rests for `decay`'s span.
-    pub fn rest(&mut self, decay: Decay) {
+    pub fn rest(&mut self, decay: Decay, known: &mut Decays) {
         let keep = if self.behind == 0.0 || self.value >= FULL {
             decay.keep
         } else {
-            decay.part(1.0 + self.behind / decay.span.max(1) as f64).keep
+            decay.part(1.0 + self.behind / decay.span.max(1) as f64, known).keep
         };
         self.behind = 0.0;
         let value = self.value * keep;
@@ -100,38 +129,41 @@ mod tests {
 
     #[test]
     fn half_life_is_32_periods() {
+        let known = &mut Decays::default();
         let mut pelt = Pelt::default();
-        let decay = Decay::over(32 * 1024 * 1024);
+        let decay = Decay::over(32 * 1024 * 1024, known);
         for expected in [512, 768, 896, 960] {
-            pelt.run(decay, 1.0);
+            pelt.run(decay, 1.0, known);
             assert_eq!(pelt.utilisation(), expected);
         }
-        pelt.rest(decay);
+        pelt.rest(decay, known);
         assert_eq!(pelt.utilisation(), 480);
     }
 
     #[test]
     fn steps_of_any_length_agree() {
+        let known = &mut Decays::default();
         let (mut fine, mut coarse) = (Pelt::default(), Pelt::default());
         for _ in 0..64 {
-            fine.run(Decay::over(1_000_000), 0.8);
+            fine.run(Decay::over(1_000_000, known), 0.8, known);
         }
-        coarse.run(Decay::over(64_000_000), 0.8);
+        coarse.run(Decay::over(64_000_000, known), 0.8, known);
         assert_eq!(fine.utilisation(), coarse.utilisation());
     }
 
     #[test]
     fn a_slow_cpu_that_never_rests_is_full_and_one_that_rests_is_not() {
+        let known = &mut Decays::default();
         let mut busy = Pelt::default();
-        busy.run(Decay::over(2_000_000_000), 0.25);
+        busy.run(Decay::over(2_000_000_000, known), 0.25, known);
         assert_eq!(busy.utilisation(), 1023);
         // Half busy at half speed: a quarter of the capacity, in the mean of a period.
         let mut half = Pelt::default();
         let mut sum = 0;
         for step in 0..4000 {
             match step % 2 {
-                0 => half.run(Decay::over(1_000_000), 0.5),
-                _ => half.rest(Decay::over(1_000_000)),
+                0 => half.run(Decay::over(1_000_000, known), 0.5, known),
+                _ => half.rest(Decay::over(1_000_000, known), known),
             }
             sum += if step >= 2000 { half.utilisation() } else { 0 };
         }
