@@ -15,6 +15,13 @@ pub(crate) struct Request {
     pub epp: u8,
 }
 
+impl Request {
+    /// Returns whether the firmware chooses a frequency by the load.
+    pub(crate) fn follows_load(self) -> bool {
+        self.desired == 0 && self.epp != 0
+    }
+}
+
 /// The CPPC registers of one CPU that firmware keeps in memory, as an ACPI _CPC object names them.
 /// Values are performance levels with the same meaning as in the MSRs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

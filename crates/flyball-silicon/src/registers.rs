@@ -95,7 +95,7 @@ impl Silicon {
     fn aperf(&self, cpu: usize, elapsed: u64) -> u64 {
         // At the frequency of this step: the firmware decides only between steps.
         let khz = u64::from(self.core[self.topology.cpu(cpu).core].khz);
-        self.thread[cpu].cycles + khz * elapsed / 1_000_000
+        self.thread[cpu].cycles() + khz * elapsed / 1_000_000
     }
 
     /// A write to a counter that can be written.

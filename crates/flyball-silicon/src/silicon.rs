@@ -76,7 +76,6 @@ pub(crate) struct Kind {
     pub max: u32,
     leakage: f64,
     smt_power: f64,
-    smt_loss: f64,
     budget: f64,
     idle: Vec<Idle>,
 }
@@ -123,6 +122,8 @@ pub(crate) struct Package {
     pub sleep_ns: u64,
     /// Set when a register of the package changed what its cores may do.
     pub stale: bool,
+    /// Sums over the cores in the two parts of a step.
+    sums: [step::Sums; 2],
     /// The room in which its cores' frequencies were last chosen.
     chosen: Option<choose::PackageLimits>,
     /// The share of the uncore's range that its limits leave.
@@ -147,6 +148,8 @@ pub struct Silicon {
     wide: bool,
     /// CPUs whose own request was written.
     written: Vec<u32>,
+    /// The length of the last step.
+    whole_ns: u64,
 
     /// State by CPU.
     pub(crate) thread: Vec<Thread>,
@@ -163,12 +166,22 @@ pub struct Silicon {
 pub(crate) struct Thread {
     request: Request,
     utilisation: f64,
-    window_busy: u64,
+    /// Busy time in all when the firmware last looked, and in the period before that.
+    looked: u64,
+    window: u64,
+    /// `window` as a share of the period.
+    measured: f64,
     pub busy_ns: u64,
-    pub cycles: u64,
-    cycle_part: u64,
-    delivered: u64,
+    /// Cycles since reset, in millionths: kHz times ns.
+    microcycles: u128,
     pub online: bool,
+}
+
+impl Thread {
+    /// Cycles since reset.
+    pub(crate) fn cycles(&self) -> u64 {
+        (self.microcycles / 1_000_000) as u64
+    }
 }
 
 /// State of one core.
@@ -186,6 +199,8 @@ pub(crate) struct Core {
     held: u32,
     /// True if any input of the frequency's choice has changed since it was made.
     moved: bool,
+    /// True if what its target follows from has changed since the target was chosen.
+    asked: bool,
     license: License,
     pub hot_log: bool,
     quality: f64,
@@ -195,6 +210,11 @@ pub(crate) struct Core {
     /// At the present frequency: dynamic power at full activity, W, and the factor of the leakage.
     dynamic: f64,
     leakage: f64,
+    /// The frequency and the factor that these two were worked out for.
+    powered: (u32, f64),
+    /// The work of its CPUs in the last step, and what follows from it in the step's two parts.
+    activity: [Activity; 2],
+    kept: [step::Kept; 2],
     pub watts: f64,
     pub energy: u128,
     pub residency: [u64; 5],
@@ -234,6 +254,7 @@ impl Silicon {
             stale: true,
             wide: true,
             written: Vec::new(),
+            whole_ns: 0,
             thread: vec![Thread::default(); cpus],
             core,
             package: vec![Package::new(&spec); packages],
@@ -299,15 +320,9 @@ impl Silicon {
         KiloHertz(self.core[self.topology.cpu(cpu).core].guaranteed)
     }
 
-    /// Cycles' worth of work that a CPU got done in the last [`advance`](Self::advance): its
-    /// cycles, less what the other thread of the core took from it.
-    pub fn delivered(&self, cpu: usize) -> u64 {
-        self.thread.get(cpu).map_or(0, |thread| thread.delivered)
-    }
-
     /// Cycles that a CPU executed since reset (APERF before any write to it).
     pub fn cycles(&self, cpu: usize) -> u64 {
-        self.thread.get(cpu).map_or(0, |thread| thread.cycles)
+        self.thread.get(cpu).map_or(0, Thread::cycles)
     }
 
     /// Power of a package in the last step.
@@ -432,14 +447,16 @@ impl Silicon {
             }
             // A switch may have changed limits that leave the target as it is.
             for core in &mut self.core {
-                core.moved = true;
+                (core.moved, core.asked) = (true, true);
+                // CPUs may have come or gone.
+                core.kept = [step::Kept::default(); 2];
             }
             self.choose_targets();
         } else {
             for &cpu in &written {
                 self.thread[cpu as usize].request = self.decode_request(cpu as usize);
                 let core = self.topology.cpu(cpu as usize).core;
-                self.core[core].moved = true;
+                (self.core[core].moved, self.core[core].asked) = (true, true);
                 self.choose_target(core);
             }
         }
@@ -454,15 +471,16 @@ impl Silicon {
     /// state.
     pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
         self.settle();
-        for thread in &mut self.thread {
-            thread.delivered = 0;
-        }
+        self.forget_changed_work(dt_ns, activity);
         let mut left = dt_ns;
         while left > 0 {
             // Cut at the firmware's periods, so that its decisions fall on the same times however
             // long the caller's steps are.
             let part = left.min(self.period_ns - self.phase_ns);
-            self.step(part, dt_ns, activity);
+            // Before the firmware's decision and after it: with periods as long as the caller's
+            // steps, each of the two parts is as long as it was in the last step.
+            let kept = usize::from(left < dt_ns);
+            self.step(kept, part, dt_ns);
             self.now_ns += part;
             self.phase_ns += part;
             left -= part;
@@ -529,6 +547,7 @@ impl Package {
             throttle_events: 0,
             sleep_ns: 0,
             stale: true,
+            sums: [step::Sums::default(); 2],
             chosen: None,
             uncore: 1.0,
         }
@@ -553,6 +572,7 @@ impl Core {
             ceiling: base,
             held: u32::MAX,
             moved: true,
+            asked: true,
             license: License::Sse,
             hot_log: false,
             // A share of the voltage: power goes with its square.
@@ -561,6 +581,9 @@ impl Core {
             intensity: 1.0,
             dynamic: 0.0,
             leakage: 0.0,
+            powered: (0, 0.0),
+            activity: [Activity::default(); 2],
+            kept: [step::Kept::default(); 2],
             watts: 0.0,
             energy: 0,
             residency: [0; 5],
@@ -574,11 +597,11 @@ impl Default for Thread {
             // Decoded from the registers in the first settle().
             request: Request { min: 0, max: 0, desired: 0, epp: 128 },
             utilisation: 0.0,
-            window_busy: 0,
+            looked: 0,
+            window: 0,
+            measured: 0.0,
             busy_ns: 0,
-            cycles: 0,
-            cycle_part: 0,
-            delivered: 0,
+            microcycles: 0,
             online: true,
         }
     }
@@ -603,7 +626,6 @@ impl Kind {
             max: c.max_mhz * 1000,
             leakage: c.leakage_w,
             smt_power: c.smt_power,
-            smt_loss: 1.0 - c.smt_share,
             budget: c.budget_w,
             idle: idle.collect(),
         }

@@ -143,6 +143,41 @@ fn the_same_seed_gives_the_same_numbers() {
 }
 
 #[test]
+fn what_is_kept_from_step_to_step_changes_no_number() {
+    for name in MachineSpec::names() {
+        // With a seed the firmware's periods cut each step in two.
+        let machine = || Silicon::new(MachineSpec::builtin(name).unwrap(), 7).unwrap();
+        let (mut kept, mut fresh) = (machine(), machine());
+        for ms in 0..400 {
+            let load: Vec<Activity> = (0..kept.cpus())
+                .map(|cpu| match (cpu + ms / 90) % 4 {
+                    0 => Activity::busy(),
+                    1 => Activity::partly(300_000, 20, 1),
+                    2 => Activity::partly(ms as u32 * 2_000, 3, 0),
+                    _ => Activity::idle(2),
+                })
+                .collect();
+            if ms == 200 {
+                kept.set_online(1, false);
+                fresh.set_online(1, false);
+            }
+            kept.advance(MS, &load);
+            // Decides and computes everything again.
+            fresh.touch();
+            fresh.advance(MS, &load);
+        }
+        for cpu in 0..kept.cpus() {
+            assert_eq!(kept.cycles(cpu), fresh.cycles(cpu), "{name} {cpu}");
+            assert_eq!(kept.frequency(cpu), fresh.frequency(cpu), "{name} {cpu}");
+        }
+        for package in 0..kept.topology().packages() {
+            assert_eq!(kept.energy_femtojoules(package), fresh.energy_femtojoules(package), "{name}");
+            assert_eq!(kept.temperature(package).0, fresh.temperature(package).0, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_long_step_equals_its_parts() {
     let (mut a, mut b) = (chip("i7-2600"), chip("i7-2600"));
     let load = vec![Activity::busy(); 8];

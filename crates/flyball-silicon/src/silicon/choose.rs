@@ -1,7 +1,7 @@
 //! The firmware's work in each period and the effects of register writes: targets, limits,
 //! frequencies.
 
-use super::{Silicon, Thread};
+use super::{Silicon, Thread, step};
 use crate::spec::ClockDomain;
 
 /// The limits that all cores of a package share when their frequencies are chosen.
@@ -23,17 +23,24 @@ impl Silicon {
         let t = &self.spec.thermal;
         // Firmware may be set to throttle before the sensors reach their zero.
         let tj = f64::from(if t.throttle_c > 0 { t.throttle_c } else { t.tjmax_c });
-        for thread in &mut self.thread {
+        for (cpu, thread) in self.thread.iter_mut().enumerate() {
+            let window = thread.busy_ns - std::mem::replace(&mut thread.looked, thread.busy_ns);
             // Most CPUs of a large machine are idle in most periods.
-            if thread.window_busy == 0 && thread.utilisation == 0.0 {
+            if window == 0 && thread.utilisation == 0.0 {
                 continue;
             }
-            let measured = thread.window_busy as f64 / self.period_ns as f64;
-            thread.window_busy = 0;
-            let smooth = self.autonomous.smooth(thread.utilisation, measured);
+            if window != thread.window {
+                thread.window = window;
+                thread.measured = window as f64 / self.period_ns as f64;
+            }
+            let smooth = self.autonomous.smooth(thread.utilisation, thread.measured);
             // What is left of it in the end is nothing, and must not become numbers that processors
             // are slow with.
-            thread.utilisation = if smooth < 1e-9 { 0.0 } else { smooth };
+            let smooth = if smooth < 1e-9 { 0.0 } else { smooth };
+            if smooth != thread.utilisation {
+                thread.utilisation = smooth;
+                self.core[self.topology.cpu(cpu).core].asked |= thread.request.follows_load();
+            }
         }
         for p in 0..self.package.len() {
             let core_r = self.spec.thermal.core_k_per_w;
@@ -72,7 +79,9 @@ impl Silicon {
     /// threads.
     pub(super) fn choose_targets(&mut self) {
         for c in 0..self.core.len() {
-            self.choose_target(c);
+            if self.core[c].asked {
+                self.choose_target(c);
+            }
         }
     }
 
@@ -80,6 +89,7 @@ impl Silicon {
     #[inline]
     pub(super) fn choose_target(&mut self, c: usize) {
         let core = &mut self.core[c];
+        core.asked = false;
         let kind = &self.kinds[core.place.kind as usize];
         let (one, two) = (&self.thread[core.place.first as usize], &self.thread[core.place.second as usize]);
         // A core runs at the higher request of its threads (see intel_cpufreq_cpu_offline() in
@@ -117,12 +127,20 @@ impl Silicon {
         // Cores that have not moved keep their frequency only while nothing that they share has.
         self.package[p].chosen = Some(limits);
         let mut common = 0;
+        let mut last = None;
         for c in cores.clone() {
             if same && !self.core[c].moved {
                 continue;
             }
             self.core[c].moved = false;
-            let khz = self.choose_frequency(c, limits);
+            // Most cores of a large machine ask for the same, one after the other.
+            let inputs = self.inputs_of_frequency(c);
+            let (khz, conflict) = match last {
+                Some((same, answer)) if inputs.is_some() && inputs == same => answer,
+                _ => self.choose_frequency(c, limits),
+            };
+            last = Some((inputs, (khz, conflict)));
+            self.core[c].conflict = conflict;
             self.set_frequency(c, khz);
             let place = self.core[c].place;
             let busy = self.thread[place.first as usize].utilisation > 0.0
@@ -197,8 +215,20 @@ impl Silicon {
         })
     }
 
-    /// The frequency of one core, kHz.
-    fn choose_frequency(&mut self, c: usize, limits: PackageLimits) -> u32 {
+    /// What a core's frequency follows from beside the limits of its package. Nothing on machines
+    /// where it follows from more.
+    #[inline]
+    fn inputs_of_frequency(&self, c: usize) -> Option<impl PartialEq + Copy + use<>> {
+        if self.sst.is_some() || self.spec.firmware.pstate_loss > 0.0 {
+            return None;
+        }
+        let core = &self.core[c];
+        let frequencies = [core.target, core.ceiling, core.guaranteed, core.held];
+        Some((frequencies, core.place.kind, core.license, core.intensity.to_bits(), core.quality.to_bits()))
+    }
+
+    /// The frequency of one core, kHz, and the factor of its power while two managers are at odds.
+    fn choose_frequency(&self, c: usize, limits: PackageLimits) -> (u32, f64) {
         let mut khz = self.limited_frequency(c, limits);
         khz = self.within_budget(c, khz, limits.active);
         let f = &self.spec.firmware;
@@ -224,9 +254,7 @@ impl Silicon {
             khz = khz.min((f64::from(kind.max) * limits.cool) as u32);
         }
         // A sixteenth is the least duty cycle of clock modulation (Intel SDM 3B).
-        khz = khz.min(core.held).max(kind.min / 16);
-        self.core[c].conflict = conflict;
-        khz
+        (khz.min(core.held).max(kind.min / 16), conflict)
     }
 
     /// Sets a core's frequency, and what its power follows from at this frequency.
@@ -235,6 +263,11 @@ impl Silicon {
         let core = &mut self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let q = core.quality;
+        if core.powered == (khz, core.conflict) {
+            return;
+        }
+        core.powered = (khz, core.conflict);
+        core.kept = [step::Kept::default(); 2];
         core.khz = khz;
         core.dynamic = kind.curve.dynamic_watts(khz) * q * q * core.conflict;
         core.leakage = kind.curve.leakage_by_voltage(khz);
