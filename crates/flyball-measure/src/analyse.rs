@@ -109,6 +109,10 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantit
     each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
 }
 
+/// Blocks before a comparison ends because arms are the same. With fewer, a slow round in ten has
+/// often not happened yet.
+const LEAST_FOR_SAME: usize = 15;
+
 /// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.
 pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bool {
     let Length::Until { half_width, decided, .. } = manifest.schedule.length else { return false };
@@ -122,8 +126,15 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
     let Some((base, others)) = reports.split_first() else { return false };
     let Some(base) = base.summary(Quantity::Performance) else { return false };
     let is_narrow = |values: &[f64]| {
-        stats::always_interval(values, level)
-            .is_some_and(|found| found.half_width() <= half_width || decided && !found.contains(0.0))
+        stats::always_interval(values, level).is_some_and(|found| {
+            if decided {
+                let ends = found.map(f64::exp_m1);
+                let is_same = ends.low >= -half_width && ends.high <= half_width;
+                is_same && values.len() >= LEAST_FOR_SAME || !found.contains(0.0)
+            } else {
+                found.half_width() <= half_width
+            }
+        })
     };
     if others.is_empty() {
         // An arm alone in its boot: its own precision counts, around its mean because it is

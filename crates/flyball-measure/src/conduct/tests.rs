@@ -297,9 +297,12 @@ fn arms_of_another_boot_wait_for_it() {
 
 #[test]
 fn until_stops_when_precise() {
-    let mut session = session(&["a", "b"], |manifest| {
-        manifest.schedule.length = Length::Until { half_width: 0.01, decided: false, least: 8, most: 50 };
-    });
-    assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
-    assert_eq!(session.directory.rounds.iter().filter(|round| !round.warm_up).count(), 16);
+    // Arms that are the same need more blocks than an interval that is narrow.
+    for (half_width, decided, blocks) in [(0.01, false, 8), (0.005, true, 15)] {
+        let mut session = session(&["a", "b"], |manifest| {
+            manifest.schedule.length = Length::Until { half_width, decided, least: 8, most: 50 };
+        });
+        assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
+        assert_eq!(session.directory.rounds.iter().filter(|round| !round.warm_up).count(), 2 * blocks);
+    }
 }
