@@ -204,13 +204,12 @@ pub(crate) struct Core {
     license: License,
     pub hot_log: bool,
     quality: f64,
-    /// Factor of the dynamic power while two managers of the frequency are at odds.
-    conflict: f64,
     intensity: f64,
     /// At the present frequency: dynamic power at full activity, W, and the factor of the leakage.
     dynamic: f64,
     leakage: f64,
-    /// The frequency and the factor that these two were worked out for.
+    /// What these two were worked out for: the frequency, and the factor of the dynamic power while
+    /// two managers of the frequency are at odds.
     powered: (u32, f64),
     /// The work of its CPUs in the last step, and what follows from it in the step's two parts.
     activity: [Activity; 2],
@@ -577,7 +576,6 @@ impl Core {
             hot_log: false,
             // A share of the voltage: power goes with its square.
             quality: better.iter().find(|b| b.0 == place.in_kind).map_or(1.0, |b| b.1),
-            conflict: 1.0,
             intensity: 1.0,
             dynamic: 0.0,
             leakage: 0.0,

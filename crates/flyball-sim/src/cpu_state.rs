@@ -89,7 +89,8 @@ pub(crate) struct Cpu {
 pub(crate) struct CpuStep {
     /// The time at its end, ns.
     pub(crate) now: u64,
-    /// The decay over its length.
+    /// Its length, ns, and the decay over it.
+    pub(crate) span: u64,
     pub(crate) decay: Decay,
     /// The tick's length, ns, and whether one falls on the step's end.
     pub(crate) tick: u64,
@@ -158,8 +159,7 @@ impl Cpu {
         speed: Speed,
     ) {
         let Speed { khz, full } = speed;
-        let CpuStep { now, decay, tick, is_tick } = step;
-        let span = decay.span();
+        let CpuStep { now, span, decay, tick, is_tick } = step;
         let waits_for_io = work.io;
         // Each step makes its own calls to the governor, or none.
         self.update = None;
@@ -170,7 +170,7 @@ impl Cpu {
             self.idled = true;
             return;
         }
-        let ran = if busy >= 1.0 { span } else { (span as f64 * busy.max(0.0)) as u64 };
+        let ran = if busy >= 1.0 { span } else { (span as i64 as f64 * busy.max(0.0)) as i64 as u64 };
         self.idled |= std::mem::take(&mut self.slept);
         self.busy = busy;
         if ran > 0 {
@@ -183,7 +183,7 @@ impl Cpu {
             }
         }
         // From the truncated time, so that running and resting add up to the span.
-        let share = if ran == span { 1.0 } else { ran as f64 / span as f64 };
+        let share = if ran == span { 1.0 } else { ran as i64 as f64 / span as i64 as f64 };
         // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only
         // if it expects to sleep for longer than a tick. After a process has ended it has nothing
         // to expect by: the next one comes when it comes.

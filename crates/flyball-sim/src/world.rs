@@ -491,7 +491,7 @@ impl World {
         self.count_throttling();
         let tick = self.platform.board.tick_us * 1000;
         let decay = Decay::over(STEP_NS, &mut self.decays);
-        let step = CpuStep { now, decay, tick, is_tick: now.is_multiple_of(tick) };
+        let step = CpuStep { now, span: STEP_NS, decay, tick, is_tick: now.is_multiple_of(tick) };
         let full_speed = match self.full_speed {
             // arch_set_max_freq_ratio(): without turbo the base frequency is full speed.
             Some(full) if self.platform.intel.no_turbo => Some(full.base),
@@ -505,7 +505,7 @@ impl World {
                 0 => 0.0,
                 // u32::MAX stands for the whole step.
                 STEP_NS.. => 1.0,
-                busy => busy as f64 / STEP_NS as f64,
+                _ => f64::from(work.activity.busy_ns) / STEP_NS as f64,
             };
             let khz = self.platform.chip.khz(number as u32);
             let full = full_speed.unwrap_or_else(|| match self.cpufreq.highest[number] {

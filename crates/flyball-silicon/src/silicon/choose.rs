@@ -1,7 +1,7 @@
 //! The firmware's work in each period and the effects of register writes: targets, limits,
 //! frequencies.
 
-use super::{Silicon, Thread, step};
+use super::{Core, Silicon, Thread, step};
 use crate::spec::ClockDomain;
 
 /// The limits that all cores of a package share when their frequencies are chosen.
@@ -127,21 +127,27 @@ impl Silicon {
         // Cores that have not moved keep their frequency only while nothing that they share has.
         self.package[p].chosen = Some(limits);
         let mut common = 0;
-        let mut last = None;
+        // Elsewhere a core's frequency follows from more than the fields that are compared.
+        let is_plain = self.sst.is_none() && self.spec.firmware.pstate_loss <= 0.0;
+        let mut last: Option<usize> = None;
         for c in cores.clone() {
             if same && !self.core[c].moved {
                 continue;
             }
             self.core[c].moved = false;
             // Most cores of a large machine ask for the same, one after the other.
-            let inputs = self.inputs_of_frequency(c);
-            let (khz, conflict) = match last {
-                Some((same, answer)) if inputs.is_some() && inputs == same => answer,
+            let chosen = match last {
+                Some(other) if self.core[other].asks_like(&self.core[c]) => self.core[other].powered,
                 _ => self.choose_frequency(c, limits),
             };
-            last = Some((inputs, (khz, conflict)));
-            self.core[c].conflict = conflict;
-            self.set_frequency(c, khz);
+            last = is_plain.then_some(c);
+            if self.core[c].powered != chosen {
+                self.set_frequency(c, chosen);
+            }
+            if !shared {
+                continue;
+            }
+            let khz = chosen.0;
             let place = self.core[c].place;
             let busy = self.thread[place.first as usize].utilisation > 0.0
                 || self.thread[place.second as usize].utilisation > 0.0;
@@ -154,7 +160,8 @@ impl Silicon {
         if shared && common > 0 {
             for c in cores {
                 let most = self.kinds[self.core[c].place.kind as usize].max;
-                self.set_frequency(c, common.min(most).min(self.core[c].held));
+                let Core { held, powered, .. } = self.core[c];
+                self.set_frequency(c, (common.min(most).min(held), powered.1));
             }
         }
     }
@@ -215,18 +222,6 @@ impl Silicon {
         })
     }
 
-    /// What a core's frequency follows from beside the limits of its package. Nothing on machines
-    /// where it follows from more.
-    #[inline]
-    fn inputs_of_frequency(&self, c: usize) -> Option<impl PartialEq + Copy + use<>> {
-        if self.sst.is_some() || self.spec.firmware.pstate_loss > 0.0 {
-            return None;
-        }
-        let core = &self.core[c];
-        let frequencies = [core.target, core.ceiling, core.guaranteed, core.held];
-        Some((frequencies, core.place.kind, core.license, core.intensity.to_bits(), core.quality.to_bits()))
-    }
-
     /// The frequency of one core, kHz, and the factor of its power while two managers are at odds.
     fn choose_frequency(&self, c: usize, limits: PackageLimits) -> (u32, f64) {
         let mut khz = self.limited_frequency(c, limits);
@@ -259,17 +254,17 @@ impl Silicon {
 
     /// Sets a core's frequency, and what its power follows from at this frequency.
     #[inline]
-    fn set_frequency(&mut self, c: usize, khz: u32) {
+    fn set_frequency(&mut self, c: usize, (khz, conflict): (u32, f64)) {
         let core = &mut self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let q = core.quality;
-        if core.powered == (khz, core.conflict) {
+        if core.powered == (khz, conflict) {
             return;
         }
-        core.powered = (khz, core.conflict);
+        core.powered = (khz, conflict);
         core.kept = [step::Kept::default(); 2];
         core.khz = khz;
-        core.dynamic = kind.curve.dynamic_watts(khz) * q * q * core.conflict;
+        core.dynamic = kind.curve.dynamic_watts(khz) * q * q * conflict;
         core.leakage = kind.curve.leakage_by_voltage(khz);
     }
 
@@ -299,6 +294,21 @@ impl Silicon {
             self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
         }
         self.package[p].uncore = self.uncore_share(p);
+    }
+}
+
+impl Core {
+    /// Returns whether another core of the package has the same frequency under the same limits.
+    #[inline]
+    fn asks_like(&self, other: &Core) -> bool {
+        self.target == other.target
+            && self.ceiling == other.ceiling
+            && self.guaranteed == other.guaranteed
+            && self.held == other.held
+            && self.place.kind == other.place.kind
+            && self.license == other.license
+            && self.intensity == other.intensity
+            && self.quality == other.quality
     }
 }
 

@@ -129,7 +129,9 @@ impl Sums {
 impl Core {
     /// Works out what follows from the work and the frequency in a part of a step.
     fn part(&self, kind: &Kind, online: [bool; 2], dt: u64, whole: u64) -> Kept {
-        let per_dt = 1.0 / dt as f64;
+        // Through i64, which a processor converts in one instruction.
+        let whole_dt = dt as i64 as f64;
+        let per_dt = 1.0 / whole_dt;
         let khz = self.khz;
         let [a0, a1] = self.activity;
         let mut k = Kept { dt, ..Kept::default() };
@@ -141,14 +143,14 @@ impl Core {
         }
         // Of the core, the share of the step in which either thread executes, and its activity.
         let (mut share, mut act) = (0.0, 0.0);
-        let s0 = if b0 > 0 { b0 as f64 * per_dt } else { 0.0 };
+        let s0 = if b0 > 0 { b0 as i64 as f64 * per_dt } else { 0.0 };
         (k.license, k.intensity) = (a0.license, f64::from(a0.intensity) * (1.0 / 256.0));
         if self.place.smt && online[1] {
             let b1 = part_of(a1.busy_ns, dt, whole);
             // A core rests only as deeply as its shallower thread (Intel SDM 3B, core C-states).
             idle = idle.min(a1.idle);
             if b1 > 0 {
-                let s1 = b1 as f64 * per_dt;
+                let s1 = b1 as i64 as f64 * per_dt;
                 let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
                 // The time in which both execute, as if they did so independently of each other.
                 // Then they share the execution units: the lighter thread adds only a part of its
@@ -178,7 +180,7 @@ impl Core {
             k.microcycles[0] = microcycles(b0, khz, scaled(a0.wakes, dt, whole), st);
         }
         let rest = 1.0 - share;
-        (k.rested, k.counter) = (if rest > 0.0 { (rest * dt as f64) as u64 } else { 0 }, st.counter);
+        (k.rested, k.counter) = (if rest > 0.0 { (rest * whole_dt) as i64 as u64 } else { 0 }, st.counter);
         // Idle states keep a share of leakage and, in C1, of clock activity.
         k.dynamic = self.dynamic * (act + st.activity * rest);
         k.leakage = (kind.leakage * self.quality, share + st.leakage * rest);

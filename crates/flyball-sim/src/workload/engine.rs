@@ -70,6 +70,8 @@ struct Task {
     begun: u64,
     /// For a pair: how much of the turn each CPU is busy.
     share: f64,
+    /// Its group's [`Group::is_steady`].
+    steady: bool,
 }
 
 /// The length of one turn of a task where it is, in ns, and its parts. It stays the same in a step
@@ -207,6 +209,7 @@ impl Engine {
                     fresh: false,
                     begun: 0,
                     share: g.busy_share,
+                    steady: g.is_steady(),
                 };
                 self.begin(&mut task, g, 0.0);
                 self.tasks.push(task);
@@ -231,17 +234,20 @@ impl Engine {
             self.left[task.group] -= 1;
         }
         task.begun += 1;
-        let mut cycles = g.cycles;
+        (task.cycles, task.memory, task.gap) = (g.cycles, g.memory_ns, g.gap_ns);
+        (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
+        if task.steady {
+            // None of the rest concerns it.
+            return;
+        }
         if let Some((share, long)) = g.long
             && self.noise.share() < share
         {
-            cycles = long;
+            task.cycles = long;
         }
         if g.spread > 0.0 {
-            cycles *= 1.0 + g.spread * (2.0 * self.noise.share() - 1.0);
+            task.cycles *= 1.0 + g.spread * (2.0 * self.noise.share() - 1.0);
         }
-        (task.cycles, task.memory, task.gap) = (cycles, g.memory_ns, g.gap_ns);
-        (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
         if let Some((share, busy, turns)) = g.stretches {
             let stretch = task.begun / turns;
             let draw = Noise::new(stretch ^ 0x7374_7265_7463_6800).share();
@@ -352,7 +358,9 @@ impl Engine {
         }
         let span = step.span_ns as f64;
         let cpu = task.cpus[0];
-        let Turn { whole, tasks_on, slow, .. } = self.turn(task, g, step);
+        let tasks_on = f64::from(self.tasks_on[cpu].max(1));
+        let slow = 1.0 / self.speed(step.silicon, cpu);
+        let whole = (g.cycles * slow + g.memory_ns) * tasks_on;
         let in_bulk = whole * 2.0 < span;
         let (mut busy, mut stalled) = (self.busy[cpu], self.stalled[cpu]);
         let mut t = 0.0;
@@ -583,7 +591,7 @@ impl Load for Engine {
         let before = self.progress.clone();
         for task in &mut tasks {
             let g = &groups[task.group];
-            if g.is_steady() { self.run_steady(task, g, step, work) } else { self.run(task, g, step, work) }
+            if task.steady { self.run_steady(task, g, step, work) } else { self.run(task, g, step, work) }
         }
         (self.tasks, self.workload.task) = (tasks, groups);
         self.clock += span;
