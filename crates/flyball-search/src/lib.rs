@@ -9,6 +9,7 @@
 //! A search finds a candidate, not a claim: the winner of a noisy search looks better than it
 //! really is. Announced numbers come from fresh pairs of rounds, which this crate does not see.
 
+mod bisect;
 mod cholesky;
 mod fit;
 mod front;
@@ -16,6 +17,7 @@ mod posterior;
 mod search;
 mod space;
 
+pub use bisect::{Bisection, Probe};
 pub use fit::Scales;
 pub use front::{Front, FrontGoal, Label, Standing};
 pub use search::{Bound, Choice, Goal, Round, Search, Step};

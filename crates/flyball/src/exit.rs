@@ -65,7 +65,8 @@ exits! {
     Limited = 11;
     /// `compare --fail-if`: an arm is over a limit.
     Over = 12;
-    /// `compare --fail-if`: these rounds cannot tell whether an arm is over a limit.
+    /// `compare --fail-if`: these rounds cannot tell whether an arm is over a limit. With
+    /// `--bisect`: they name no commit.
     CannotTell = 13;
 }
 

@@ -1811,6 +1811,15 @@ class Summary(TypedDict):
     quantity: Quantity
 
 
+class SuspectCommit(TypedDict):
+    """A commit that may have made the change."""
+
+    commit: str
+    is_merge: bool
+    probability: float
+    subject: str
+
+
 class SystemNote(TypedDict):
     """Which machine it is, and what may differ between machines of one kind."""
 
@@ -2088,6 +2097,24 @@ class AtBootOutput(TypedDict):
     simulated: NotRequired[bool]
     snippets: List[Snippet]
     unit: str
+
+
+class BisectOutput(TypedDict):
+    """What `flyball compare --bisect` prints: the commit that changed the metric."""
+
+    answer: str
+    built: int
+    candidates: int
+    change: Union[float, None]
+    commits: List[SuspectCommit]
+    confidence: float
+    emulated: NotRequired[str]
+    interval: Union[Interval, None]
+    is_worse: Union[bool, None]
+    runs: int
+    schema: Literal["bisect/1"]
+    simulated: NotRequired[bool]
+    skipped: Dict[str, str]
 
 
 class ComparePlanOutput(TypedDict):

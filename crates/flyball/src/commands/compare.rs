@@ -2,6 +2,7 @@
 //! verdict.
 
 mod args;
+mod bisect;
 pub(super) mod confirm;
 pub(crate) mod dry_run;
 mod experiment;
@@ -75,6 +76,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;
     let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
     let args = &args.expanded();
+    if let Some(range) = &args.bisect {
+        return bisect::run(context, &*host, args, range);
+    }
     // Before the quiet decision, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
@@ -91,17 +95,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;
     manifest.knobs = knobs;
-    let quiet = args
-        .measuring
-        .quiet
-        .map(|level| {
-            let cpus = workload.command.cpus.clone();
-            // Random addresses stay: their effect belongs to the spread between rounds, one fixed
-            // layout could favour an arm.
-            let quiet = QuietOptions { level, cpus, freq: None };
-            quiet_during_arms(&*host, quiet, &mut manifest)
-        })
-        .transpose()?;
+    let quiet = quiet(&*host, args, &mut manifest)?;
     if args.dry_run {
         return dry_run::dry_run(context, &*host, &manifest);
     }
@@ -186,6 +180,15 @@ fn resume(
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
     let taken = take::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
     conduct(context, host, directory, taken, interrupted, extras)
+}
+
+/// The decision of `--quiet`, if it is given.
+fn quiet(host: &dyn Host, args: &Args, manifest: &mut Manifest) -> Result<Option<QuietDuringArms>, Failure> {
+    let Some(level) = args.measuring.quiet else { return Ok(None) };
+    let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
+    // Random addresses stay: their effect belongs to the spread between rounds, one fixed layout
+    // could favour an arm.
+    quiet_during_arms(host, QuietOptions { level, cpus, freq: None }, manifest).map(Some)
 }
 
 /// Decides what makes the machine quiet during all arms, and records it in the manifest.

@@ -196,3 +196,98 @@ fn a_pipeline_compares_two_commits() {
     let trees = Command::new("git").args(["worktree", "list"]).current_dir(place.path()).output();
     assert_eq!(String::from_utf8_lossy(&trees.expect("git runs").stdout).lines().count(), 1);
 }
+
+/// A repository of `count` commits after the first. The speed of each is what `speed` says.
+fn history(count: usize, speed: impl Fn(usize) -> String) -> Place {
+    let place = Place::new(&[]);
+    let git = |words: &[&str]| {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
+        let ran = Command::new("git").args(identity).args(words).current_dir(place.path()).output();
+        assert!(ran.expect("git runs").status.success(), "{words:?}");
+    };
+    git(&["init", "-q"]);
+    for number in 0..=count {
+        fs::write(place.path().join("speed"), speed(number)).expect("it can be written");
+        git(&["add", "speed"]);
+        git(&["commit", "-q", "--allow-empty", "-m", &format!("commit {number}")]);
+        git(&["tag", &format!("c{number}")]);
+    }
+    place
+}
+
+/// A build that copies the speed, and a command that prints it with noise of one percent.
+const BISECT: [&str; 8] = [
+    "--build",
+    "test -s speed && cp speed built",
+    "--metric",
+    "t=([0-9.]+)",
+    "--better",
+    "lower",
+    "--warm-up",
+    "0",
+];
+const NOISY: [&str; 4] = [
+    "--",
+    "sh",
+    "-c",
+    "awk -v s=$$ 'BEGIN { srand(s); getline v < \"built\"; print \"t=\" v * (0.99 + 0.02 * rand()) }'",
+];
+
+#[test]
+fn a_bisection_finds_the_commit_and_leaves_the_checkout_alone() {
+    // Two commits do not build, and one is 20 % slower.
+    let speed = |number: usize| match number {
+        6 | 8 => String::new(),
+        _ => format!("{}\n", if number >= 11 { 120 } else { 100 }),
+    };
+    let place = history(16, speed);
+    fs::write(place.path().join("speed"), "dirty").expect("it can be written");
+    let words = [&["--bisect", "c0..", "--json"], &BISECT[..], &NOISY].concat();
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut command: Command = flyball!();
+    let ran = Ran::of(
+        command
+            .args(["compare", "-o", "run"])
+            .args(words)
+            .current_dir(place.path())
+            .env("TMPDIR", temporary.path()),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(report["answer"], "found");
+    assert_eq!(report["commits"][0]["subject"], "commit 11", "{report}");
+    assert_eq!(report["is_worse"], true);
+    let end = |name: &str| report["interval"][name].as_f64().expect("a number");
+    assert!(end("low") > 0.05 && end("low") < 0.2 && end("high") > 0.2, "{report}");
+    assert_eq!(report["skipped"].as_object().map(serde_json::Map::len), Some(1), "{report}");
+    assert!(report["runs"].as_u64() < Some(80) && report["built"].as_u64() < Some(10), "{report}");
+    assert_eq!(fs::read_to_string(place.path().join("speed")).expect("it is there"), "dirty");
+    assert_eq!(fs::read_dir(temporary.path()).expect("it is there").count(), 0);
+    let trees = Command::new("git").args(["worktree", "list"]).current_dir(place.path()).output();
+    assert_eq!(trees.expect("git runs").stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
+}
+
+#[test]
+fn a_bisection_says_why_it_names_no_commit() {
+    let place = history(3, |number| if number == 3 { String::new() } else { "100\n".to_owned() });
+    let bisect = |range: &str| {
+        _ = fs::remove_dir_all(place.path().join("run"));
+        place.compare(&[&["--bisect", range], &BISECT[..], &NOISY].concat())
+    };
+    let alike = bisect("c0..c2");
+    assert_eq!(alike.code, 13, "{}", alike.text());
+    for (range, code, words) in [
+        ("c0", 2, "GOOD..BAD"),
+        ("c0...c2", 2, "GOOD..BAD"),
+        ("c0..nothing", 2, "no commit 'nothing'"),
+        ("c2..c0", 2, "not an ancestor"),
+        ("c1..c1", 2, "no commit between"),
+        ("c0..c3", 1, "cannot be measured"),
+    ] {
+        let ran = bisect(range);
+        assert_eq!((ran.code, ran.err.contains(words)), (code, true), "{range}: {}", ran.text());
+    }
+    let nowhere = Place::new(&[]);
+    let ran = nowhere.compare(&[&["--bisect", "a..b"], &BISECT[..], &NOISY].concat());
+    assert_eq!((ran.code, ran.err.contains("not the work tree")), (2, true), "{}", ran.text());
+}

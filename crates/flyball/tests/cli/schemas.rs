@@ -192,6 +192,7 @@ fn all() -> Samples {
     for words in ALONE.lines().chain(MEASURE.lines()) {
         assert!(samples.take(folder.path(), words), "{words}");
     }
+    bisection(&mut samples, &folder);
     #[cfg(feature = "parquet")]
     results(&mut samples, &folder);
     for machine in machines() {
@@ -207,6 +208,18 @@ fn all() -> Samples {
     }
     files(&mut samples, folder.path());
     samples
+}
+
+/// The search for one of two commits.
+fn bisection(samples: &mut Samples, folder: &Tree) {
+    let commit = "git -c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -qm";
+    let script = format!(
+        "git init -q r && cd r && for n in 100 110; do echo $n > speed && git add speed && {commit} $n; done"
+    );
+    let made = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).status();
+    assert!(made.unwrap().success());
+    let words = "compare --bisect HEAD^.. -o run --metric ([0-9]+) --better lower -- cat speed";
+    assert!(samples.take(&folder.path().join("r"), words));
 }
 
 /// A dataset with a shift, of a run directory, settings and results of another tool.

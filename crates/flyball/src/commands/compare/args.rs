@@ -84,6 +84,7 @@ Examples:
   flyball compare './old --fast' './new --fast' --input data.txt --same-output
   flyball compare --in old-checkout,new-checkout --setup make -- make bench
   flyball compare ./old ./new --matrix governor=performance,powersave
+  flyball compare --bisect v1.0..main --build 'make -j2' -- ./bench
   flyball compare --parameter threads=1..8 './bench --threads={threads}'
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
@@ -98,7 +99,7 @@ Examples:
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
 Exit codes: 0 done, 1 failed (settings are restored), 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
-a knob, 6 another flyball command is changing the machine, 12 over a limit of --fail-if, 13 cannot tell, 130 stopped by Ctrl-C or a signal (settings are restored).")]
+a knob, 6 another flyball command is changing the machine, 12 over a limit of --fail-if, 13 cannot tell (--fail-if, --bisect), 130 stopped by Ctrl-C or a signal (settings are restored).")]
 pub(crate) struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
@@ -125,7 +126,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
-    /// With --until: maximum number of blocks.
+    /// With --until or --bisect: maximum number of blocks.
     // A bound for --until: noise may keep an interval wide however many rounds there are.
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
     pub(super) max_rounds: u32,
@@ -133,6 +134,15 @@ pub(crate) struct Args {
     /// With --until: minimum number of blocks [default: 6].
     #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]
     pub(super) min_rounds: Option<u32>,
+
+    /// Find the commit between these two that changed COMMAND's speed. Each commit that runs is
+    /// checked out and built once, in a directory of its own below TMPDIR.
+    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "dry_run", "setup", "cleanup"], hide_short_help = true)]
+    pub(super) bisect: Option<String>,
+
+    /// With --bisect: shell command that builds a commit. Commits that do not build are skipped.
+    #[arg(long, value_name = "COMMAND", requires = "bisect", hide_short_help = true)]
+    pub(super) build: Option<String>,
 
     /// Fail a round that takes longer than this.
     #[arg(long, value_name = "TIME", value_parser = super::rounds::parse_timeout)]
@@ -155,13 +165,13 @@ pub(crate) struct Args {
 
     /// Read the whole comparison from a file, for the machines of a fleet. Each machine has a seed
     /// of its own.
-    #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume"]), hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume", "bisect"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison, after an interruption or another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those
     // that are there.
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload", "bisect"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Show writes and duration, and run nothing.

@@ -163,6 +163,8 @@ macro_rules! schemas {
 schemas! {
     object "at-boot" 1 commands::apply::at_boot::AtBoot,
         "What `flyball apply --at-boot` prints";
+    object "bisect" 1 flyball_compare::bisect::BisectReport,
+        "What `flyball compare --bisect` prints: the commit that changed the metric";
     object "compare-plan" 1 commands::compare::dry_run::DryRun<'_>,
         "What `flyball compare --dry-run` prints: the arms, their writes and the order of the rounds";
     object "doctor" 1 flyball_control::doctor::Report,

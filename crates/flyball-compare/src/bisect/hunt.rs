@@ -1,0 +1,233 @@
+//! The decisions of a bisection: which two commits run next, and when the answer is known.
+//!
+//! First GOOD and BAD run until they are known to differ. Then the posterior of [`Bisection`]
+//! chooses. The commit that it finds runs in fresh pairs with the one before it until these alone
+//! show a change. A wrong find is contradicted by its fresh pairs, which count for the posterior
+//! too, and the search goes on.
+
+use std::collections::BTreeMap;
+
+use flyball_measure::{
+    EQUIVALENT,
+    stats::{Interval, always_interval},
+};
+use flyball_search::{Bisection, Probe};
+
+/// The probability at which a commit is worth fresh pairs. They decide.
+const LIKELY: f64 = 0.9;
+
+/// Pairs without which nothing ends: outliers need some to be seen as such.
+const LEAST_PAIRS: usize = 6;
+
+/// The state of a bisection.
+#[derive(Debug, Clone)]
+pub(super) struct Hunt {
+    search: Bisection,
+    last: usize,
+    confidence: f64,
+    /// Differences of fresh pairs, by the commits that they were meant to tell apart.
+    fresh: BTreeMap<Pair, Vec<f64>>,
+    /// The pair that a find asked for last.
+    asked: Option<Pair>,
+    blocks: usize,
+}
+
+/// Two commits by number, the older one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pair {
+    pub(super) low: usize,
+    pub(super) high: usize,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Step {
+    /// Run both, in random order.
+    Measure(Pair),
+    End(Ending),
+}
+
+/// How a bisection ended. Intervals are of logarithms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Ending {
+    /// One of the commits after `before`, up to `at`, made the change.
+    Found { before: usize, at: usize, interval: Interval },
+    /// GOOD and BAD are shown to differ by less than [`EQUIVALENT`].
+    Alike(Interval),
+}
+
+impl Hunt {
+    /// A hunt among the commits 1 to `last`.
+    pub(super) fn new(last: usize, confidence: f64) -> Hunt {
+        let search = Bisection::new(last);
+        Hunt { search, last, confidence, fresh: BTreeMap::new(), asked: None, blocks: 0 }
+    }
+
+    /// Adds the block that was asked for, as logarithms of values.
+    pub(super) fn add(&mut self, block: [(usize, f64); 2]) {
+        let [one, other] = block;
+        let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
+        let pair = Pair { low: low.0, high: high.0 };
+        if self.asked == Some(pair) {
+            self.fresh.entry(pair).or_default().push(high.1 - low.1);
+        }
+        self.blocks += 1;
+        self.search.add(block);
+    }
+
+    /// Leaves a commit out.
+    pub(super) fn skip(&mut self, commit: usize) {
+        self.search.skip(commit);
+    }
+
+    pub(super) fn posterior(&self) -> Vec<f64> {
+        self.search.posterior()
+    }
+
+    /// The change from GOOD to BAD.
+    pub(super) fn between_ends(&self) -> Option<Interval> {
+        let differences = self.search.differences();
+        always_interval(&differences, self.confidence).filter(|_| differences.len() >= LEAST_PAIRS)
+    }
+
+    /// Whether GOOD and BAD are known to differ.
+    pub(super) fn differs(&self) -> bool {
+        self.between_ends().is_some_and(leaves_out_zero)
+    }
+
+    /// The next step.
+    pub(super) fn step(&mut self) -> Step {
+        self.asked = None;
+        let ends = Pair { low: 0, high: self.last };
+        match self.between_ends() {
+            Some(found) if leaves_out_zero(found) => {}
+            Some(found) if found.low > -EQUIVALENT && found.high < EQUIVALENT => {
+                return Step::End(Ending::Alike(found));
+            }
+            _ => return Step::Measure(ends),
+        }
+        let (before, at) = match self.search.next(LIKELY) {
+            // In turn beside GOOD and BAD, so that neither end's luck counts for all.
+            Probe::Commit(high) if self.blocks.is_multiple_of(2) => {
+                return Step::Measure(Pair { low: 0, high });
+            }
+            Probe::Commit(low) => return Step::Measure(Pair { low, high: self.last }),
+            Probe::Found { before, at } => (before, at),
+        };
+        let pair = Pair { low: before, high: at };
+        // GOOD and BAD themselves were not chosen by their rounds: these are as good as fresh ones.
+        let known = if pair == ends {
+            self.between_ends()
+        } else {
+            let fresh = self.fresh.get(&pair).filter(|fresh| fresh.len() >= LEAST_PAIRS);
+            fresh.and_then(|fresh| always_interval(fresh, self.confidence))
+        };
+        match known.filter(|found| leaves_out_zero(*found)) {
+            Some(interval) => Step::End(Ending::Found { before, at, interval }),
+            None => {
+                self.asked = Some(pair);
+                Step::Measure(pair)
+            }
+        }
+    }
+}
+
+fn leaves_out_zero(found: Interval) -> bool {
+    found.low > 0.0 || found.high < 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng as _, SeedableRng as _};
+    use rand_distr::{Distribution as _, StandardNormal};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+
+    /// Noise of one round, in standard deviations.
+    type Noise = fn(&mut Pcg64Mcg) -> f64;
+
+    fn normal(random: &mut Pcg64Mcg) -> f64 {
+        StandardNormal.sample(random)
+    }
+
+    /// Mostly small, and a spike in every twelfth round.
+    fn spikes(random: &mut Pcg64Mcg) -> f64 {
+        let spike = if random.random_bool(0.08) { 10.0 * random.random::<f64>() } else { 0.0 };
+        0.6 * normal(random) + spike
+    }
+
+    /// Result of many searches.
+    #[derive(Debug, Default)]
+    struct Tally {
+        right: usize,
+        wrong: usize,
+        alike: usize,
+        undecided: usize,
+        runs: usize,
+        built: usize,
+    }
+
+    /// Searches among 64 commits, one of which changes the value, with this noise.
+    fn searches(count: u64, change: f64, deviation: f64, noise: Noise, walk: f64) -> Tally {
+        let mut tally = Tally::default();
+        for seed in 0..count {
+            let mut random = Pcg64Mcg::seed_from_u64(seed);
+            let truth = random.random_range(1..=64);
+            let mut hunt = Hunt::new(64, 0.99);
+            let mut built = std::collections::BTreeSet::new();
+            let mut level = 0.0;
+            let mut ending = None;
+            for _ in 0..400 {
+                let pair = match hunt.step() {
+                    Step::End(end) => {
+                        ending = Some(end);
+                        break;
+                    }
+                    Step::Measure(pair) => pair,
+                };
+                let block = [pair.low, pair.high].map(|commit| {
+                    level += walk * deviation * normal(&mut random);
+                    let step = if commit >= truth { change } else { 0.0 };
+                    (commit, level + step + deviation * noise(&mut random))
+                });
+                built.extend([pair.low, pair.high]);
+                tally.runs += 2;
+                hunt.add(block);
+            }
+            tally.built += built.len();
+            match ending {
+                Some(Ending::Found { at, interval, .. }) if at == truth => {
+                    assert!(interval.low < 2.0 * change && interval.high > change / 2.0, "{interval:?}");
+                    tally.right += 1;
+                }
+                Some(Ending::Found { .. }) => tally.wrong += 1,
+                Some(Ending::Alike(_)) => tally.alike += 1,
+                None => tally.undecided += 1,
+            }
+        }
+        println!("{tally:?}: {} runs of {} commits", tally.runs as u64 / count, tally.built as u64 / count);
+        tally
+    }
+
+    #[test]
+    fn one_commit_of_64_that_is_3_percent_slower_is_found() {
+        let found = searches(1000, 0.03, 0.02, normal, 0.0);
+        assert!(found.right >= 990 && found.wrong <= 5, "{found:?}");
+        assert!(found.runs < 140_000 && found.built < 10_500, "{found:?}");
+    }
+
+    #[test]
+    fn spikes_and_drift_cost_rounds_and_mislead_nobody() {
+        for (noise, walk) in [(spikes as Noise, 0.0), (normal, 0.35)] {
+            let found = searches(200, 0.03, 0.02, noise, walk);
+            assert!(found.right >= 190 && found.wrong <= 3, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn equal_ends_are_called_alike() {
+        let found = searches(200, 0.0, 0.003, normal, 0.0);
+        assert!(found.alike >= 190 && found.right + found.wrong <= 2, "{found:?}");
+    }
+}
