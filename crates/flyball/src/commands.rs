@@ -42,9 +42,9 @@ pub(crate) mod tune;
 pub(crate) mod verify;
 pub(crate) mod why;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, ops::Deref, sync::OnceLock};
 
-use clap::Subcommand;
+use clap::{ArgMatches, FromArgMatches, Subcommand};
 use flyball_process::confine::Confinement;
 
 use crate::{
@@ -57,132 +57,181 @@ use crate::{
 #[allow(clippy::large_enum_variant, reason = "a process has one")]
 pub(crate) enum Command {
     /// Show the whole machine on one screen.
-    Show(show::Args),
+    Show(Lazy<show::Args>),
 
     /// Print the values of knobs.
-    Get(get::Args),
+    Get(Lazy<get::Args>),
 
     /// Explain a knob: effect, values, interactions, files and registers.
-    Explain(explain::Args),
+    Explain(Lazy<explain::Args>),
 
     /// Explain why CPUs run below their maximum frequency.
-    Why(why::Args),
+    Why(Lazy<why::Args>),
 
     /// Check the machine's CPU configuration and suggest fixes.
-    Doctor(doctor::Args),
+    Doctor(Lazy<doctor::Args>),
 
     /// Change settings until reboot or restore: governor=performance turbo=off ...
-    Set(set::Args),
+    Set(Lazy<set::Args>),
 
     /// Show every write that settings need, without writing.
-    Plan(plan::Args),
+    Plan(Lazy<plan::Args>),
 
     /// List profiles and what each would change here.
-    Profiles(profiles::Args),
+    Profiles(Lazy<profiles::Args>),
 
     /// Apply a profile until reboot or restore.
-    Apply(apply::Args),
+    Apply(Lazy<apply::Args>),
 
     /// Check that settings are still in effect, and name programs that may have changed them.
-    Verify(verify::Args),
+    Verify(Lazy<verify::Args>),
 
     /// Undo flyball's changes, even after a crash.
-    Restore(restore::Args),
+    Restore(Lazy<restore::Args>),
 
     /// Keep settings in place, and report what changes them.
-    Hold(hold::Args),
+    Hold(Lazy<hold::Args>),
 
     /// Save the current settings as a profile.
-    Save(save::Args),
+    Save(Lazy<save::Args>),
 
     /// Run a workload under several settings and report the differences.
-    Compare(compare::Args),
+    Compare(Lazy<compare::Args>),
 
     /// Find the best settings for a workload, and measure them again.
-    Tune(tune::Args),
+    Tune(Lazy<tune::Args>),
 
     /// Run a command under settings, then restore them.
-    Run(run::Args),
+    Run(Lazy<run::Args>),
 
     /// Rebuild a comparison's report, combine those of a fleet, or check a kernel selftest's CSV.
-    Report(report::Args),
+    Report(Lazy<report::Args>),
 
     /// Collect results over years as Parquet files, and find shifts.
-    Results(results::Args),
+    Results(Lazy<results::Args>),
 
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.
-    Quiet(quiet::Args),
+    Quiet(Lazy<quiet::Args>),
 
     /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and
     /// undo.
-    Sst(sst::Args),
+    Sst(Lazy<sst::Args>),
 
     /// Record, report and diagnose the P-state driver's decisions.
-    Trace(trace::Args),
+    Trace(Lazy<trace::Args>),
 
     /// Show the speed each CPU is asked for, the speed it delivers, and what limits it.
-    Top(top::Args),
+    Top(Lazy<top::Args>),
 
     /// Serve processor metrics to Prometheus, or write them to a file.
-    Exporter(exporter::Args),
+    Exporter(Lazy<exporter::Args>),
 
     /// List simulated machines, run programs on them, compare them with measurements.
-    Sim(sim::Args),
+    Sim(Lazy<sim::Args>),
 
     /// Boot real kernels on emulated processors and run commands in them.
-    Guest(guest::Args),
+    Guest(Lazy<guest::Args>),
 
     /// Record this machine in one file, for -M elsewhere.
-    Record(record::Args),
+    Record(Lazy<record::Args>),
 
     /// Drop-in replacement for the kernel's intel-speed-select.
     // -h and -v are the tool's own.
     #[command(disable_help_flag = true, disable_version_flag = true)]
-    IntelSpeedSelect(intel_speed_select::Args),
+    IntelSpeedSelect(Lazy<intel_speed_select::Args>),
 
     /// Drop-in replacement for the kernel's amd_pstate_trace.py.
     #[command(
         name = "amd_pstate_trace.py",
         override_usage = "flyball amd_pstate_trace.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball amd_pstate_trace.py -n <NAME> -i <SECONDS> [OPTIONS]"
     )]
-    AmdPstateTrace(tracer_dropin::Args),
+    AmdPstateTrace(Lazy<tracer_dropin::Args>),
 
     /// Drop-in replacement for the kernel's intel_pstate_tracer.py.
     #[command(
         name = "intel_pstate_tracer.py",
         override_usage = "flyball intel_pstate_tracer.py -n <NAME> -t <FILE> [OPTIONS]\n       flyball intel_pstate_tracer.py -n <NAME> -i <SECONDS> [OPTIONS]"
     )]
-    IntelPstateTracer(tracer_dropin::Args),
+    IntelPstateTracer(Lazy<tracer_dropin::Args>),
 
     /// Print the manual.
-    Man(man::Args),
+    Man(Lazy<man::Args>),
 
     /// Print shell completions.
-    Completions(completions::Args),
+    Completions(Lazy<completions::Args>),
 
     /// Print the JSON Schemas of output and files.
-    Schema(schema::Args),
+    Schema(Lazy<schema::Args>),
 
     /// What fits at the cursor: for the scripts of `completions`.
     #[command(hide = true)]
-    Complete(complete::Args),
+    Complete(Lazy<complete::Args>),
 
     /// Whether words are a command line: for tests of documents.
     #[command(hide = true)]
-    Parse(parse::Args),
+    Parse(Lazy<parse::Args>),
 
     /// Run a built-in workload once and print its result.
     #[command(hide = true)]
-    Task(task::Args),
+    Task(Lazy<task::Args>),
 
     /// The process that restores settings if flyball dies.
     #[command(hide = true)]
-    Guardian(guardian::Args),
+    Guardian(Lazy<guardian::Args>),
 
     /// The process that speaks D-Bus for the service.
     #[cfg(feature = "bus")]
     #[command(hide = true)]
-    HoldBus(hold_bus::Args),
+    HoldBus(Lazy<hold_bus::Args>),
+}
+
+/// Commands that look at the arguments of other commands.
+const NEED_ALL: [&str; 7] =
+    ["help", "man", "completions", "complete", "parse", "amd_pstate_trace.py", "intel_pstate_tracer.py"];
+
+/// The words of the command line, from which [`Lazy`] knows the command.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Limits the command line to the arguments of commands that occur in `words`. Building those of
+/// all commands takes longer than many commands run.
+pub(crate) fn build_only(words: &[OsString]) {
+    let _ = WORDS.set(words.to_owned());
+}
+
+/// Arguments of a command, which clap gets to know only if the command line may have the command.
+#[derive(Debug)]
+pub(crate) struct Lazy<A>(A);
+
+impl<A> Deref for Lazy<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
+impl<A: clap::Args> clap::Args for Lazy<A> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let may_be = |word: &OsString| word == command.get_name() || NEED_ALL.iter().any(|name| word == name);
+        match WORDS.get() {
+            Some(words) if !words.iter().any(may_be) => command,
+            _ => A::augment_args(command),
+        }
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        A::augment_args_for_update(command)
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Lazy<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Lazy<A>, clap::Error> {
+        A::from_arg_matches(matches).map(Lazy)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 /// What commands need from the program around them.

@@ -93,6 +93,7 @@ fn main() -> ExitCode {
             Err(failure) => failure.exit.into(),
         };
     }
+    commands::build_only(&words);
     let cli = match parse(color, &words) {
         Ok(cli) => cli,
         Err(error) => return rejected(&error),
@@ -133,19 +134,25 @@ fn words() -> Vec<OsString> {
 
 /// Parses the command line.
 fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
-    let parsed = Cli::command().color(color.choice()).try_get_matches_from(words);
-    let matches = parsed.map_err(|error| match error.kind() {
-        // Help is made to fit the terminal, which costs time that other commands need not spend.
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
-            let command = help::command(Cli::command(), help_width(), short).color(color.choice());
-            command.try_get_matches_from(words).err().unwrap_or(error)
-        }
-        _ => {
-            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            tips::with_tip(error, &words)
-        }
-    })?;
+    // Help is made to fit the terminal, which costs time that other commands need not spend.
+    let with_help = || {
+        let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
+        help::command(Cli::command(), help_width(), short)
+    };
+    let fitted = words.iter().any(|word| word == "-h" || word == "--help" || word == "help");
+    let top = if fitted { with_help() } else { Cli::command() };
+    let matches =
+        top.color(color.choice()).try_get_matches_from(words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if fitted => error,
+            ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                with_help().color(color.choice()).try_get_matches_from(words).err().unwrap_or(error)
+            }
+            _ => {
+                let words: Vec<String> =
+                    words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+                tips::with_tip(error, &words)
+            }
+        })?;
     Cli::from_arg_matches(&matches)
 }
 
