@@ -2,16 +2,21 @@
 //! of their own, a fixed set of CPUs, death with their parent, and the kernel's accounting (wait4's
 //! rusage) when they end.
 
-#![allow(unsafe_code, reason = "pre_exec, wait4(2)")]
+#![allow(unsafe_code, reason = "wait4(2)")]
+
+mod start;
 
 use std::{
+    collections::BTreeMap,
+    ffi::OsString,
     fs::File,
     io,
     os::{
-        fd::{AsFd, FromRawFd, OwnedFd},
-        unix::process::{CommandExt, ExitStatusExt},
+        fd::{AsFd, OwnedFd},
+        unix::process::ExitStatusExt,
     },
-    process::{Command, ExitStatus, Stdio},
+    path::PathBuf,
+    process::ExitStatus,
     time::{Duration, Instant},
 };
 
@@ -98,13 +103,28 @@ pub struct Running {
     own_group: bool,
 }
 
+/// Where one of a program's standard streams leads.
+#[derive(Debug)]
+enum Stream {
+    /// To the same place as this process's.
+    Inherited,
+    /// To /dev/null.
+    Null,
+    File(File),
+}
+
 /// How to start a program.
 #[derive(Debug)]
 pub struct Launch {
-    command: Command,
+    program: String,
+    arguments: Vec<String>,
+    /// Changes to this process's environment. `None` removes a variable.
+    environment: BTreeMap<OsString, Option<OsString>>,
+    directory: Option<PathBuf>,
+    stdin: Stream,
+    stdout: Stream,
+    stderr: Stream,
     cpus: Option<CpuList>,
-    stdout: Option<File>,
-    silent: bool,
     own_group: bool,
     niceness: Option<i32>,
     fixed_addresses: bool,
@@ -115,13 +135,15 @@ pub struct Launch {
 impl Launch {
     /// Launches `program` with `arguments`, input from /dev/null, in a process group of its own.
     pub fn new(program: &str, arguments: &[String]) -> Launch {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null());
         Launch {
-            command,
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            environment: BTreeMap::new(),
+            directory: None,
+            stdin: Stream::Null,
+            stdout: Stream::Inherited,
+            stderr: Stream::Inherited,
             cpus: None,
-            stdout: None,
-            silent: false,
             own_group: true,
             niceness: None,
             fixed_addresses: false,
@@ -135,7 +157,7 @@ impl Launch {
     #[must_use]
     pub fn in_foreground(mut self) -> Launch {
         self.own_group = false;
-        self.command.stdin(Stdio::inherit());
+        self.stdin = Stream::Inherited;
         self
     }
 
@@ -177,10 +199,11 @@ impl Launch {
     #[must_use]
     pub fn as_user(mut self, user: Option<&User>) -> Launch {
         let Some(user) = user.filter(|user| !user.is_self()) else { return self };
-        self.command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
-        for variable in SUDO_VARIABLES {
-            self.command.env_remove(variable);
+        let (home, name) = (user.home.clone().into_os_string(), OsString::from(&user.name));
+        for (variable, value) in [("HOME", home), ("USER", name.clone()), ("LOGNAME", name)] {
+            self.environment.insert(variable.into(), Some(value));
         }
+        self.environment.extend(SUDO_VARIABLES.map(|variable| (variable.into(), None)));
         self.user = Some(user.clone());
         self
     }
@@ -188,45 +211,42 @@ impl Launch {
     /// Sends standard output to one file and standard error to another.
     #[must_use]
     pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
-        self.stdout = Some(stdout);
-        self.command.stderr(stderr);
+        (self.stdout, self.stderr) = (Stream::File(stdout), Stream::File(stderr));
         self
     }
 
     /// Discards its output.
     #[must_use]
     pub fn silent(mut self) -> Launch {
-        self.command.stdout(Stdio::null()).stderr(Stdio::null());
-        self.silent = true;
+        (self.stdout, self.stderr) = (Stream::Null, Stream::Null);
         self
     }
 
     /// Reads standard input from this file.
     #[must_use]
     pub fn input_from(mut self, file: File) -> Launch {
-        self.command.stdin(file);
+        self.stdin = Stream::File(file);
         self
     }
 
     /// Adds a variable to its environment.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Launch {
-        self.command.env(name, value);
+        self.environment.insert(name.into(), Some(value.into()));
         self
     }
 
     /// Starts it in this directory.
     #[must_use]
     pub fn in_directory(mut self, directory: &std::path::Path) -> Launch {
-        self.command.current_dir(directory);
+        self.directory = Some(directory.to_owned());
         self
     }
 
     /// Returns the program and its arguments, for a machine in software, which runs a model that
     /// these words name.
     pub fn words(&self) -> Vec<String> {
-        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
-        words.map(|word| word.to_string_lossy().into_owned()).collect()
+        std::iter::once(&self.program).chain(&self.arguments).cloned().collect()
     }
 
     /// Returns the CPUs that it may use, if not all.
@@ -239,14 +259,14 @@ impl Launch {
     pub fn print(&mut self, name: &str, text: &str) {
         use io::Write as _;
         match &mut self.stdout {
-            Some(file) => {
+            Stream::File(file) => {
                 // As with a program that cannot write its output, whoever reads the output notices
                 // what is missing.
                 let _ = file.write_all(text.as_bytes());
             }
-            None if self.silent => {}
+            Stream::Null => {}
             // stderr may be full or closed; the result is in the report too.
-            None => {
+            Stream::Inherited => {
                 terminal::complain(format_args!("flyball: {name} (model): {text}"));
             }
         }
@@ -258,131 +278,19 @@ impl Launch {
     /// The errno of execve(2), fork(2) or `sched_setaffinity(2)`; EINVAL for CPUs that are all
     /// offline.
     pub fn start(mut self) -> io::Result<Running> {
-        if let Some(stdout) = self.stdout.take() {
-            self.command.stdout(stdout);
-        }
-        let own_session = self.own_group && self.niceness.is_some();
-        if self.own_group && !own_session {
-            // So that `stop` reaches what the program starts. setsid(2) below makes a group too,
-            // and would fail in one that has been made.
-            self.command.process_group(0);
-        }
         if self.own_group {
             // The guardian finds the workload's processes by this variable if this process is
             // killed.
-            self.command.env(flyball_process::OWNER_VARIABLE, flyball_process::unique_name());
+            let name = flyball_process::unique_name();
+            self.environment.insert(flyball_process::OWNER_VARIABLE.into(), Some(name.into()));
         }
-        let session_niceness = self.niceness.map(|niceness| niceness.to_string());
-        let parent = rustix::process::getpid().as_raw_nonzero().get();
-        let mask = self.cpus.as_ref().map(affinity_mask);
-        let group = self.group.take();
-        let dies_with_us = self.own_group;
-        let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
-        let user = self.user.take();
-        // SAFETY: between fork and exec the closure makes only system calls that are
-        // async-signal-safe (signal, prctl, getppid, sched_setaffinity, setsid, setpriority, open,
-        // write, personality, setgroups, setgid, setuid) and allocates nothing; `mask` and the
-        // user's groups were made before the fork.
-        unsafe {
-            self.command.pre_exec(move || {
-                // flyball ignores it. A program expects the default, which execve does not restore
-                // for an ignored signal.
-                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-                if own_session {
-                    // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c),
-                    // and its niceness counts against other sessions. If a kernel has no such file,
-                    // or allows no better niceness, that is not an error.
-                    libc::setsid();
-                    let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-                    if let Some(text) = &session_niceness
-                        && file >= 0
-                    {
-                        libc::write(file, text.as_ptr().cast(), text.len());
-                    }
-                }
-                if let Some(group) = &group {
-                    // 0 is the writing process. Before the affinity: CPUs of an isolated cpuset can
-                    // only be used from inside it.
-                    let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-                    if file < 0 || libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
-                        return Err(io::Error::last_os_error());
-                    }
-                }
-                if let Some(niceness) = niceness {
-                    libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
-                }
-                if fixed_addresses {
-                    // This value asks without changing anything (personality(2)).
-                    let now = libc::personality(0xffff_ffff);
-                    libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-                }
-                if let Some(mask) = &mask
-                    // The system call itself: the C library's cpu_set_t ends at CPU 1023.
-                    && libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) < 0
-                {
-                    return Err(io::Error::last_os_error());
-                }
-                if let Some(user) = &user {
-                    become_user(user)?;
-                }
-                // Last: the kernel forgets this request when the user changes (kernel/cred.c,
-                // commit_creds).
-                if dies_with_us {
-                    // The kernel clears this at execve of a set-user-ID program, which is as it
-                    // should be.
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // A parent that died before the prctl no longer sends a signal (prctl(2),
-                    // PR_SET_PDEATHSIG).
-                    if libc::getppid() != parent {
-                        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                    }
-                }
-                Ok(())
-            });
-        }
+        let own_group = self.own_group;
+        let mut child = start::Child::prepare(self)?;
         let started = Instant::now();
-        let child = self.command.spawn()?;
-        let pid = child.id() as i32;
-        // SAFETY: pidfd_open(2) on a child that has not been waited for: the number cannot have
-        // been reused. The descriptor returned is new and ours alone.
-        let descriptor = unsafe {
-            let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-            if raw < 0 {
-                let error = io::Error::last_os_error();
-                // Without a descriptor there is no wait with a limit: it is not left running.
-                libc::kill(pid, libc::SIGKILL);
-                libc::waitpid(pid, std::ptr::null_mut(), 0);
-                return Err(error);
-            }
-            OwnedFd::from_raw_fd(raw as i32)
-        };
-        Ok(Running { pid, descriptor, started, own_group: self.own_group })
+        let pid = child.start()?;
+        let descriptor = start::descriptor(pid)?;
+        Ok(Running { pid, descriptor, started, own_group })
     }
-}
-
-/// Gives up root for `user`, for good. Called between fork and exec.
-fn become_user(user: &User) -> io::Result<()> {
-    let check = |answer: libc::c_long| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // Groups first, the user last: each step needs the root that the last one gives up. As system
-    // calls, because the C library's functions take locks to tell other threads, which a forked
-    // child does not have. SAFETY: the pointer and the length are those of a live slice; the others
-    // are numbers.
-    unsafe {
-        check(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()))?;
-        check(libc::syscall(libc::SYS_setgid, user.gid))?;
-        check(libc::syscall(libc::SYS_setuid, user.uid))
-    }
-}
-
-/// Returns the mask for sched_setaffinity(2), as long as the highest CPU needs.
-fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
-    // The kernel takes whole words of 64 bits (sched_setaffinity(2)).
-    let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
-    let mut mask = vec![0_u8; longs * 8];
-    for cpu in cpus.iter() {
-        mask[cpu as usize / 8] |= 1 << (cpu % 8);
-    }
-    mask
 }
 
 impl Running {
