@@ -1,9 +1,12 @@
 //! How fast CPUs ran while something else ran, and why not faster: for the rounds of comparisons
 //! and for `run --why`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use flyball_host::{CpuList, Host, topology::scaling_driver};
+use flyball_host::{CpuList, Host, Kind, topology::scaling_driver};
 use flyball_measure::{Arm, RoundSpeed, SpeedLoss, SpeedNote};
 use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
 
@@ -31,13 +34,24 @@ pub struct SpeedWatch<'h> {
     account: Option<Account>,
     /// When it began, in the machine's time.
     begun: Duration,
+    /// Arms whose last round was too short to be explained: the next one is not watched.
+    short: BTreeSet<String>,
     last: Option<Sample>,
 }
 
 impl<'h> SpeedWatch<'h> {
     pub fn new(host: &'h dyn Host, cpus: Option<CpuList>) -> SpeedWatch<'h> {
-        let (facts, arm) = (BTreeMap::new(), String::new());
-        SpeedWatch { host, cpus, sampler: None, facts, arm, account: None, begun: Duration::ZERO, last: None }
+        SpeedWatch {
+            host,
+            cpus,
+            sampler: None,
+            facts: BTreeMap::new(),
+            arm: String::new(),
+            account: None,
+            begun: Duration::ZERO,
+            short: BTreeSet::new(),
+            last: None,
+        }
     }
 
     pub fn host(&self) -> &'h dyn Host {
@@ -98,7 +112,12 @@ impl<'h> SpeedWatch<'h> {
 
 impl RoundSpeed for SpeedWatch<'_> {
     fn begin(&mut self, arm: &Arm) {
-        SpeedWatch::begin(self, &arm.name);
+        if self.short.contains(&arm.name) {
+            arm.name.clone_into(&mut self.arm);
+            (self.account, self.last, self.begun) = (None, None, self.host.now());
+        } else {
+            SpeedWatch::begin(self, &arm.name);
+        }
     }
 
     fn attend(&mut self) {
@@ -106,8 +125,14 @@ impl RoundSpeed for SpeedWatch<'_> {
     }
 
     fn end(&mut self) -> Option<SpeedNote> {
-        let lasted = self.host.now().saturating_sub(self.begun);
-        let found = SpeedWatch::end(self).filter(|_| lasted >= SHORTEST)?;
+        let is_short = self.host.now().saturating_sub(self.begun) < SHORTEST;
+        // Watching a model costs its rounds nothing.
+        if is_short && self.host.kind() == Kind::Live {
+            self.short.insert(self.arm.clone());
+        } else {
+            self.short.remove(&self.arm);
+        }
+        let found = SpeedWatch::end(self).filter(|_| !is_short)?;
         Some(SpeedNote {
             cpus: found.cpus.to_string(),
             highest_mhz: found.highest?,

@@ -17,7 +17,7 @@ use crate::{
     schedule::{Length, Schedule},
     settings::{RefusedArm, Settings, SettingsError, SettingsSnapshot},
     speed::{RoundSpeed, SpeedNote},
-    watch::{Conditions, Counting, Moment},
+    watch::{Clock, Conditions, Counting},
     workload::{Command, Outcome, Stop, Workload, WorkloadError},
 };
 
@@ -208,7 +208,9 @@ impl Conductor<'_> {
             Ok(End::Complete)
         } else {
             directory.write(&format!("snapshot-{boot}-before.json"), &pretty(&self.settings.snapshot()))?;
-            self.blocks(directory, boot, &mut set_up, progress)
+            let ended = self.blocks(directory, boot, &mut set_up, progress);
+            let flushed = directory.flush();
+            ended.and_then(|end| Ok(flushed.map(|()| end)?))
         };
         // Before anything is done with the outcome: settings are restored whatever the rounds did.
         // The failure to restore is reported first, because it concerns the machine and not only
@@ -293,6 +295,7 @@ impl Conductor<'_> {
             .collect();
         let of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
         let began = self.host.now();
+        let mut clock = Clock::default();
         let mut done = 0;
         for number in 0..schedule.warm_up + schedule.most() {
             let warm_up = number < schedule.warm_up;
@@ -312,7 +315,7 @@ impl Conductor<'_> {
                 // After the event: what the front end draws takes time, and must not be part of the
                 // round.
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
-                let moment = Moment::read(self.host);
+                let moment = clock.moment(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
                 self.workload.limit(time_limit(directory, boot));
@@ -349,8 +352,8 @@ impl Conductor<'_> {
                 };
                 let ends_block = place + 1 == members;
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, ends_block });
-                // Flushed here, between rounds: no meter runs, and a crash in the next round loses
-                // only that one.
+                // Written here, between rounds: no meter runs, and if this process is killed in the
+                // next round, only that one is lost.
                 directory.append(round)?;
             }
             // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample
@@ -441,8 +444,8 @@ impl Conductor<'_> {
             }
         };
         let ran = self.workload.run(self.host, schedule.tick(), &mut tick, self.stop);
-        let readings = recording.finish();
-        let conditions = counting.map(|counting| counting.stop(&readings));
+        let mut readings = recording.finish();
+        let conditions = counting.map(|counting| counting.stop(&mut readings));
         let speed = speed.and_then(RoundSpeed::end);
         let outcome = match ran {
             Ok(outcome) => outcome,

@@ -18,7 +18,7 @@ pub use energy::{Domain, EnergySource};
 
 use std::time::{Duration, Instant};
 
-use flyball_host::{CpuList, Host};
+use flyball_host::{CpuList, Host, Kind};
 
 /// A series of readings: seconds since the round's start, and the number that the file held.
 pub type Series = Vec<(f64, u64)>;
@@ -136,7 +136,9 @@ impl Meters {
         // Slow readings first (registers of all CPUs cost an interrupt each), so that they are
         // outside of what energy covers.
         let throttled = self.heat.throttle_count(host);
-        let switches = context_switches(host);
+        // The kernel accounts for the switches of a real workload's processes, and [`Counting`] for
+        // those of the machine.
+        let switches = (host.kind() != Kind::Live).then(|| context_switches(host)).flatten();
         self.heat.read(host, 0.0, &mut readings.temperature);
         let registers = self.clock.read_registers(host);
         // Energy last, so that what it counts begins with the work.
@@ -200,7 +202,8 @@ impl Recording<'_> {
         // Smaller than before: CPUs went offline meanwhile, and their counts with them.
         let difference = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
         self.readings.throttled = difference(self.throttled, self.meters.heat.throttle_count(self.host));
-        self.readings.switches = difference(self.switches, context_switches(self.host));
+        let switches = self.switches.and_then(|_| context_switches(self.host));
+        self.readings.switches = difference(self.switches, switches);
         self.readings
     }
 }

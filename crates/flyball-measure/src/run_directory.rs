@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! manifest.json        what was compared, how, on what; the boots; versioned
-//! rounds.jsonl         one line a round: outcome and raw readings, flushed when the round ends
+//! rounds.jsonl         one line a round: outcome and raw readings, written when the round ends
 //! trace-*.dat          the driver's decisions in each round, with compare --trace
 //! snapshot-N-before.json, snapshot-N-after.json   the machine's settings around boot N's rounds
 //! report.*             made from the above; may be deleted and made again
@@ -13,6 +13,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use flyball_files::Dir;
@@ -373,6 +374,8 @@ pub struct RunDirectory {
     /// Whom its files belong to, if not the user of this process.
     owner: Option<User>,
     log: Option<File>,
+    /// When the log was flushed last.
+    flushed: Option<Instant>,
 }
 
 impl RunDirectory {
@@ -403,6 +406,7 @@ impl RunDirectory {
             warnings: Vec::new(),
             owner: owner.clone(),
             log: None,
+            flushed: None,
         };
         // The manifest first: rounds without one could not be read.
         directory.save()?;
@@ -470,7 +474,8 @@ impl RunDirectory {
         };
         let (rounds, warnings) = parse_rounds(&bytes, &manifest)
             .map_err(|(line, cause)| RecordError::Content { path: file, line: Some(line), cause })?;
-        Ok(RunDirectory { path: path.to_owned(), manifest, rounds, warnings, owner: None, log: None })
+        let path = path.to_owned();
+        Ok(RunDirectory { path, manifest, rounds, warnings, owner: None, log: None, flushed: None })
     }
 
     /// From now on what is written belongs to `owner`.
@@ -516,16 +521,36 @@ impl RunDirectory {
         })?;
         line.push('\n');
         if let Some(log) = &mut self.log {
+            // What was written survives this process. A flush, for the case that the machine
+            // crashes, costs milliseconds, so that short rounds share one.
+            const UNFLUSHED: Duration = Duration::from_secs(1);
             log.write_all(line.as_bytes())
-                // A round may take minutes and cannot be repeated under the same conditions; a
-                // flush per round costs milliseconds.
-                .and_then(|()| log.sync_data())
+                .and_then(|()| match self.flushed {
+                    Some(flushed) if flushed.elapsed() < UNFLUSHED => Ok(()),
+                    _ => {
+                        self.flushed = Some(Instant::now());
+                        log.sync_data()
+                    }
+                })
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }
-        // Only after it is on disk: the stopping rule must not count a round that a later report
-        // does not have.
+        // Only after it is in the file: the stopping rule must not count a round that a later
+        // report does not have.
         self.rounds.push(round);
         Ok(())
+    }
+
+    /// Flushes the rounds to disk.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::append`].
+    pub fn flush(&self) -> Result<(), RecordError> {
+        let flushed = self.log.as_ref().map_or(Ok(()), File::sync_data);
+        flushed.map_err(|cause| RecordError::Io {
+            what: "write",
+            path: self.path.join("rounds.jsonl"),
+            cause,
+        })
     }
 
     /// Opens the log for appending; what is left of a line cut short is cut off first.

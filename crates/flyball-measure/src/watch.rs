@@ -8,7 +8,7 @@
 mod conditions;
 mod grade;
 
-pub use conditions::{Conditions, Moment};
+pub use conditions::{Clock, Conditions, Moment};
 pub use grade::{Disturbance, Grade, Limits, Source, grade};
 
 use flyball_host::{CpuList, Host};
@@ -26,6 +26,8 @@ struct Counters {
     steal: u64,
     /// Interrupts since boot, over the whole machine.
     interrupts: Option<u64>,
+    /// Context switches since boot, over the whole machine.
+    switches: Option<u64>,
     /// Microseconds in which some task waited for memory.
     memory_wait: Option<u64>,
 }
@@ -66,8 +68,7 @@ impl<'a> Watch<'a> {
     pub fn stop(mut self) -> Conditions {
         // A run shorter than a tick would have no frequency at all.
         self.recording.tick();
-        let readings = self.recording.finish();
-        self.counting.stop(&readings)
+        self.counting.stop(&mut self.recording.finish())
     }
 }
 
@@ -87,8 +88,9 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// Stops counting; with what the meters read meanwhile it is known what happened.
-    pub fn stop(self, readings: &Readings) -> Conditions {
+    /// Stops counting; with what the meters read meanwhile it is known what happened. Adds the
+    /// machine's context switches to the readings.
+    pub fn stop(self, readings: &mut Readings) -> Conditions {
         let after = counters(self.host, &self.cpus);
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
         // Saturating: iowait may decrease (Documentation/filesystems/proc.rst), and a CPU may go
@@ -100,6 +102,7 @@ impl<'a> Counting<'a> {
         let share = |now: u64, then: u64| long_enough.then(|| now.saturating_sub(then) as f64 / total as f64);
         let rate = |count: Option<u64>| (seconds > 0.0).then_some(count? as f64 / seconds);
         let difference = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        readings.switches = difference(after.switches, self.before.switches);
         Conditions {
             frequency_mhz: readings.mean_khz().map(|khz| khz / 1000.0),
             frequency_range_mhz: range_mhz(&readings.frequency),
@@ -180,6 +183,8 @@ fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
             counters.steal += field(7);
         } else if name == "intr" {
             counters.interrupts = words.next().and_then(|word| word.parse().ok());
+        } else if name == "ctxt" {
+            counters.switches = words.next().and_then(|word| word.parse().ok());
         }
     }
     counters
@@ -203,7 +208,7 @@ mod tests {
         let text = "cpu  9 9 9 9\ncpu0 100 0 50 800 20 5 5 20 7 0\ncpu1 1 1 1 1 1 1 1 1\nintr 12345 1 2 3\nctxt 678\n";
         let counters = parse_stat(text, &"0".parse().unwrap());
         assert_eq!((counters.total, counters.busy, counters.steal), (1000, 160, 20));
-        assert_eq!(counters.interrupts, Some(12345));
+        assert_eq!((counters.interrupts, counters.switches), (Some(12345), Some(678)));
         let all = parse_stat(text, &CpuList::new());
         assert_eq!(all.total, 1008);
         assert_eq!(

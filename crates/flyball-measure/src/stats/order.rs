@@ -25,19 +25,26 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// The `q` quantile (0 to 1), interpolated linearly between order statistics as NumPy does by
 /// default.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted_quantile(&sorted, q)
+    let (below, part) = place(values.len(), q)?;
+    let mut some = values.to_vec();
+    // What a bootstrap does thousands of times: no need to sort all values.
+    let (_, low, rest) = some.select_nth_unstable_by(below, f64::total_cmp);
+    let above = rest.iter().copied().min_by(f64::total_cmp).unwrap_or(*low);
+    Some(*low + (above - *low) * part)
+}
+
+/// Where a quantile lies among sorted values: after which one, and what part of the way to the next.
+fn place(count: usize, q: f64) -> Option<(usize, f64)> {
+    let last = count.checked_sub(1)?;
+    // Type 7 of Hyndman and Fan (1996), the default of NumPy and R.
+    let place = q.clamp(0.0, 1.0) * last as f64;
+    Some((place.floor() as usize, place - place.floor()))
 }
 
 /// [`quantile`] of values that are sorted already.
 pub(super) fn sorted_quantile(sorted: &[f64], q: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    // Type 7 of Hyndman and Fan (1996), the default of NumPy and R.
-    let place = q.clamp(0.0, 1.0) * last as f64;
-    let below = place.floor() as usize;
-    let above = (below + 1).min(last);
-    let part = place - below as f64;
+    let (below, part) = place(sorted.len(), q)?;
+    let above = (below + 1).min(sorted.len() - 1);
     Some(sorted[below] + (sorted[above] - sorted[below]) * part)
 }
 

@@ -1,6 +1,8 @@
 //! What a watch found: one value for each condition that the machine can report.
 
-use flyball_host::Host;
+use std::time::Duration;
+
+use flyball_host::{Host, Kind};
 use serde::{Deserialize, Serialize};
 
 /// What the machine did during one run.
@@ -58,6 +60,31 @@ pub struct Moment {
     /// Load average of one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_before: Option<f64>,
+}
+
+/// Tells moments. Between short rounds it counts on from the files that it read last: /proc/stat has
+/// a line for each CPU and a number for each interrupt.
+#[derive(Debug, Default)]
+pub struct Clock {
+    /// What was read, and when on the host's clock.
+    read: Option<(Moment, Duration)>,
+}
+
+impl Clock {
+    /// Now.
+    pub fn moment(&mut self, host: &dyn Host) -> Moment {
+        // So often that the clock of a machine that slept in between is not used for long.
+        const FRESH: Duration = Duration::from_secs(1);
+        let now = host.now();
+        let is_fresh = |at: Duration| host.kind() == Kind::Live && now.saturating_sub(at) < FRESH;
+        if let Some((moment, at)) = self.read.filter(|(_, at)| is_fresh(*at)) {
+            let later = |then: Option<f64>| Some(then? + now.saturating_sub(at).as_secs_f64());
+            return Moment { uptime_s: later(moment.uptime_s), unix_s: later(moment.unix_s), ..moment };
+        }
+        let moment = Moment::read(host);
+        self.read = Some((moment, now));
+        moment
+    }
 }
 
 impl Moment {

@@ -351,15 +351,7 @@ fn conclude(
             waiting(context, directory);
             Ok(judged)
         }
-        Finished::Stopped => {
-            eprintln!(
-                "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
-                directory.rounds.len(),
-                resume_command("compare", &context.machine, directory)
-            );
-            // 128 + SIGINT, as shells report it.
-            Ok(Exit::Command(130))
-        }
+        Finished::Stopped => Ok(stopped("compare", &context.machine, directory)),
         Finished::Failed(error) => {
             let failure = failure(*error, measured.then(|| directory.path()));
             if !measured {
@@ -371,14 +363,35 @@ fn conclude(
     }
 }
 
+/// Says what is kept after Ctrl-C, and how to go on.
+pub(super) fn stopped(command: &str, machine: &MachineArg, directory: &RunDirectory) -> Exit {
+    let kept = match directory.rounds.len() {
+        1 => "1 round is kept".to_owned(),
+        count => format!("{count} rounds are kept"),
+    };
+    eprintln!(
+        "flyball: stopped; settings are restored. {kept}; to continue: {}",
+        resume_command(command, machine, directory)
+    );
+    // 128 + SIGINT, as shells report it.
+    Exit::Command(130)
+}
+
 /// What ended the rounds, as a failure, with where the completed ones are.
 pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     let exit = match error {
         MeasureError::Restore { .. } => Exit::HalfDone,
         _ => Exit::Failed,
     };
+    // Of a hook, the failure names the option; an exit code of the workload can be meant so.
+    let hint = match &error {
+        MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
+            "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
+        }
+        _ => "",
+    };
     let kept = kept.map(|path| format!("\ncompleted rounds are in {}", path.display())).unwrap_or_default();
-    Failure::new(exit, error).reworded(|message| format!("{message}{kept}"))
+    Failure::new(exit, error).reworded(|message| format!("{message}{hint}{kept}"))
 }
 
 /// The command that continues a comparison or a search. It names another machine than this one,

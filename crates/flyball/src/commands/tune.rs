@@ -30,8 +30,7 @@ pub(crate) use self::args::Args;
 pub(crate) use self::replay::report;
 use self::screen::Screen;
 use super::compare::{
-    Finished, confirm, failure, manifest, power, quiet_during_arms, resume_command, resumed_quiet,
-    run_rounds, take,
+    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, stopped, take,
 };
 use crate::{
     change,
@@ -246,12 +245,7 @@ struct Tuning<'a> {
 impl Tuning<'_> {
     /// Says how to go on after Ctrl-C.
     fn stopped(&self) -> Exit {
-        eprintln!(
-            "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
-            self.directory.rounds.len(),
-            resume_command("tune", &self.context.machine, &self.directory)
-        );
-        Exit::Command(130)
+        stopped("tune", &self.context.machine, &self.directory)
     }
 
     /// Searches for a front. `None` if it was interrupted.
