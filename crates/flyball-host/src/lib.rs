@@ -43,7 +43,7 @@ pub use emulated::{emulated, simulated};
 pub use error::{Errno, HostError, Op, words_of};
 pub use kept::KeptFile;
 pub use live::Live;
-pub use perf_event::{EventCounter, EventGroup};
+pub use perf_event::{EventCounter, EventGroup, ProgramCounters};
 pub use plain::Plain;
 pub use recorded::Recorded;
 pub use recorder::{Summary, record};
@@ -171,6 +171,17 @@ pub trait Host: Send + Sync {
     /// Same as [`Host::event_counter`].
     fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn EventGroup>, HostError> {
         let name = format!("{} events of CPU {cpu}", events.len());
+        Err(HostError::new(Op::Read, name, Errno::NOSYS))
+    }
+
+    /// Opens counters of the programs that this thread starts from now on, and of everything that
+    /// these start. Each is given as the PMU's type number and the event. They count together or
+    /// not at all. Only a live machine has these.
+    ///
+    /// # Errors
+    /// Same as [`Host::event_counter`].
+    fn program_counters(&self, events: &[(u32, u64)]) -> Result<Box<dyn ProgramCounters>, HostError> {
+        let name = format!("{} events of programs", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 

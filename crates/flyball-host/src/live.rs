@@ -369,6 +369,10 @@ impl Host for Live {
         Ok(Box::new(crate::perf_event::LiveGroup::open(events, cpu)?))
     }
 
+    fn program_counters(&self, events: &[(u32, u64)]) -> Result<Box<dyn crate::ProgramCounters>, HostError> {
+        Ok(Box::new(crate::perf_event::LivePrograms::open(events)?))
+    }
+
     fn keep_open(&self, path: &str) -> Result<Option<Box<dyn crate::KeptFile>>, HostError> {
         let file = crate::kept::LiveFile::new(path, || self.tree.open_to_read(path))?;
         Ok(file.map(|file| Box::new(file) as Box<dyn crate::KeptFile>))

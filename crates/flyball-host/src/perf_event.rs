@@ -1,6 +1,6 @@
-//! The hardware event counters (perf_event_open(2)) that benchmarks and the monitor need: counting,
-//! CPU-wide, no samples; one by one, or several of a CPU in a group that is read with one
-//! interrupt.
+//! The event counters (perf_event_open(2)) that benchmarks and the monitor need: counting, no
+//! samples. Those of a CPU count all its tasks, one by one or in a group that is read with one
+//! interrupt. Those of programs count what a thread starts, with everything that this starts.
 
 #![allow(unsafe_code, reason = "perf_event_open(2)")]
 
@@ -27,6 +27,16 @@ pub trait EventGroup: Send {
     fn read(&self, counts: &mut [u64]) -> Result<(), HostError>;
 }
 
+/// Counters of the programs that a thread starts while they are open.
+pub trait ProgramCounters {
+    /// Reads the counts of programs that have ended, in the order of the events. `None` if the
+    /// kernel had no counter free for them for the whole time.
+    ///
+    /// # Errors
+    /// The errno of read(2).
+    fn read(&self) -> Result<Option<Vec<u64>>, HostError>;
+}
+
 /// A counter of the running kernel.
 #[derive(Debug)]
 pub(crate) struct LiveCounter {
@@ -51,20 +61,45 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
-/// Opens event `config` of the PMU with type number `kind` on `cpu`, for all tasks; as a member of
-/// the group that `leader` leads, if there is one.
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// All tasks of a CPU, from now on. Needs CAP_PERFMON or kernel.perf_event_paranoid 0.
+    Cpu(u32),
+    /// Programs that this thread starts, from execve(2) on. Their kernel side needs CAP_PERFMON or
+    /// kernel.perf_event_paranoid 1.
+    Programs { kernel: bool },
+}
+
+/// Opens event `config` of the PMU with type number `kind`; as a member of the group that `leader`
+/// leads, if there is one.
 fn open(
     (kind, config): (u32, u64),
-    cpu: u32,
+    scope: Scope,
     leader: Option<&std::fs::File>,
     read_format: u64,
     name: &str,
 ) -> Result<std::fs::File, HostError> {
-    // A workload that is started while it is open must not inherit it.
+    // A workload that is started while it is open must not inherit the descriptor.
     const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-    // Flags 0: enabled at once, user and kernel, no samples.
+    // Bits of perf_event_attr. A member of a group counts when its leader does.
+    const DISABLED: u64 = 1;
+    const INHERIT: u64 = 1 << 1;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const ENABLE_ON_EXEC: u64 = 1 << 12;
+    let (task, cpu, flags) = match scope {
+        // All tasks; enabled at once, user and kernel.
+        Scope::Cpu(cpu) => (-1, cpu as libc::c_int, 0),
+        // This thread: what it starts inherits the event, and enables it by execve(2), which this
+        // process does not call.
+        Scope::Programs { kernel } => {
+            let whole = if kernel { 0 } else { EXCLUDE_KERNEL };
+            let starts = if leader.is_none() { DISABLED | ENABLE_ON_EXEC } else { 0 };
+            (0, -1, INHERIT | starts | whole)
+        }
+    };
     let size = size_of::<Attributes>() as u32;
-    let attributes = Attributes { kind, size, config, read_format, ..Attributes::default() };
+    let attributes = Attributes { kind, size, config, read_format, flags, ..Attributes::default() };
     let group = leader.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it.
     // The descriptor returned is new and ours alone.
@@ -72,9 +107,8 @@ fn open(
         let raw = libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            // All tasks of the CPU, which needs CAP_PERFMON or kernel.perf_event_paranoid 0.
-            -1 as libc::pid_t,
-            cpu as libc::c_int,
+            task as libc::pid_t,
+            cpu,
             group as libc::c_int,
             PERF_FLAG_FD_CLOEXEC,
         );
@@ -90,7 +124,7 @@ impl LiveCounter {
     pub(crate) fn open(kind: u32, config: u64, cpu: u32) -> Result<LiveCounter, HostError> {
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
         // read_format 0: read(2) gives the count alone.
-        let file = open((kind, config), cpu, None, 0, &name)?;
+        let file = open((kind, config), Scope::Cpu(cpu), None, 0, &name)?;
         Ok(LiveCounter { file: Mutex::new(file), name })
     }
 }
@@ -110,9 +144,57 @@ impl LiveGroup {
         let name = format!("{} events of CPU {cpu}", events.len());
         let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
         for &event in events {
-            files.push(open(event, cpu, files.first(), GROUP, &name)?);
+            files.push(open(event, Scope::Cpu(cpu), files.first(), GROUP, &name)?);
         }
         Ok(LiveGroup { files, name })
+    }
+}
+
+/// Counters of programs, the leader first.
+#[derive(Debug)]
+pub(crate) struct LivePrograms {
+    files: Vec<std::fs::File>,
+    name: String,
+}
+
+impl LivePrograms {
+    pub(crate) fn open(events: &[(u32, u64)]) -> Result<LivePrograms, HostError> {
+        let name = format!("{} events of programs", events.len());
+        let open = |kernel| {
+            // PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING. Kernels before 6.13
+            // refuse PERF_FORMAT_GROUP for events that are inherited (perf_event_alloc), so that
+            // members are read one by one. They count together all the same.
+            const TIMES: u64 = 1 | 2;
+            let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
+            for &event in events {
+                files.push(self::open(event, Scope::Programs { kernel }, files.first(), TIMES, &name)?);
+            }
+            Ok(files)
+        };
+        let files = open(true).or_else(|error: HostError| match error.errno {
+            Errno::ACCES | Errno::PERM => open(false),
+            _ => Err(error),
+        })?;
+        Ok(LivePrograms { files, name })
+    }
+}
+
+impl ProgramCounters for LivePrograms {
+    fn read(&self) -> Result<Option<Vec<u64>>, HostError> {
+        let mut counts = Vec::with_capacity(self.files.len());
+        for mut file in &self.files {
+            // The count, the time for which it was enabled, and that for which it counted.
+            let mut bytes = [0; 24];
+            file.read_exact(&mut bytes)
+                .map_err(|error| HostError::new(Op::Read, self.name.clone(), Errno::from(&error)))?;
+            let [count, enabled, running] = [0, 8, 16]
+                .map(|at| bytes[at..].first_chunk().map_or(0, |number| u64::from_ne_bytes(*number)));
+            if enabled != running {
+                return Ok(None);
+            }
+            counts.push(count);
+        }
+        Ok(Some(counts))
     }
 }
 
@@ -185,7 +267,36 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_counted_with_what_they_start() {
+        // Of PERF_TYPE_SOFTWARE, which no hardware is needed for: task clock and page faults.
+        let events = [(1, 1), (1, 2)];
+        let host = Live::new();
+        let count = |script: &str| {
+            let counters = match host.program_counters(&events) {
+                Ok(counters) => counters,
+                Err(error) => {
+                    assert!(matches!(error.errno, Errno::PERM | Errno::ACCES | Errno::NOSYS), "{error}");
+                    return None;
+                }
+            };
+            let launch = crate::Launch::new("/bin/sh", &["-c".to_owned(), script.to_owned()]).silent();
+            let mut running = host.spawn(launch).unwrap();
+            while running.wait(std::time::Duration::from_secs(1)).unwrap().is_none() {}
+            Some(counters.read().unwrap().expect("software events share no counter"))
+        };
+        let (Some(one), Some(many)) = (count("exit 0"), count("for i in 1 2 3 4 5; do sh -c 'exit 0'; done"))
+        else {
+            eprintln!("skipped: programs cannot be counted");
+            return;
+        };
+        assert!(one.iter().all(|count| *count > 0), "{one:?}");
+        // The children's are among them: each shell touches as many pages as the first.
+        assert!(many[1] > 3 * one[1] && many[0] > one[0], "{one:?} {many:?}");
+    }
+
+    #[test]
     fn a_pmu_that_is_not_there_is_absent() {
         assert!(Live::new().event_counter(9_999, 2, 0).is_err());
+        assert!(Live::new().program_counters(&[(9_999, 2)]).is_err());
     }
 }

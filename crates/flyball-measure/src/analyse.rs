@@ -69,11 +69,15 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         gate: Vec::new(),
         no_energy: reason(|meters| &meters.no_energy),
         no_frequency: reason(|meters| &meters.no_frequency),
+        no_counters: None,
         notes: Vec::new(),
     };
     // A meter that stands still was found, so the list of meters has no reason; only the rounds
     // show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
+    if !report.resources.is_empty() {
+        report.no_counters = reason(|meters| &meters.no_counters);
+    }
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
     report.notes.extend(notes::busy(manifest, rounds));
     report.notes.extend(same_time_at_other_speeds(&report));

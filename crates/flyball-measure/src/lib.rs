@@ -11,6 +11,7 @@
 mod analyse;
 mod arm;
 mod conduct;
+mod counters;
 pub mod fleet;
 mod hooks;
 mod meter;
@@ -31,11 +32,12 @@ mod workload;
 
 pub use analyse::{
     ArmReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades, LeftOut, Limit,
-    LimitError, Point, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance, gate, judge,
-    same_time_at_other_speeds,
+    LimitError, Point, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance,
+    gate, judge, same_time_at_other_speeds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};
+pub use counters::Counts;
 pub use hooks::HookRunner;
 pub use meter::{
     Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, PowerCommandError, PowerFault,

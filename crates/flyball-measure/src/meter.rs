@@ -43,6 +43,12 @@ pub struct MeterList {
     pub temperature: Vec<(String, String)>,
     /// Whether the kernel counts thermal throttling.
     pub throttle: bool,
+    /// Whether the processor's counters are read of programs.
+    #[serde(default)]
+    pub counters: bool,
+    /// Why they are not, on a real machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_counters: Option<String>,
 }
 
 /// The raw readings of one round.
@@ -84,6 +90,8 @@ impl Meters {
         let (energy, no_energy) = energy::EnergyMeters::find(host);
         let (clock, no_frequency) = clock::Clocks::find(host, cpus);
         let heat = heat::Heat::find(host);
+        let is_live = host.kind() == Kind::Live;
+        let no_counters = is_live.then(|| crate::counters::why_not(host)).flatten();
         let list = MeterList {
             energy: energy.sources(),
             no_energy,
@@ -92,6 +100,8 @@ impl Meters {
             registers: clock.registers(),
             temperature: heat.sensors(),
             throttle: heat.counts_throttling(),
+            counters: is_live && no_counters.is_none(),
+            no_counters,
         };
         Meters { list, energy, clock, heat, command: None }
     }

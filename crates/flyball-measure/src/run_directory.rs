@@ -744,6 +744,8 @@ pub(crate) mod tests {
                 registers: Vec::new(),
                 temperature: Vec::new(),
                 throttle: false,
+                counters: false,
+                no_counters: None,
             },
         }
     }

@@ -25,7 +25,7 @@ use std::{
 
 use flyball_host::{Host, Usage};
 
-use crate::{arm::Arm, metric::Metric};
+use crate::{arm::Arm, counters::Counts, metric::Metric};
 
 /// A request to stop, shared with signal handlers.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +63,9 @@ pub struct Outcome {
     /// What the kernel accounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What the processor's counters say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
     /// Whether it was ended because it took too long, which is how it failed then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,

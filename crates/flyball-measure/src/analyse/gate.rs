@@ -30,7 +30,7 @@ pub enum LimitError {
 }
 
 /// The quantities that a limit can name.
-const WORDS: [(&str, Quantity); 9] = [
+const WORDS: [(&str, Quantity); 13] = [
     ("time", Quantity::Time),
     ("metric", Quantity::Performance),
     ("user", Quantity::User),
@@ -38,6 +38,10 @@ const WORDS: [(&str, Quantity); 9] = [
     ("memory", Quantity::PeakMemory),
     ("faults", Quantity::Faults),
     ("switches", Quantity::Switches),
+    ("instructions", Quantity::Instructions),
+    ("cycles", Quantity::Cycles),
+    ("branch-misses", Quantity::BranchMisses),
+    ("cache-misses", Quantity::CacheMisses),
     ("energy", Quantity::Energy),
     ("per-watt", Quantity::PerWatt),
 ];

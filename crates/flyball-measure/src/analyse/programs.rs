@@ -83,6 +83,20 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
             words.join(", ")
         ));
     }
+    let is_uncounted = |round: &&&Round| {
+        let has_counters = manifest.boots.get(round.boot).is_some_and(|boot| boot.meters.counters);
+        has_counters && round.outcome.usage.is_some() && round.outcome.counts.is_none()
+    };
+    let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
+    let uncounted = rounds.iter().filter(is_uncounted).count();
+    if has_programs && uncounted > 0 {
+        notes.push(format!(
+            "{uncounted} of {} rounds have no instructions, cycles and misses: something else used the processor's \
+             counters for a part of the time (perf, a profiler, the NMI watchdog), and what was not counted could only \
+             be estimated.",
+            rounds.len()
+        ));
+    }
     if manifest.schedule.random_layout {
         notes.push(
             "Each round had an environment of a random size, up to 4 KiB (--fixed-layout keeps it), so that the result \

@@ -1,6 +1,7 @@
 //! What a comparison reports of each arm: the quantities, their units, and how a round gives them.
 
 use crate::{
+    counters::Counts,
     meter::Domain,
     metric::{Better, Metric},
     run_directory::{Manifest, Round},
@@ -52,6 +53,14 @@ pub enum Quantity {
     PeakMemory,
     /// Page faults, with and without input.
     Faults,
+    /// Instructions of the program's processes, in millions.
+    Instructions,
+    /// Cycles of the CPUs while these ran, in millions.
+    Cycles,
+    /// Branches that the processor predicted wrongly, in millions.
+    BranchMisses,
+    /// Accesses that the last level of cache did not have, in millions.
+    CacheMisses,
     /// CPU time in user mode.
     User,
     /// CPU time in the kernel.
@@ -80,10 +89,19 @@ impl Quantity {
     }
 
     /// What the processes of programs used, judged where programs are compared.
-    pub const RESOURCES: [Quantity; 5] =
-        [Quantity::User, Quantity::System, Quantity::PeakMemory, Quantity::Faults, Quantity::Switches];
+    pub const RESOURCES: [Quantity; 9] = [
+        Quantity::User,
+        Quantity::System,
+        Quantity::PeakMemory,
+        Quantity::Faults,
+        Quantity::Switches,
+        Quantity::Instructions,
+        Quantity::Cycles,
+        Quantity::BranchMisses,
+        Quantity::CacheMisses,
+    ];
 
-    pub(super) const ALL: [Quantity; 24] = [
+    pub(super) const ALL: [Quantity; 28] = [
         Quantity::Performance,
         Quantity::Latency,
         Quantity::Energy,
@@ -99,6 +117,10 @@ impl Quantity {
         Quantity::Switches,
         Quantity::PeakMemory,
         Quantity::Faults,
+        Quantity::Instructions,
+        Quantity::Cycles,
+        Quantity::BranchMisses,
+        Quantity::CacheMisses,
         Quantity::User,
         Quantity::System,
         Quantity::Time,
@@ -129,6 +151,10 @@ impl Quantity {
             Quantity::Switches => lower("context switches", ""),
             Quantity::PeakMemory => lower("peak memory", "MiB"),
             Quantity::Faults => lower("page faults", ""),
+            Quantity::Instructions => lower("instructions", "M"),
+            Quantity::Cycles => lower("cycles", "M"),
+            Quantity::BranchMisses => lower("branch misses", "M"),
+            Quantity::CacheMisses => lower("cache misses", "M"),
             Quantity::User => lower("user time", "s"),
             Quantity::System => lower("system time", "s"),
             Quantity::Time => lower("wall time", "s"),
@@ -146,6 +172,7 @@ impl Quantity {
         let sources = &manifest.boots.get(round.boot)?.meters.energy;
         let joules = |domain| round.readings.joules(sources, domain);
         let outcome = &round.outcome;
+        let counted = |get: fn(Counts) -> u64| outcome.counts.map(|counts| get(counts) as f64 / 1e6);
         match self {
             Quantity::Performance => outcome.value,
             // A rate of operations one after the other is the inverse of the time that each takes.
@@ -189,6 +216,10 @@ impl Quantity {
                 .map(|count| count as f64),
             Quantity::PeakMemory => outcome.usage.map(|usage| usage.peak_kib as f64 / 1024.0),
             Quantity::Faults => outcome.usage.map(|usage| (usage.major_faults + usage.minor_faults) as f64),
+            Quantity::Instructions => counted(|counts| counts.instructions),
+            Quantity::Cycles => counted(|counts| counts.cycles),
+            Quantity::BranchMisses => counted(|counts| counts.branch_misses),
+            Quantity::CacheMisses => counted(|counts| counts.cache_misses),
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),

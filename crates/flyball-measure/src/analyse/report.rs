@@ -279,6 +279,9 @@ pub struct Report {
     pub no_energy: Option<String>,
     /// Why there is no frequency, if there is none.
     pub no_frequency: Option<String>,
+    /// Why the processor's counters are missing, if arms run different programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_counters: Option<String>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }

@@ -41,6 +41,7 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     let mut below: Vec<String> = constants(report).into_iter().chain([precision(report)]).collect();
     below.extend(report.no_energy.iter().map(|why| format!("no energy: {why}")));
     below.extend(report.no_frequency.iter().map(|why| format!("no frequency: {why}")));
+    below.extend(report.no_counters.iter().map(|why| format!("no counters: {why}")));
     below.extend(report.notes.iter().map(|note| format!("note: {note}")));
     out.push_str(&list(below));
     if !manifest.command_line.is_empty() {

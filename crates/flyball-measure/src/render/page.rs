@@ -56,6 +56,7 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     below.push(precision(report));
     below.extend(report.no_energy.iter().map(|why| format!("no energy: {why}")));
     below.extend(report.no_frequency.iter().map(|why| format!("no frequency: {why}")));
+    below.extend(report.no_counters.iter().map(|why| format!("no counters: {why}")));
     page = page.with(Block::Paragraph(sentences(below)));
     if !report.notes.is_empty() {
         page = page.with(Block::Heading("Notes".to_owned())).with(Block::List(report.notes.clone()));

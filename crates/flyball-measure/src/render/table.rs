@@ -129,6 +129,9 @@ pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: S
     if let Some(why) = &report.no_frequency {
         let _ = writeln!(out, "no frequency: {why}");
     }
+    if let Some(why) = &report.no_counters {
+        let _ = writeln!(out, "no counters: {why}");
+    }
     out
 }
 

@@ -20,7 +20,7 @@ use super::{
     preset::{Output, Reader},
     quote,
 };
-use crate::{arm::Arm, metric::Metric, program::Program};
+use crate::{arm::Arm, counters::Counting, metric::Metric, program::Program};
 
 /// How much of the end of the output is kept with each round.
 const KEPT: u64 = 64 * 1024;
@@ -72,6 +72,8 @@ pub struct Command {
     pub accepted_exit_codes: Vec<i32>,
     /// Whether a digest of its standard output is taken.
     pub digests_output: bool,
+    /// Whether the processor's counters are read.
+    pub is_counted: bool,
     /// What runs instead in rounds of an arm with a program.
     program: Option<Program>,
     /// Bytes by which the environment grows.
@@ -94,6 +96,7 @@ impl Command {
             environment: BTreeMap::new(),
             accepted_exit_codes: Vec::new(),
             digests_output: false,
+            is_counted: false,
             program: None,
             padding: 0,
         }
@@ -201,6 +204,8 @@ impl Workload for Command {
         }
         // What is compared must be there in full.
         let most = if self.digests_output { MAX_COMPARED } else { MAX_STORED };
+        // Between two rounds others may have taken the counters: then it runs without.
+        let counters = self.is_counted.then(|| Counting::open(host).ok()).flatten();
         let mut running = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
         let began = host.now();
         let is_late = || self.limit.is_some_and(|limit| host.now().saturating_sub(began) > limit);
@@ -264,6 +269,7 @@ impl Workload for Command {
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
             usage: ended.usage,
+            counts: counters.and_then(|counters| counters.read()),
             exit_code: ended.status.code(),
             output_digest,
             left_behind,

@@ -273,6 +273,8 @@ pub(super) fn run_rounds(
     if let Some(command) = power_command {
         meters = meters.with_power_command(command);
     }
+    let has_programs = directory.manifest.arms.iter().any(|arm| arm.program.is_some());
+    workload.is_counted = has_programs && meters.list().counters;
     let stop = Stop::watching(interrupted);
     let mut tracer = None;
     if directory.manifest.trace {
