@@ -12,6 +12,7 @@
 //! which allow that.
 
 mod gate;
+mod interaction;
 mod judge;
 mod notes;
 mod programs;
@@ -25,8 +26,8 @@ pub use self::{
     notes::same_time_at_other_speeds,
     quantity::Quantity,
     report::{
-        ArmReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point, Report, Steadiness,
-        Summary, Verdict,
+        ArmReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point, ProgramEffect, Report,
+        Steadiness, Summary, Verdict,
     },
     sift::disturbance,
 };
@@ -65,6 +66,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         questions: correction.questions,
         correction: correction.medians,
         resources,
+        effects: Vec::new(),
         withheld: Vec::new(),
         gate: Vec::new(),
         no_energy: reason(|meters| &meters.no_energy),
@@ -75,6 +77,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     // A meter that stands still was found, so the list of meters has no reason; only the rounds
     // show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
+    report.effects = interaction::effects(manifest, &report.arms);
     if !report.resources.is_empty() {
         report.no_counters = reason(|meters| &meters.no_counters);
     }

@@ -32,7 +32,7 @@ mod workload;
 
 pub use analyse::{
     ArmReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades, LeftOut, Limit,
-    LimitError, Point, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance,
+    LimitError, Point, ProgramEffect, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance,
     gate, judge, same_time_at_other_speeds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};

@@ -4,6 +4,7 @@
 mod arms;
 mod best;
 mod charts;
+mod effects;
 mod fleet;
 mod hyperfine;
 mod markdown;

@@ -41,6 +41,9 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
             p_value(control.p_corrected)
         ));
         report.withheld.push(control.quantity);
+        if control.quantity == Quantity::Performance {
+            report.effects.clear();
+        }
         for comparison in report.comparisons.iter_mut().filter(|one| one.quantity == control.quantity) {
             comparison.verdict = Verdict::NoDifferenceShown;
             comparison.steadiness = None;

@@ -193,6 +193,22 @@ pub struct Comparison {
     pub rounds_for_one_percent: Option<usize>,
 }
 
+/// A program against the first one under the same settings.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+pub struct ProgramEffect {
+    pub program: String,
+    /// The first program.
+    pub base: String,
+    /// The settings.
+    pub under: String,
+    /// The two arms compared, corrected for all questions of this kind.
+    pub effect: Comparison,
+    /// The same ratio here against that under the first settings, which has none: whether the
+    /// effect depends on the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interaction: Option<Comparison>,
+}
+
 /// What the rounds say of an arm and a limit.
 #[derive(
     Debug,
@@ -269,6 +285,9 @@ pub struct Report {
     /// What the arms' processes used, where arms run different programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Comparison>,
+    /// Each program against the first under each setting, if programs ran under several settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<ProgramEffect>,
     /// Quantities without verdicts, because the first arm seems to differ from itself in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<Quantity>,

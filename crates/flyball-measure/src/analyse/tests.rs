@@ -517,3 +517,60 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
     );
     assert_eq!(same_time_at_other_speeds(&report), None);
 }
+
+/// A program against another under two settings: `effects` is what the second costs under each, as
+/// fractions. Noise of a round is 1 %, and the second setting is a tenth faster for both.
+fn two_by_two(seed: u64, effects: [f64; 2], blocks: usize) -> Report {
+    let mut random = Noise::new(seed);
+    let mut manifest = manifest(&["old x", "new x", "old y", "new y"]);
+    for (place, arm) in manifest.arms.iter_mut().enumerate() {
+        let (program, setting) = (["old", "new"][place % 2], ["x", "y"][place / 2]);
+        let argv = vec![format!("./{program}")];
+        arm.program = Some(crate::program::Program { argv, ..Default::default() });
+        arm.settings = vec![crate::ArmSetting::new("mode", setting)];
+        arm.name = format!("{program} mode={setting}");
+    }
+    manifest.boots.push(boot(&[0, 1, 2, 3]));
+    let mut rounds = Vec::new();
+    for block in 0..blocks {
+        let drift = 1.0 + 1e-3 * block as f64;
+        for (arm, factor) in [1.0, 1.0 + effects[0], 0.9, 0.9 * (1.0 + effects[1])].into_iter().enumerate() {
+            rounds.push(round(block, arm, 10.0 * drift * factor * (0.01 * random.draw()).exp()));
+        }
+    }
+    // Without the medians' intervals, which take most of the time of a report.
+    let counted: Vec<&Round> = rounds.iter().collect();
+    let arms: Vec<ArmReport> = (0..4).map(|arm| report_points(&manifest, &counted, arm)).collect();
+    let mut report = analyse(&manifest, &rounds[..4]);
+    report.effects = interaction::effects(&manifest, &arms);
+    report
+}
+
+#[test]
+fn an_effect_that_depends_on_the_settings_is_found_and_seldom_invented() {
+    let only = "new is faster than old, but only under mode=y";
+    let right = (0..100).filter(|seed| text_of(&two_by_two(*seed, [0.0, -0.03], 25)).contains(only)).count();
+    println!("interaction: {right} of 100 right at 3 % under one setting, noise 1 %, 25 blocks");
+    assert!(right >= 95, "{right} of 100");
+    let shown = |report: &Report| {
+        report
+            .effects
+            .iter()
+            .filter_map(|one| one.interaction.as_ref())
+            .any(|one| matches!(one.verdict, Verdict::Better | Verdict::Worse))
+    };
+    for effect in [0.0, -0.03] {
+        let wrong = (0..400).filter(|seed| shown(&two_by_two(5000 + seed, [effect; 2], 25))).count();
+        println!("interaction: {wrong} of 400 invented at {effect} under both settings");
+        assert!(wrong <= 4, "{wrong} of 400 at {effect}");
+    }
+    let both = text_of(&two_by_two(1, [0.04, -0.04], 25));
+    assert!(both.contains("new is faster than old under mode=y, and slower under mode=x"), "{both}");
+    let more = text_of(&two_by_two(2, [-0.03, -0.10], 25));
+    assert!(more.contains("new is faster than old everywhere, but not equally"), "{more}");
+    let alike = text_of(&two_by_two(3, [-0.05, -0.05], 25));
+    assert!(
+        alike.contains("new against old: no sign that the difference depends on the settings"),
+        "{alike}"
+    );
+}

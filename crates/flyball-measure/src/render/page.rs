@@ -44,7 +44,11 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
             .with(Block::Heading(format!("Against {first}")))
             .with(Block::Tables(vec![table(verdict_grid(report, &arms))]))
             .with(Block::Paragraph(sentences(
-                remarks(report, &arms).into_iter().chain(super::text::steadiness(report)).collect(),
+                super::effects::effects(report)
+                    .into_iter()
+                    .chain(remarks(report, &arms))
+                    .chain(super::text::steadiness(report))
+                    .collect(),
             )));
     }
     page = page.with(Block::Heading("Arms".to_owned()));

@@ -8,6 +8,7 @@ use flyball_text::columns::{Painter, Style, one_line};
 use super::{
     arms::Arms,
     best::conclusion,
+    effects::effects,
     parts::{Screen, confidence, difference, extent, how, rounds_needed, style, unsigned},
     table::{differences, medians},
 };
@@ -39,6 +40,9 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     out.push('\n');
     if is_table {
         out.push_str(&differences(report, &arms, screen));
+        for line in effects(report) {
+            let _ = writeln!(out, "{line}");
+        }
     } else if !report.comparisons.is_empty() {
         let _ = writeln!(out, "{}", confidence(report));
     }
@@ -114,7 +118,8 @@ fn sentences<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
             (style, Some((start, rest))) => format!("{}: {rest}\n", screen.painter.apply(style, start)),
         }
     };
-    report.comparisons.iter().map(painted).collect()
+    let effects = effects(report).into_iter().map(|line| format!("{line}\n"));
+    report.comparisons.iter().map(painted).chain(effects).collect()
 }
 
 /// Which arms scatter more or less than the first, or that none is shown to.

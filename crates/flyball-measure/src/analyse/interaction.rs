@@ -1,0 +1,84 @@
+//! Programs under several settings: how each differs from the first under each setting, and whether
+//! that depends on the setting.
+
+use super::{
+    judge::{Correction, compare},
+    quantity::Quantity,
+    report::{ArmReport, Point, ProgramEffect, Summary},
+};
+use crate::run_directory::Manifest;
+
+/// Every program against the first under the same settings, and against how it differs under the
+/// first settings. One correction covers all of these questions.
+pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEffect> {
+    let settings = distinct(arms, |arm| arm.settings.clone());
+    let programs = distinct(arms, |arm| arm.program.clone());
+    if settings.len() < 2 || programs.len() < 2 || programs.contains(&None) {
+        return Vec::new();
+    }
+    let cell = |program: usize, setting: usize| {
+        arms.iter().position(|arm| {
+            !arm.control && arm.program == programs[program] && arm.settings == settings[setting]
+        })
+    };
+    // Of each program: its effect under each setting, and how each but the first differs.
+    let correction = Correction::for_questions((programs.len() - 1) * (2 * settings.len() - 1));
+    let judge = |pair: [&ArmReport; 2]| {
+        compare(manifest, &pair.map(Clone::clone), Quantity::Performance, correction).into_iter().next()
+    };
+    let mut found = Vec::new();
+    for program in 1..programs.len() {
+        let first = cell(0, 0).zip(cell(program, 0));
+        for setting in 0..settings.len() {
+            let Some((base, arm)) = cell(0, setting).zip(cell(program, setting)) else { continue };
+            let Some(mut effect) = judge([&arms[base], &arms[arm]]) else { continue };
+            (effect.base, effect.arm, effect.steadiness) = (base, arm, None);
+            // What the program takes in relation to the first one, block by block, here and there.
+            let ratios = first.filter(|_| setting > 0).and_then(|(first_base, first_arm)| {
+                let there = ratio(&arms[first_base], &arms[first_arm])?;
+                Some([there, ratio(&arms[base], &arms[arm])?])
+            });
+            let interaction = ratios.and_then(|[there, here]| judge([&there, &here])).map(|mut found| {
+                (found.base, found.arm, found.steadiness) = (base, arm, None);
+                found
+            });
+            let under =
+                if arms[arm].settings.is_empty() { "now".to_owned() } else { arms[arm].settings.join(" ") };
+            found.push(ProgramEffect {
+                program: without(&arms[arm].name, &under),
+                base: without(&arms[base].name, &under),
+                under,
+                effect,
+                interaction,
+            });
+        }
+    }
+    found
+}
+
+fn distinct<T: PartialEq>(arms: &[ArmReport], of: impl Fn(&ArmReport) -> T) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in arms.iter().filter(|arm| !arm.control).map(of) {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
+/// The name of an arm without that of its settings.
+fn without(name: &str, settings: &str) -> String {
+    name.strip_suffix(settings).map_or(name, str::trim_end).to_owned()
+}
+
+/// An arm whose values are those of `other` over those of `base` in the same blocks.
+fn ratio(base: &ArmReport, other: &ArmReport) -> Option<ArmReport> {
+    let (from, to) = (base.summary(Quantity::Performance)?, other.summary(Quantity::Performance)?);
+    let point = |point: &Point| {
+        let same = |one: &&Point| (one.boot, one.block) == (point.boot, point.block);
+        let base = from.points.iter().find(same)?;
+        Some(Point { value: point.value / base.value, ..*point })
+    };
+    let points = to.points.iter().filter_map(point).collect();
+    Some(ArmReport { summaries: vec![Summary { points, ..to.clone() }], ..other.clone() })
+}

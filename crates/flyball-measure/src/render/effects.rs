@@ -1,0 +1,62 @@
+//! What programs under several settings come to: a sentence per program.
+
+use super::parts::difference;
+use crate::{
+    analyse::{Comparison, ProgramEffect, Report, Verdict},
+    numbers::{between, p_value},
+    stats::Interval,
+};
+
+/// Whether each program differs from the first, and whether that depends on the settings.
+pub(super) fn effects(report: &Report) -> Vec<String> {
+    let mut programs: Vec<&str> = Vec::new();
+    for effect in &report.effects {
+        if !programs.contains(&effect.program.as_str()) {
+            programs.push(&effect.program);
+        }
+    }
+    let own = |program: &str| report.effects.iter().filter(|one| one.program == program).collect::<Vec<_>>();
+    programs.into_iter().filter_map(|program| sentence(report, &own(program))).collect()
+}
+
+fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
+    let first = all.first()?;
+    let (program, base) = (&first.program, &first.base);
+    let size = |one: &ProgramEffect| one.effect.interval.map_or_else(|| "no interval".to_owned(), between);
+    let cells: Vec<String> = all.iter().map(|one| format!("{} under {}", size(one), one.under)).collect();
+    let cells = format!("{} {}", report.workload.metric.name, cells.join(", "));
+    let tests: Vec<&Comparison> = all.iter().filter_map(|one| one.interaction.as_ref()).collect();
+    let Some(p) = tests.iter().filter(|one| differs(one)).map(|one| one.p_corrected).reduce(f64::min) else {
+        let widest =
+            tests.iter().filter_map(|one| one.interval).map(Interval::half_width).reduce(f64::max)?;
+        return Some(format!(
+            "{program} against {base}: no sign that the difference depends on the settings (that is known to \u{b1}{:.1} \
+             %): {cells}.",
+            100.0 * widest
+        ));
+    };
+    let with = |verdict: Verdict| {
+        let found: Vec<&ProgramEffect> =
+            all.iter().copied().filter(|one| one.effect.verdict == verdict).collect();
+        let names: Vec<&str> = found.iter().map(|one| one.under.as_str()).collect();
+        Some((difference(report, &found.first()?.effect), names.join(" and under "), names.len()))
+    };
+    let words = match (with(Verdict::Better), with(Verdict::Worse)) {
+        (Some((better, here, _)), Some((worse, there, _))) => {
+            format!("is {better} than {base} under {here}, and {worse} under {there}")
+        }
+        (Some((word, _, count)), None) | (None, Some((word, _, count))) if count == all.len() => {
+            format!("is {word} than {base} everywhere, but not equally")
+        }
+        (Some((word, here, _)), None) | (None, Some((word, here, _))) => {
+            format!("is {word} than {base}, but only under {here}")
+        }
+        (None, None) => format!("differs from {base} by an amount that depends on the settings"),
+    };
+    Some(format!("{program} {words} ({}): {cells}.", p_value(p)))
+}
+
+/// Whether a difference is shown.
+fn differs(comparison: &Comparison) -> bool {
+    matches!(comparison.verdict, Verdict::Better | Verdict::Worse)
+}
