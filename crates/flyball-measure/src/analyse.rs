@@ -20,6 +20,7 @@ mod quantity;
 mod report;
 mod sift;
 
+pub(crate) use self::sift::disturbed_blocks;
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
@@ -82,7 +83,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         report.no_counters = reason(|meters| &meters.no_counters);
     }
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
-    report.notes.extend(notes::busy(manifest, rounds));
+    report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(same_time_at_other_speeds(&report));
     report.notes.extend(notes::carry_over(manifest, &counted, &report.arms));
     let withheld = programs::withhold(&mut report);

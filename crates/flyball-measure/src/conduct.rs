@@ -4,11 +4,11 @@ mod background;
 
 use std::time::Duration;
 
-use flyball_host::Host;
+use flyball_host::{CpuList, Host};
 
 use self::background::Background;
 use crate::{
-    analyse::is_known,
+    analyse::{disturbed_blocks, is_known},
     arm::Arm,
     hooks::HookRunner,
     meter::{MeterList, Meters},
@@ -293,14 +293,22 @@ impl Conductor<'_> {
             .filter(|round| round.boot == boot && !round.warm_up)
             .map(|round| (round.block, round.arm))
             .collect();
-        let of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
+        let mut of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
         let began = self.host.now();
         let mut clock = Clock::default();
         let mut done = 0;
-        for number in 0..schedule.warm_up + schedule.most() {
+        for number in 0..schedule.warm_up + schedule.most() + schedule.repeats() {
             let warm_up = number < schedule.warm_up;
             // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
             let block = if warm_up { number } else { number - schedule.warm_up };
+            if !warm_up && block >= schedule.most() {
+                // Which rounds others disturbed does not depend on their values, so that the tests'
+                // number of rounds is still one that was fixed before.
+                if block - schedule.most() >= disturbed_blocks(&directory.manifest, &directory.rounds, boot) {
+                    break;
+                }
+                of = of.max(done + arms.len());
+            }
             let Some(order) = self.order(directory, boot, number, &arms) else { break };
             let members = order.len();
             for (place, arm) in order.into_iter().enumerate() {
@@ -317,7 +325,7 @@ impl Conductor<'_> {
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
                 let moment = clock.moment(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
-                let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
+                let watched = self.watched(directory, arm);
                 self.workload.limit(time_limit(directory, boot));
                 self.workload.begin_arm(&arm_data, schedule.padding(number, place));
                 self.set_up(set_up, arm, &arm_data, &schedule)?;
@@ -370,6 +378,21 @@ impl Conductor<'_> {
         Ok(End::Complete)
     }
 
+    /// The CPUs on which other programs are watched in a round of `arm`: those made quiet, else all
+    /// that it may use. `None` if nothing could be said: of a model, and of a round as short as the
+    /// arm's last one.
+    fn watched(&self, directory: &RunDirectory, arm: usize) -> Option<CpuList> {
+        let manifest = &directory.manifest;
+        if let Some(quiet) = &manifest.quiet {
+            return Some(quiet.cpus.parse().unwrap_or_default());
+        }
+        let last = directory.rounds.iter().rev().find(|round| round.arm == arm);
+        let is_short = last.is_some_and(|round| round.outcome.seconds < Counting::SHORTEST_SECONDS);
+        let is_real = self.host.kind() == flyball_host::Kind::Live && self.host.software().is_none();
+        let cpus = manifest.workload.cpus.as_deref().unwrap_or_default();
+        (is_real && !is_short).then(|| cpus.parse().unwrap_or_default())
+    }
+
     /// The arms of a block in their order; `None` after the last block.
     fn order(
         &mut self,
@@ -401,7 +424,7 @@ impl Conductor<'_> {
         arm: &Arm,
         schedule: &Schedule,
         trace: Option<(&std::path::Path, String)>,
-        watched: Option<&str>,
+        watched: Option<CpuList>,
     ) -> Result<Ran, MeasureError> {
         let notes = match self.settings.apply(arm) {
             Ok(notes) => notes,
@@ -426,8 +449,7 @@ impl Conductor<'_> {
         if let Some((tracer, _)) = &mut tracer {
             tracer.begin(self.host).map_err(failed)?;
         }
-        let counting =
-            watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default(), self.meters));
+        let counting = watched.map(|cpus| Counting::start(self.host, cpus, self.meters));
         let mut recording = self.meters.start(self.host);
         // A tick cannot fail: the first error is kept and reported when the workload has ended,
         // which must not be interrupted with the settings in effect.

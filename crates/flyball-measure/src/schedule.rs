@@ -126,7 +126,16 @@ impl Schedule {
         }
     }
 
-    /// Rounds at most, those of the warm-up included.
+    /// Blocks at most that replace those in which other programs disturbed a round. Comparisons that
+    /// end when they know enough go on by themselves.
+    pub fn repeats(&self) -> usize {
+        match self.length {
+            Length::Rounds(rounds) => rounds.div_ceil(2),
+            Length::Until { .. } | Length::Search { .. } => 0,
+        }
+    }
+
+    /// Rounds at most, those of the warm-up included, without repeated ones.
     pub fn rounds(&self, arms: usize) -> usize {
         match self.length {
             // Only the first arm warms the machine up for a search: it has many arms, and runs few

@@ -73,6 +73,10 @@ impl<'a> Watch<'a> {
 }
 
 impl<'a> Counting<'a> {
+    /// Of a shorter run nothing can be said: the kernel counts in hundredths of a second, if not in
+    /// larger steps.
+    pub const SHORTEST_SECONDS: f64 = SHORTEST_JIFFIES as f64 / 100.0;
+
     /// Starts counting on the CPUs on which the work runs; on all where the list is empty.
     pub fn start(host: &'a dyn Host, cpus: CpuList, meters: &Meters) -> Counting<'a> {
         let (moment, floor_mhz, limit_c) =

@@ -397,6 +397,15 @@ class Cost(TypedDict):
     touched: int
 
 
+class Counts(TypedDict):
+    """What a program's processes did, by the processor's counters."""
+
+    branch_misses: int
+    cache_misses: int
+    cycles: int
+    instructions: int
+
+
 class CpuCapture(TypedDict):
     """What one CPU recorded."""
 
@@ -968,6 +977,7 @@ class LeftOut(TypedDict):
 
     block: int
     boot: int
+    by_others: NotRequired[bool]
     why: str
 
 
@@ -1118,8 +1128,10 @@ MegaHertz = int
 class MeterList(TypedDict):
     """Where a meter's numbers come from, in the manifest."""
 
+    counters: bool
     energy: List[EnergySource]
     frequency: List[List[Union[int, str]]]
+    no_counters: NotRequired[str]
     no_energy: NotRequired[str]
     no_frequency: NotRequired[str]
     registers: List[int]
@@ -1363,6 +1375,16 @@ class Program(TypedDict):
     parameters: NotRequired[Dict[str, str]]
 
 
+class ProgramEffect(TypedDict):
+    """A program against the first one under the same settings."""
+
+    base: str
+    effect: Comparison
+    interaction: NotRequired[Comparison]
+    program: str
+    under: str
+
+
 Proof = List["ReasonEvidence"]
 
 
@@ -1390,7 +1412,7 @@ class Qos(TypedDict):
     ordered: bool
 
 
-Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "instructions", "cycles", "branch-misses", "cache-misses", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
 
 
 class QuietNote(TypedDict):
@@ -1540,6 +1562,7 @@ class Run(TypedDict):
 class RunOutcome(TypedDict):
     """What one run of a workload yielded."""
 
+    counts: NotRequired[Counts]
     cut: NotRequired[bool]
     exit_code: NotRequired[int]
     failure: NotRequired[str]
@@ -2587,9 +2610,11 @@ class ReportOutput(TypedDict):
     arms: List[ArmReport]
     comparisons: List[Comparison]
     correction: float
+    effects: NotRequired[List[ProgramEffect]]
     emulated: NotRequired[str]
     gate: NotRequired[List[GateAnswer]]
     machine: MachineNote
+    no_counters: NotRequired[str]
     no_energy: Union[str, None]
     no_frequency: Union[str, None]
     notes: List[str]

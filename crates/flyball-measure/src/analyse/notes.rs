@@ -101,7 +101,7 @@ pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<Stri
 
 /// That the machine was busy before the first round, that its host gave its time to others, or that
 /// other programs disturbed rounds which count.
-pub(super) fn busy(manifest: &Manifest, rounds: &[Round]) -> Vec<String> {
+pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) -> Vec<String> {
     let mut notes = Vec::new();
     let cpus = manifest.machine.cpus.max(1);
     // Later rounds have the load of the rounds before them.
@@ -120,8 +120,23 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round]) -> Vec<String> {
             100.0 * share
         ));
     }
+    let more = |boot: usize| {
+        let own = rounds.iter().filter(|round| round.boot == boot && !round.warm_up);
+        own.map(|round| round.block + 1).max().unwrap_or(0).saturating_sub(manifest.schedule.most())
+    };
+    let more: usize = (0..manifest.boots.len()).map(more).sum();
+    if more > 0 && manifest.schedule.repeats() > 0 {
+        notes.push(format!(
+            "{more} blocks were run in place of those in which other programs or guests disturbed a round (at most {}).",
+            manifest.schedule.repeats()
+        ));
+    }
     if manifest.quiet.is_none() {
-        let counted = || rounds.iter().filter(|round| !round.warm_up);
+        let is_left_out = |round: &Round| {
+            let left_out = arms.get(round.arm).map_or(&[][..], |arm| &arm.left_out);
+            left_out.iter().any(|one| (one.boot, one.block) == (round.boot, round.block))
+        };
+        let counted = || rounds.iter().filter(|round| !round.warm_up && !is_left_out(round));
         let bad: Vec<String> = counted()
             .filter_map(|round| {
                 let found = disturbances(round, manifest);
@@ -130,7 +145,7 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round]) -> Vec<String> {
             .collect();
         if let Some(first) = bad.first() {
             notes.push(format!(
-                "{} of {} rounds ran under bad conditions, such as: {first}; they count (--quiet leaves them out).",
+                "{} of {} rounds that count ran under bad conditions, such as: {first} (--quiet can help).",
                 bad.len(),
                 counted().count()
             ));

@@ -68,6 +68,9 @@ pub struct LeftOut {
     pub boot: usize,
     pub block: usize,
     pub why: String,
+    /// Whether other programs or guests disturbed it, so that a block was run in place of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_others: bool,
 }
 
 /// How many rounds had which conditions.

@@ -1,5 +1,7 @@
 //! An arm's rounds, sifted and summed up: which of them count, and what they say together.
 
+use std::collections::BTreeSet;
+
 use super::{
     quantity::Quantity,
     report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
@@ -17,8 +19,9 @@ const RESAMPLES: usize = 4000;
 /// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
 pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
     let Some(conditions) = &round.conditions else { return Vec::new() };
-    let cpus = manifest.quiet.as_ref().and_then(|quiet| quiet.cpus.parse::<flyball_host::CpuList>().ok());
-    // Shares are of the CPUs that were watched: those made quiet, otherwise all.
+    let cpus = manifest.quiet.as_ref().map(|quiet| &quiet.cpus).or(manifest.workload.cpus.as_ref());
+    let cpus = cpus.and_then(|cpus| cpus.parse::<flyball_host::CpuList>().ok());
+    // Shares are of the CPUs that were watched: those made quiet, else those that it may use.
     let count = cpus.map_or(manifest.machine.cpus, |cpus| cpus.len()).max(1);
     let own = round.outcome.usage.map(|usage| {
         (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
@@ -57,8 +60,11 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
     // The same for what else its settings can bring about.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
-        source.may_be_own() && with.count() * 2 > own.len()
+        // On a machine that was not made quiet, others are what it is like, too: rounds are left out
+        // only if most were better.
+        (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > own.len()
     };
+    let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();
     let mut grades = None;
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
@@ -74,10 +80,18 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
             }
         }
         let disturbance = disturbed.iter().find(|found| {
-            // Without `--quiet` disturbances are only shown: leaving rounds out was not asked for.
-            // Heat has its own rule below, from the same counter.
-            manifest.quiet.is_some() && bad(found) && found.source != Source::Heat && !usual(found.source)
+            // Heat has its own rule below, from the same counter. Frequency and memory belong to a
+            // machine that was not made quiet.
+            let counts_against = match found.source {
+                Source::Heat => false,
+                Source::Steal | Source::Load => true,
+                Source::Frequency | Source::Memory => manifest.quiet.is_some(),
+            };
+            // A load that belongs to the comparison runs beside each round.
+            let is_own = found.source == Source::Load && runs_beside;
+            counts_against && !is_own && bad(found) && !usual(found.source)
         });
+        let by_others = disturbance.is_some();
         let why = if let Some(failure) = &round.outcome.failure {
             Some(format!("the workload failed ({failure})"))
         } else if round.outcome.value.is_none() {
@@ -88,11 +102,18 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
             disturbance.map(|found| found.what.clone())
         };
         match why {
-            Some(why) => left_out.push(LeftOut { boot: round.boot, block: round.block, why }),
+            Some(why) => left_out.push(LeftOut { boot: round.boot, block: round.block, why, by_others }),
             None => kept.push(*round),
         }
     }
     Sifted { kept, left_out, grades }
+}
+
+/// The blocks of a boot in which other programs disturbed a round so much that it is left out.
+pub(crate) fn disturbed_blocks(manifest: &Manifest, rounds: &[Round], boot: usize) -> usize {
+    let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
+    let all = (0..manifest.arms.len()).flat_map(|arm| sift(manifest, &counted, arm).left_out);
+    all.filter(|one| one.by_others).map(|one| one.block).collect::<BTreeSet<_>>().len()
 }
 
 pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {

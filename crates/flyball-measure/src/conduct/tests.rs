@@ -17,10 +17,12 @@ use crate::{
     schedule::Length,
 };
 
-/// A machine that has nothing but a clock.
+/// A machine that has nothing but a clock and a CPU that is idle or stolen.
 #[derive(Default)]
 struct Clockwork {
     nanoseconds: AtomicU64,
+    /// In hundredths of a second.
+    stolen: AtomicU64,
     boot: Mutex<String>,
 }
 
@@ -37,9 +39,18 @@ impl Host for Clockwork {
             buffer.extend_from_slice(self.boot.lock().expect("one thread").as_bytes());
             return Ok(());
         }
+        if path == "/proc/stat" {
+            let stolen = self.stolen.load(Ordering::SeqCst);
+            let idle = self.now().as_millis() as u64 / 10 - stolen;
+            *buffer = format!("cpu0 0 0 0 {idle} 0 0 0 {stolen}\n").into_bytes();
+            return Ok(());
+        }
         Err(HostError::new(Op::Read, path, Errno::NOENT))
     }
     fn write(&self, path: &str, _: &[u8]) -> Result<(), HostError> {
+        if path == "/steal a second" {
+            self.stolen.fetch_add(100, Ordering::SeqCst);
+        }
         Err(HostError::new(Op::Write, path, Errno::NOENT))
     }
     fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
@@ -104,6 +115,8 @@ struct Fake {
     runs: usize,
     fails_at: Option<usize>,
     stops_at: Option<usize>,
+    /// Runs in which another guest has the CPU for half of the time.
+    stolen_at: Vec<usize>,
 }
 
 impl Workload for Fake {
@@ -125,6 +138,9 @@ impl Workload for Fake {
         while host.now().saturating_sub(start) < Duration::from_secs(2) {
             host.sleep(interval);
             tick();
+        }
+        if self.stolen_at.contains(&self.runs) {
+            let _ = host.write("/steal a second", b"");
         }
         if self.stops_at == Some(self.runs) {
             stop.ask();
@@ -163,7 +179,7 @@ fn session(arms: &[&str], change: impl FnOnce(&mut crate::run_directory::Manifes
     Session {
         host,
         settings: RecordedSettings::default(),
-        workload: Fake { runs: 0, fails_at: None, stops_at: None },
+        workload: Fake { runs: 0, fails_at: None, stops_at: None, stolen_at: Vec::new() },
         stop: Stop::default(),
         _place: place,
         directory,
@@ -305,4 +321,30 @@ fn until_stops_when_precise() {
         assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
         assert_eq!(session.directory.rounds.iter().filter(|round| !round.warm_up).count(), 2 * blocks);
     }
+}
+
+#[test]
+fn blocks_that_others_disturb_are_run_again() {
+    let run = |stolen_at: Vec<usize>| {
+        let mut session = session(&["a", "b"], |manifest| manifest.schedule.length = Length::Rounds(6));
+        session.workload.stolen_at = stolen_at;
+        assert_eq!(session.conduct(&mut |_| ()).expect("it runs"), End::Complete);
+        analyse(&session.directory.manifest, &session.directory.rounds)
+    };
+    let counts = |report: &crate::Report| {
+        let of = |arm: &crate::ArmReport| (arm.rounds, arm.left_out.len());
+        report.arms.iter().map(of).collect::<Vec<_>>()
+    };
+    // Two rounds warm up; the fifth is of the second block, and the fifteenth of what replaces it.
+    let report = run(vec![5, 15]);
+    let left_out: usize = counts(&report).iter().map(|one| one.1).sum();
+    assert_eq!((left_out, report.comparisons[0].pairs), (2, 6), "{:?}", counts(&report));
+    assert!(
+        report.notes.iter().any(|note| note.starts_with("2 blocks were run in place")),
+        "{:?}",
+        report.notes
+    );
+    // Most rounds of the machine are like that: then this is how it is, and nothing is repeated.
+    assert_eq!(counts(&run((1..100).collect())), [(6, 0), (6, 0)]);
+    assert_eq!(counts(&run(Vec::new())), [(6, 0), (6, 0)]);
 }

@@ -209,7 +209,9 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
                 format!("; one of {} or more would have been, in 9 of 10 such comparisons", unsigned(shows))
             });
-            format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows} ({p}{how}).")
+            let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
+            let more = more.map_or_else(String::new, |rounds| format!("; {rounds} rounds would show 1 %"));
+            format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {name} needs {} rounds to be compared with {base}; {} rounds measured {}{how}.",
