@@ -3,8 +3,8 @@
 //! Every split of the series is scored by the difference between the normal scores of its two sides
 //! (a rank statistic: outliers weigh little, and nothing is lost on normal noise). The best split
 //! counts when fewer than `alpha` of all permutations of the same values score as high. Values of
-//! runs that follow each other are often similar; if they are, whole blocks are permuted, so that
-//! slow wandering does not pass for a shift. A change that a ramp over many runs fits clearly
+//! runs that follow each other are often similar; the change must also be larger than such runs
+//! wander (`neighbours`). A change that a ramp over many runs fits clearly
 //! better than a step is reported as drift, with the runs over which it went (`shape`). Found
 //! shifts split the series, and the parts are searched again. Where no split counts, runs in the
 //! middle are compared with all others (`temporary`); at the end the spread around the levels is
@@ -14,6 +14,7 @@
 
 mod column_changes;
 mod evidence;
+mod neighbours;
 mod shape;
 mod spread;
 mod temporary;
@@ -21,7 +22,7 @@ mod temporary;
 pub use column_changes::{Column, ColumnChange, Values, column_changes};
 pub use evidence::evidence;
 
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, seq::SliceRandom};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::stats;
@@ -62,8 +63,9 @@ pub enum Form {
 /// How the chance of finding something where there is nothing is divided: splits, which are what
 /// mostly happens, get half.
 const OF_SPLITS: f64 = 0.5;
-const OF_TEMPORARY: f64 = 0.25;
-const OF_SPREAD: f64 = 0.25;
+const OF_TEMPORARY: f64 = 0.2;
+const OF_GLITCHES: f64 = 0.1;
+const OF_SPREAD: f64 = 0.2;
 
 /// A change in a series.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
@@ -79,7 +81,9 @@ pub struct Shift {
     pub median_before: f64,
     /// Median after; of a drift to the end, of its last runs.
     pub median_after: f64,
-    /// The share of permutations that score as high.
+    /// How likely so large a change is by chance: the larger of the share of permutations that
+    /// score as high, and of the probability that runs which resemble their neighbours wander so
+    /// far.
     pub p: f64,
 }
 
@@ -103,6 +107,35 @@ impl Shift {
     }
 }
 
+/// How many runs the level takes to go up and down again, if it does so twice at least: a wave then
+/// explains half of the squares, and most of what is not the scatter of neighbours. That is a
+/// season, and no lasting change.
+pub fn season(values: &[f64]) -> Option<f64> {
+    const FEWEST: usize = 60;
+    const OF_ALL: f64 = 0.5;
+    const OF_MOVEMENT: f64 = 0.7;
+    if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let (count, mean) = (values.len() as f64, stats::mean(values)?);
+    let total: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let scatter: f64 = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2) / 2.0).sum();
+    let explained = |cycles: f64| {
+        let (mut sine, mut cosine) = (0.0, 0.0);
+        for (run, value) in values.iter().enumerate() {
+            let angle = std::f64::consts::TAU * cycles * run as f64 / count;
+            sine += (value - mean) * angle.sin();
+            cosine += (value - mean) * angle.cos();
+        }
+        2.0 * (sine * sine + cosine * cosine) / count
+    };
+    // From two cycles on, by tenths.
+    let cycles = (20..=10 * values.len() / 6).map(|tenths| tenths as f64 / 10.0);
+    let (cycles, best) =
+        cycles.map(|cycles| (cycles, explained(cycles))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (best >= OF_ALL * total && best >= OF_MOVEMENT * (total - scatter)).then_some(count / cycles)
+}
+
 /// Finds the shifts of a series, in order.
 pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     if values.iter().any(|value| !value.is_finite()) {
@@ -118,16 +151,24 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         let scores = normal_scores(&values[segment.clone()]);
         let mut change = |part: std::ops::Range<usize>, split: usize, p: f64| {
             let shape = shape::of(&values[part.clone()], split - part.start, options.shortest);
-            let change = part.start + shape.start..part.start + shape.end;
-            found.push((change.clone(), p, part));
-            change
+            let runs = part.start + shape.start..part.start + shape.end;
+            found.push(Change { runs: runs.clone(), p, segment: part, is_placed: false });
+            runs
         };
-        if let Some((split, p)) = test(&scores, options, &mut rng) {
+        let inside = &values[segment.clone()];
+        if let Some((glitch, p)) = temporary::glitch(inside, options) {
+            let (from, to) = (segment.start + glitch.start, segment.start + glitch.end);
+            for at in [from, to] {
+                found.push(Change { runs: at..at, p, segment: segment.clone(), is_placed: true });
+            }
+            open.push(segment.start..from);
+            open.push(to..segment.end);
+        } else if let Some((split, p)) = test(inside, &scores, options, &mut rng) {
             let change = change(segment.clone(), segment.start + split, p);
             open.push(segment.start..change.start);
             open.push(change.end..segment.end);
         } else if let Some((inner, p)) =
-            temporary::test(&scores, options, Chance::of(options, OF_TEMPORARY), &mut rng)
+            temporary::test(inside, &scores, options, Chance::of(options, OF_TEMPORARY), &mut rng)
         {
             let (from, to) = (segment.start + inner.start, segment.start + inner.end);
             let middle = usize::midpoint(from, to);
@@ -139,7 +180,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         }
     }
     // Segments were searched depth first, later ones before earlier ones.
-    found.sort_by_key(|(change, ..)| change.start);
+    found.sort_by_key(|change| change.runs.start);
     let mut shifts = describe(values, &with_tails(values, found, options), options);
     // With few distinct values (a simulated machine's, a coarse clock's) their shares may change
     // and the usual one stays.
@@ -156,7 +197,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
 
 /// What slows down to a level does so ever more slowly, and the last of it looks like further,
 /// smaller changes: they are the tail of the drift before them.
-fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found> {
+fn with_tails(values: &[f64], found: Vec<Change>, options: &Options) -> Vec<Change> {
     // A twentieth of the series: heat settles exponentially, and a gap of more is a change of its
     // own.
     let near = options.shortest.max(values.len() / 20);
@@ -168,15 +209,15 @@ fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found
         let after = change.end.min(values.len() - 1)..(change.end + few).min(values.len());
         mean(after) - mean(before)
     };
-    let mut joined: Vec<Found> = Vec::new();
+    let mut joined: Vec<Change> = Vec::new();
     for next in found {
-        if let Some((change, p, segment)) = joined.last_mut() {
-            let (first, then) = (moved(change), moved(&next.0));
-            let follows = change.start < change.end && next.0.start.saturating_sub(change.end) <= near;
+        if let Some(last) = joined.last_mut() {
+            let (first, then) = (moved(&last.runs), moved(&next.runs));
+            let follows = !last.runs.is_empty() && next.runs.start.saturating_sub(last.runs.end) <= near;
             if follows && first * then > 0.0 && then.abs() < first.abs() {
-                change.end = next.0.end;
-                *p = p.min(next.1);
-                segment.end = segment.end.max(next.2.end);
+                last.runs.end = next.runs.end;
+                last.p = last.p.min(next.p);
+                last.segment.end = last.segment.end.max(next.segment.end);
                 continue;
             }
         }
@@ -185,21 +226,30 @@ fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found
     joined
 }
 
-/// A change (empty for a step), its significance, and the segment that it was found in.
-type Found = (std::ops::Range<usize>, f64, std::ops::Range<usize>);
+/// A change that was found.
+struct Change {
+    /// The runs over which it goes; empty for a step.
+    runs: std::ops::Range<usize>,
+    /// Its significance.
+    p: f64,
+    /// The segment that it was found in.
+    segment: std::ops::Range<usize>,
+    /// Whether its place is exact.
+    is_placed: bool,
+}
 
 /// Puts each change between its neighbours: localises steps again there, and takes the medians of
 /// both sides.
-fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
-    let shifts = found.iter().enumerate().map(|(index, (change, p, _))| {
-        let start = index.checked_sub(1).map_or(0, |index| found[index].0.end);
-        let end = found.get(index + 1).map_or(values.len(), |next| next.0.start);
+fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
+    let shifts = found.iter().enumerate().map(|(index, Change { runs: change, p, is_placed, .. })| {
+        let start = index.checked_sub(1).map_or(0, |index| found[index].runs.end);
+        let end = found.get(index + 1).map_or(values.len(), |next| next.runs.start);
         let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
             // A split found while a later shift was still in the segment may be off; between its
             // neighbours it is placed again.
-            let split = best_split(&scores, options.shortest).map(|(split, _)| split);
+            let split = best_split(&scores, options.shortest).map(|(split, _)| split).filter(|_| !is_placed);
             let at = split.map_or(change.start, |split| {
                 start + shape::step_near(&values[start..end], split, options.shortest)
             });
@@ -285,13 +335,19 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
 }
 
 /// The best split of a segment with its significance, if it is significant.
-fn test(scores: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
+fn test(values: &[f64], scores: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
     let (split, score) = best_split(scores, options.shortest)?;
-    let rest = spread::around_means(scores, split);
-    let p = permutation_test(scores, &rest, Chance::of(options, OF_SPLITS), rng, |shuffled| {
+    let chance = Chance::of(options, OF_SPLITS);
+    let p = permutation_test(scores, chance, rng, |shuffled| {
         best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= score)
     })?;
-    Some((split, p))
+    let shares = shape::shares(values, split, options.shortest);
+    Some((split, chance.with_neighbours(p, values, &shares, ways(values.len(), options))?))
+}
+
+/// The number of splits.
+fn ways(count: usize, options: &Options) -> usize {
+    (count + 1).saturating_sub(2 * options.shortest)
 }
 
 /// What a search may find by chance.
@@ -307,21 +363,22 @@ impl Chance {
     fn of(options: &Options, share: f64) -> Chance {
         Chance { alpha: options.alpha * share, permutations: options.permutations }
     }
+
+    /// The probability of a change that permutations give `p`, if neighbours which resemble each
+    /// other are as unlikely to make it.
+    fn with_neighbours(self, p: f64, values: &[f64], shares: &[f64], ways: usize) -> Option<f64> {
+        Some(neighbours::chance(values, shares, ways).max(p)).filter(|p| *p <= self.alpha)
+    }
 }
 
-/// The share of permutations that score as high as what was seen, if it is at most `alpha`. `rest`
-/// is what is left of the scores when that is taken out: its correlation says how many neighbours
-/// are moved together.
+/// The share of permutations that score as high as what was seen, if it is at most `alpha`.
 fn permutation_test(
     scores: &[f64],
-    rest: &[f64],
     Chance { alpha, permutations }: Chance,
     rng: &mut impl Rng,
     is_as_high: impl Fn(&[f64]) -> bool,
 ) -> Option<f64> {
-    let block = block_length(rest);
     let mut shuffled = scores.to_vec();
-    let mut blocks: Vec<usize> = (0..scores.len().div_ceil(block)).collect();
     // The order that was seen is one of the permutations, so that fewer of them could not show
     // alpha.
     let permutations = permutations.max((1.0 / alpha).ceil() as u32 - 1);
@@ -330,7 +387,8 @@ fn permutation_test(
     let allowed = (alpha * f64::from(permutations + 1) + 1e-9).floor() as u32;
     let mut as_high = 1;
     for _ in 0..permutations {
-        permute(scores, &mut shuffled, &mut blocks, block, rng);
+        // Any order is as good a start.
+        shuffled.shuffle(rng);
         if is_as_high(&shuffled) {
             as_high += 1;
             if as_high > allowed {
@@ -340,48 +398,6 @@ fn permutation_test(
     }
     // (b + 1) / (B + 1), never 0 (Phipson and Smyth 2010).
     Some(f64::from(as_high) / f64::from(permutations + 1))
-}
-
-/// Shuffles whole blocks of `block` neighbours, from a random offset.
-fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block: usize, rng: &mut impl Rng) {
-    // Fisher-Yates. The blocks need not be reset before: any order is as good a start.
-    for index in (1..blocks.len()).rev() {
-        blocks.swap(index, rng.random_range(0..=index));
-    }
-    // Blocks that always began at the same runs would keep the same neighbours together in every
-    // permutation.
-    let offset = if block > 1 { rng.random_range(0..scores.len()) } else { 0 };
-    shuffled.clear();
-    for &chosen in blocks.iter() {
-        for place in chosen * block..((chosen + 1) * block).min(scores.len()) {
-            shuffled.push(scores[(place + offset) % scores.len()]);
-        }
-    }
-}
-
-/// How many neighbours belong together: 1 for independent values, more the slower they wander.
-/// Judged by the correlation of neighbours in what is left without the change, so that a clean one
-/// does not look like wandering.
-fn block_length(rest: &[f64]) -> usize {
-    let Some(correlation) = correlation(rest) else { return 1 };
-    // Below two standard errors of an independent series the correlation cannot be distinguished
-    // from none.
-    if correlation < 2.0 / (rest.len() as f64).sqrt() {
-        return 1;
-    }
-    // (1 + r) / (1 - r) is how many values of a first-order autoregression weigh as one independent
-    // value; twice that, so that little correlation is left between blocks. At least eight blocks,
-    // or there is nothing to permute.
-    let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
-    (length as usize).clamp(1, (rest.len() / 8).max(1))
-}
-
-/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two
-/// constant levels.
-fn correlation(rest: &[f64]) -> Option<f64> {
-    let square: f64 = rest.iter().map(|r| r * r).sum();
-    let of_neighbours = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
-    (square > f64::EPSILON).then(|| of_neighbours / square)
 }
 
 #[cfg(test)]

@@ -792,6 +792,7 @@ class Found(TypedDict):
 
     name: str
     runs: int
+    season: NotRequired[float]
     shifts: List[Explained]
     unit: str
 
@@ -2568,6 +2569,7 @@ class QuietShiftsOutputItem(TypedDict):
     name: str
     runs: int
     schema: Literal["quiet-shifts/1"]
+    season: NotRequired[float]
     shifts: List[Explained]
     simulated: NotRequired[bool]
     unit: str

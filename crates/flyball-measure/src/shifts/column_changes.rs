@@ -72,7 +72,9 @@ pub fn column_changes(shift: &Shift, columns: &[Column], options: &Options) -> V
     let looked_at: Vec<Option<ColumnChange>> = columns
         .iter()
         .map(|column| match &column.values {
-            Values::Numbers(values) => numbers(shift, column, values, near, options),
+            Values::Numbers(values) => {
+                numbers(shift, column, values, near, options).or_else(|| peak(shift, column, values))
+            }
             Values::Words(values) => words(shift, column, values),
         })
         .collect();
@@ -152,6 +154,42 @@ fn numbers(
     // A significant difference that does not show in four digits (a sensor's noise) explains
     // nothing to a reader.
     .filter(|change| change.before != change.after)
+}
+
+/// A column that is far from all its other values in a few runs around the shift and goes back, as
+/// the load average does when another job begins.
+fn peak(shift: &Shift, column: &Column, values: &[Option<f64>]) -> Option<ColumnChange> {
+    // A load average of one minute follows for some runs.
+    let near = shift.at.saturating_sub(3)..(shift.at + 10).min(shift.after.end);
+    let known: Vec<(usize, f64)> = values
+        .iter()
+        .enumerate()
+        .filter_map(|(run, value)| Some((run, value.filter(|v| v.is_finite())?)))
+        .collect();
+    let middle = stats::median(&known.iter().map(|(_, value)| *value).collect::<Vec<f64>>())?;
+    let outside = |(run, _): &&(usize, f64)| !near.contains(run);
+    let most = known.iter().filter(outside).map(|(_, value)| (value - middle).abs()).reduce(f64::max)?;
+    let peaks: Vec<(usize, f64)> = known
+        .iter()
+        .copied()
+        .filter(|(run, value)| near.contains(run) && (value - middle).abs() > most)
+        .collect();
+    let (at, highest) =
+        peaks.iter().copied().max_by(|a, b| (a.1 - middle).abs().total_cmp(&(b.1 - middle).abs()))?;
+    // That the extreme runs of a column are all among these, if a shift has nothing to do with it.
+    let share = near.len() as f64 / known.len() as f64;
+    let p = share.powi(i32::try_from(peaks.len()).ok()?);
+    Some(ColumnChange {
+        name: column.name.clone(),
+        unit: column.unit.clone(),
+        before: round(middle),
+        after: round(highest),
+        at,
+        until: None,
+        p,
+    })
+    // As far again as any other run.
+    .filter(|change| change.before != change.after && (highest - middle).abs() >= 2.0 * most)
 }
 
 fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<ColumnChange> {
@@ -253,6 +291,28 @@ mod tests {
             (frequency.before.as_str(), frequency.after.as_str(), frequency.at),
             ("1600", "3400", 105)
         );
+    }
+
+    /// The load rises for some runs where the series shifts, and goes back.
+    #[test]
+    fn a_column_that_peaks_at_the_shift_is_named() {
+        let values: Vec<f64> =
+            (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * wobble(run)).collect();
+        let peak = |at: f64| {
+            column(
+                "load",
+                (0..400).map(|run| {
+                    let late = run as f64 - at;
+                    1.1 + 0.05 * wobble(run * 7) + if late < 0.0 { 0.0 } else { 0.5 * (-late / 3.0).exp() }
+                }),
+            )
+        };
+        let options = Options::default();
+        let shifts = find(&values, &options);
+        let named = |column| column_changes(&shifts[0], &[column], &options).into_iter().next();
+        let change = named(peak(107.0)).expect("it is named");
+        assert_eq!((change.at, change.name.as_str()), (107, "load"));
+        assert!(named(peak(250.0)).is_none());
     }
 
     #[test]

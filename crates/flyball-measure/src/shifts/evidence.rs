@@ -12,7 +12,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{OF_SPLITS, Options, best_split, correlation, normal_scores, spread::around_means, temporary};
+use super::{OF_SPLITS, Options, best_split, neighbours, normal_scores, spread::around_means, temporary};
 use crate::stats;
 
 /// The share of the chance that runs in the middle get.
@@ -27,7 +27,7 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let mut p: f64 = 1.0;
     let Some((split, _)) = best_split(&scores, options.shortest) else { return p };
     let rest = around_means(&scores, split);
-    let splits = (values.len() - 2 * options.shortest + 1) as f64;
+    let splits = super::ways(values.len(), options) as f64;
     p = p.min(of_sides(&values[..split], &values[split..], &rest, splits / OF_SPLITS));
     if let Some((middle, ranges)) = temporary::widest(&scores, options.shortest) {
         let outside: Vec<f64> = values[..middle.start].iter().chain(&values[middle.end..]).copied().collect();
@@ -60,11 +60,6 @@ fn of_sides(a: &[f64], b: &[f64], rest: &[f64], ways: f64) -> f64 {
 
 /// How many neighbours weigh as one independent value.
 fn weight(rest: &[f64]) -> f64 {
-    let Some(correlation) = correlation(rest) else { return 1.0 };
-    let count = rest.len() as f64;
-    // Of each of the two means that were taken out, the estimate is too low by (1 + 3 r) over the
-    // number of values (Marriott and Pope 1954). A standard error more.
-    let raised = correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / count + 1.0 / count.sqrt();
-    let correlation = raised.clamp(0.0, 0.98);
+    let Some(correlation) = neighbours::raised_correlation(rest) else { return 1.0 };
     (1.0 + correlation) / (1.0 - correlation)
 }

@@ -65,8 +65,8 @@ pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize 
     near.min_by(|a, b| sums.rest(&(*a..*a)).total_cmp(&sums.rest(&(*b..*b)))).unwrap_or(split)
 }
 
-/// What a step or ramp near `split` leaves of the values.
-pub(super) fn rest(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
+/// How far each run has gone from the first level to the second, by the step or ramp near `split`.
+pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
     let ramp = of(values, split, shortest);
     let share = |run: usize| {
         let passed = run as f64 + 0.5 - ramp.start as f64;
@@ -76,17 +76,7 @@ pub(super) fn rest(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
             (passed / ramp.len() as f64).clamp(0.0, 1.0)
         }
     };
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let centre = (0..values.len()).map(share).sum::<f64>() / count;
-    let (mut product, mut square) = (0.0, 0.0);
-    for (run, value) in values.iter().enumerate() {
-        let share = share(run) - centre;
-        product += share * (value - mean);
-        square += share * share;
-    }
-    let height = if square > 0.0 { product / square } else { 0.0 };
-    values.iter().enumerate().map(|(run, value)| value - mean - height * (share(run) - centre)).collect()
+    (0..values.len()).map(share).collect()
 }
 
 /// The values, with the outermost fiftieth at either end cut off at its border: a fit by least

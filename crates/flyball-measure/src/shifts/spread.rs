@@ -3,7 +3,9 @@
 
 use rand::Rng;
 
-use super::{Chance, Form, Options, Shift, best_split, normal_scores, permutation_test, temporary};
+use super::{
+    Chance, Form, Options, Shift, best_split, neighbours, normal_scores, permutation_test, temporary, ways,
+};
 use crate::stats::{self, NORMAL_MEDIAN_DISTANCE};
 
 /// The changes of spread of a series around its levels, which `shifts` are the changes of, in
@@ -19,8 +21,15 @@ pub(super) fn find(
     rng: &mut impl Rng,
 ) -> Vec<Shift> {
     let levels = levels(values, shifts);
-    let distances: Vec<f64> =
-        values.iter().zip(&levels).map(|(value, level)| (value - level).abs()).collect();
+    let rest: Vec<f64> = values.iter().zip(&levels).map(|(value, level)| value - level).collect();
+    // Runs that resemble their neighbours wander away from the level and back. What each of them
+    // adds to the run before it does not.
+    let correlation = neighbours::correlation(&rest).unwrap_or(0.0).max(0.0);
+    let added = |run: usize| match run {
+        0 => (1.0 - correlation * correlation).sqrt() * rest[0],
+        _ => rest[run] - correlation * rest[run - 1],
+    };
+    let distances: Vec<f64> = (0..rest.len()).map(|run| added(run).abs()).collect();
     let mut edges = edges(&distances, options, alpha, rng);
     if !edges.is_empty() && values.iter().all(|value| *value > 0.0) {
         let shares: Vec<f64> =
@@ -32,7 +41,8 @@ pub(super) fn find(
         });
     }
     let deviation = |range: std::ops::Range<usize>| {
-        stats::median(&distances[range]).unwrap_or(f64::NAN) / NORMAL_MEDIAN_DISTANCE
+        let distances: Vec<f64> = rest[range].iter().map(|rest| rest.abs()).collect();
+        stats::median(&distances).unwrap_or(f64::NAN) / NORMAL_MEDIAN_DISTANCE
     };
     let shifts = edges.iter().enumerate().map(|(index, &Edge { at, p, .. })| {
         let before = index.checked_sub(1).map_or(0, |index| edges[index].at)..at;
@@ -66,14 +76,17 @@ fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -
     while let Some((start, end)) = open.pop() {
         let scores = normal_scores(&distances[start..end]);
         let Some((split, best)) = best_split(&scores, options.shortest) else { continue };
-        let p = permutation_test(&scores, &around_means(&scores, split), chance, rng, |shuffled| {
+        let inside = &distances[start..end];
+        let p = permutation_test(&scores, chance, rng, |shuffled| {
             best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= best)
         });
-        if let Some(p) = p {
+        let shares: Vec<f64> = (0..inside.len()).map(|run| f64::from(u8::from(run >= split))).collect();
+        let ways = ways(inside.len(), options);
+        if let Some(p) = p.and_then(|p| chance.with_neighbours(p, inside, &shares, ways)) {
             found.push((start + split, p));
             open.push((start, start + split));
             open.push((start + split, end));
-        } else if let Some((inner, p)) = temporary::test(&scores, options, chance, rng) {
+        } else if let Some((inner, p)) = temporary::test(inside, &scores, options, chance, rng) {
             found.push((start + inner.start, p));
             found.push((start + inner.end, p));
             // What is left has three levels, each with fewer runs than a further change could be

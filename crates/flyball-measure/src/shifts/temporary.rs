@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 
-use super::{Chance, Options, permutation_test, shape};
+use super::{Chance, OF_GLITCHES, Options, permutation_test, shape};
 
 /// Number of places on the grid of ends: about 2000 pairs, whatever the length of the series.
 const GRID: usize = 64;
 
 /// The runs in the middle that differ most, with how likely that is by chance, if it counts.
 pub(super) fn test(
+    values: &[f64],
     scores: &[f64],
     options: &Options,
     chance: Chance,
@@ -22,16 +23,42 @@ pub(super) fn test(
     let shortest = options.shortest;
     let stride = count.div_ceil(GRID).max(1);
     let (coarse, score) = best(scores, shortest, stride)?;
-    // What is left when both of its edges are taken out, as steps or ramps, is noise, and says how
-    // much belongs together.
-    let middle = usize::midpoint(coarse.start, coarse.end);
-    let left = shape::rest(&scores[..middle], coarse.start, shortest);
-    let right = shape::rest(&scores[middle..], coarse.end - middle, shortest);
-    let rest: Vec<f64> = left.into_iter().chain(right).collect();
-    let p = permutation_test(scores, &rest, chance, rng, |shuffled| {
+    let p = permutation_test(scores, chance, rng, |shuffled| {
         best(shuffled, shortest, stride).is_some_and(|(_, other)| other >= score)
     })?;
+    // Up and down again, each as a step or a ramp.
+    let middle = usize::midpoint(coarse.start, coarse.end);
+    let mut shares = shape::shares(&values[..middle], coarse.start, shortest);
+    let back = shape::shares(&values[middle..], coarse.end - middle, shortest);
+    shares.extend(back.into_iter().map(|share| 1.0 - share));
+    let p = chance.with_neighbours(p, values, &shares, ranges(count, shortest, stride))?;
     Some((finer(scores, &coarse, shortest, stride), p))
+}
+
+/// Three runs or a few more in a row that lie farther from all others than those do from each other,
+/// with the probability that so many runs are neighbours in a random order. Neighbours that
+/// resemble each other do not make such a gap.
+pub(super) fn glitch(values: &[f64], options: &Options) -> Option<(Range<usize>, f64)> {
+    let count = values.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let of_length = |length: usize| {
+        // The lowest, or the highest.
+        [order.split_at(length), (&order[count - length..], &order[..count - length])]
+            .into_iter()
+            .enumerate()
+            .find_map(|(is_high, (few, others))| {
+                let [low, high] = [others[0], others[others.len() - 1]].map(|run| values[run]);
+                let gap = if is_high == 1 { values[few[0]] - high } else { low - values[few[length - 1]] };
+                let (from, to) = (*few.iter().min()?, *few.iter().max()? + 1);
+                let is_inside = from >= options.shortest && to + options.shortest <= count;
+                let orders = (1..=length).map(|i| (count - length + i) as f64 / i as f64).product::<f64>();
+                (gap > high - low && to - from == length && is_inside)
+                    .then(|| (from..to, (count - length + 1) as f64 / orders))
+            })
+    };
+    let found = (3..=2 * options.shortest).filter(|length| 4 * length < count).find_map(of_length);
+    found.filter(|(_, p)| *p <= options.alpha * OF_GLITCHES)
 }
 
 /// The range that differs most on the grid, and the number of ranges on it.
@@ -39,9 +66,13 @@ pub(super) fn widest(scores: &[f64], shortest: usize) -> Option<(Range<usize>, u
     let count = scores.len();
     let stride = count.div_ceil(GRID).max(1);
     let (range, _) = best(scores, shortest, stride)?;
+    Some((range, ranges(count, shortest, stride)))
+}
+
+/// The number of ranges on a grid.
+fn ranges(count: usize, shortest: usize, stride: usize) -> usize {
     let ends = |from: usize| (from + shortest..=count - shortest).step_by(stride).count();
-    let ranges = (shortest..=count - 2 * shortest).step_by(stride).map(ends).sum();
-    Some((range, ranges))
+    (shortest..=count - 2 * shortest).step_by(stride).map(ends).sum()
 }
 
 /// Sums of the scores before each index.

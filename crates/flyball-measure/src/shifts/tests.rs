@@ -110,6 +110,74 @@ fn changes_that_go_back_and_changes_of_spread_are_found() {
     assert!((0.3..0.7).contains(&before) && (1.3..2.7).contains(&after), "{shifts:#?}");
 }
 
+/// Series whose neighbours resemble each other get a shift about as rarely as the help says, and a
+/// clear step among few of them is found.
+#[test]
+fn correlated_series_seldom_get_a_shift() {
+    let series = |seed: u64, count: usize, correlation: f64| -> Vec<f64> {
+        let mut level = 0.0;
+        let of_run = noise(seed, count).into_iter().enumerate().map(|(run, step)| {
+            let new = if run == 0 { 1.0 } else { (1.0 - correlation * correlation).sqrt() };
+            level = correlation * level + new * step;
+            level
+        });
+        of_run.collect()
+    };
+    let count: u64 = std::env::var("FLYBALL_SERIES").map_or(200, |text| text.parse().expect("a number"));
+    for (runs, most) in [(20, 0.1), (50, 0.06), (100, 0.04), (200, 0.03), (300, 0.03)] {
+        for correlation in [0.0, 0.3, 0.5, 0.8] {
+            let of = |seed: u64| series(seed * 7919 + runs as u64, runs, correlation);
+            let found = (0..count).filter(|&seed| !find(&of(seed), &Options::default()).is_empty()).count();
+            println!("{runs} runs, correlation {correlation}: {found} of {count}");
+            assert!(found as f64 <= most * count as f64 + 2.0, "{runs} runs, {correlation}: {found}");
+        }
+        for (step, least) in [(3.0, 0.5), (5.0, 0.9), (10.0, 0.97)] {
+            let of = |seed: u64| {
+                let mut values = series(seed * 104_729 + runs as u64, runs, 0.0);
+                values[runs / 2..].iter_mut().for_each(|value| *value += step);
+                values
+            };
+            let is_found = |seed: &u64| {
+                find(&of(*seed), &Options::default()).iter().any(|shift| shift.at.abs_diff(runs / 2) <= 2)
+            };
+            let found = (0..count / 2).filter(is_found).count();
+            println!("{runs} runs, a step of {step}: {found} of {}", count / 2);
+            assert!(found as f64 >= least * (count / 2) as f64, "{runs} runs, a step of {step}: {found}");
+        }
+    }
+}
+
+/// A doubling that lasts three to five runs is found at its runs, and a level that goes up and down
+/// is a season.
+#[test]
+fn glitches_are_found_and_seasons_are_called_so() {
+    let places =
+        |values: &[f64]| find(values, &Options::default()).iter().map(|s| (s.form, s.at)).collect::<Vec<_>>();
+    for length in 3..=5 {
+        for seed in 0..10 {
+            let noise = noise(40 + seed, 200);
+            let value =
+                |run: usize| if (105..105 + length).contains(&run) { 2.0 } else { 1.0 } + 0.01 * noise[run];
+            let values: Vec<f64> = (0..200).map(value).collect();
+            assert_eq!(places(&values), [(Form::Step, 105), (Form::Step, 105 + length)], "{length} {seed}");
+        }
+    }
+    // Three slow runs that are not neighbours are outliers.
+    let apart = |run: usize| if [50, 105, 160].contains(&run) { 2.0 } else { 1.0 };
+    let values: Vec<f64> = noise(4, 200).iter().enumerate().map(|(i, n)| apart(i) + 0.01 * n).collect();
+    assert!(places(&values).is_empty());
+    let of = |height: &dyn Fn(f64) -> f64| {
+        let noise = noise(8, 240);
+        let values: Vec<f64> = (0..240).map(|run| 10.0 + height(run as f64) + 0.1 * noise[run]).collect();
+        season(&values)
+    };
+    let wave = of(&|run| (run * std::f64::consts::TAU / 60.0).sin());
+    assert!(wave.is_some_and(|period| (54.0..66.0).contains(&period)), "{wave:?}");
+    let day_and_night = of(&|run| if run as usize / 25 % 2 == 0 { 0.0 } else { 1.0 });
+    assert!(day_and_night.is_some_and(|period| (47.0..53.0).contains(&period)), "{day_and_night:?}");
+    assert_eq!(of(&|run| if run < 100.0 { 0.0 } else { 1.0 }), None);
+}
+
 /// Stinner's glitch: the temperature falls for a while after the run at which the frequency
 /// changed.
 #[test]

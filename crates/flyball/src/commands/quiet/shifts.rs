@@ -21,8 +21,9 @@ use crate::{
 #[command(after_help = "\
 Reads JSON of pyperf, hyperfine and Google Benchmark, tables with a header (CSV, separated by commas, semicolons or \
 tabs), JSON lists, and flyball's own run directories. A shift is reported if fewer than one in 200 random orders of the \
-same values look as uneven; other columns that changed at the same run are listed with it. A change can be named from its \
-fifth run on, and most are named from the eighth; something that lasts fewer runs is not found.
+same values look as uneven, and if runs that resemble their neighbours would not wander so far; other columns that changed \
+at the same run are listed with it. A change can be named from its fifth run on, and most are named from the eighth. \
+Three or four runs are named only if they lie far from all others.
 
 Examples:
   flyball quiet shifts bench.json
@@ -41,8 +42,8 @@ pub(crate) struct Args {
     value: Option<String>,
 
     /// The probability of reporting a shift in a series of independent runs that has none. If
-    /// neighbouring runs resemble each other, more series get one: 2 to 10 % at a correlation of
-    /// 0.3 or 0.5. At 0.8 it is 8 % of series of 100 runs, and 35 % of series of 20.
+    /// neighbouring runs resemble each other, more series may get one: at most 4 % at a correlation
+    /// of 0.5, and at 0.8 at most 5 % of series of 50 runs or more and 10 % of series of 20.
     #[arg(long, default_value_t = 0.005, value_name = "P")]
     alpha: f64,
 }
@@ -61,6 +62,9 @@ pub(crate) struct Found {
     /// The unit of numbers; empty if they have none.
     unit: String,
     runs: usize,
+    /// How many runs the level takes to go up and down, if it does so again and again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    season: Option<f64>,
     shifts: Vec<Explained>,
 }
 
@@ -74,11 +78,12 @@ struct Explained {
 
 /// Looks for shifts in one series.
 pub(crate) fn look(series: &Series, options: &Options) -> Found {
+    let season = shifts::season(&series.values);
     let shifts = shifts::find(&series.values, options)
         .into_iter()
         .map(|shift| Explained { with: shifts::column_changes(&shift, &series.columns, options), shift })
         .collect();
-    Found { name: series.name.clone(), unit: series.unit.clone(), runs: series.values.len(), shifts }
+    Found { name: series.name.clone(), unit: series.unit.clone(), runs: series.values.len(), season, shifts }
 }
 
 /// Reads the file and prints its shifts.
@@ -175,6 +180,13 @@ fn short(value: f64) -> String {
 /// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
 pub(crate) fn render(found: &Found) -> String {
     let mut out = String::new();
+    if let Some(period) = found.season {
+        let _ = writeln!(
+            out,
+            "{}: a season: the level goes up and down every {period:.0} runs, as by the time of day; not a lasting change",
+            found.name
+        );
+    }
     if found.shifts.is_empty() {
         // A shift needs the shortest segment on either side.
         let least = 2 * Options::default().shortest;
@@ -188,7 +200,8 @@ pub(crate) fn render(found: &Found) -> String {
         } else {
             writeln!(
                 out,
-                "{}: no shift found in {} runs (a change in the last {} runs, or one that lasts fewer, is not found)",
+                "{}: no shift found in {} runs (a change in the last {} runs is not found, and one that lasts fewer only \
+                 if it is far from all other runs)",
                 found.name,
                 found.runs,
                 Options::default().shortest - 1

@@ -1,0 +1,107 @@
+//! Runs that resemble their neighbours wander, and a random order of them does not. A change
+//! counts only if it is also larger than such wandering.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::stats::{self, NORMAL_MEDIAN_DISTANCE};
+
+/// The best of many ways to choose a change is multiplied by fewer than all of them, because most
+/// of them nearly agree. Half of them keeps the rates of docs/dev/sentences.md.
+const INDEPENDENT_WAYS: f64 = 0.5;
+
+/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two
+/// constant levels.
+pub(super) fn correlation(rest: &[f64]) -> Option<f64> {
+    let square: f64 = rest.iter().map(|r| r * r).sum();
+    let of_neighbours = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
+    (square > f64::EPSILON).then(|| of_neighbours / square)
+}
+
+/// The correlation of neighbours around two means that were taken out, estimated rather too high:
+/// what is too low finds changes that are none.
+pub(super) fn raised_correlation(rest: &[f64]) -> Option<f64> {
+    let correlation = correlation(rest)?;
+    let count = rest.len() as f64;
+    // Of each of the two means, the estimate is too low by (1 + 3 r) over the number of values
+    // (Marriott and Pope 1954). A standard error more.
+    let raised = correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / count + 1.0 / count.sqrt();
+    Some(raised.clamp(0.0, 0.98))
+}
+
+/// How likely an autoregression of first order makes a change this large. `shares` has how far
+/// each run has gone from the first level to the second, and was chosen from so many `ways`.
+pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
+    let values = clipped(values, shares);
+    let square: f64 = values.iter().map(|value| value * value).sum();
+    let plain = Fit::new(&values, shares, 0.0);
+    // Levels without any scatter.
+    if plain.rest <= 1e-12 * square {
+        return if plain.height == 0.0 { 1.0 } else { 0.0 };
+    }
+    let count = values.len() as f64;
+    let middle = (values.iter().sum::<f64>() - plain.height * shares.iter().sum::<f64>()) / count;
+    let rest: Vec<f64> =
+        values.iter().zip(shares).map(|(value, share)| value - middle - plain.height * share).collect();
+    let fit = Fit::new(&values, shares, raised_correlation(&rest).unwrap_or(0.0));
+    // Two levels and the correlation are fitted.
+    let freedom = count - 3.0;
+    let deviate = fit.height.abs() * (fit.spread * freedom / fit.rest).sqrt();
+    let p = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| 2.0 * t.sf(deviate));
+    (p * (ways as f64 * INDEPENDENT_WAYS).max(1.0)).min(1.0)
+}
+
+/// The values, moved to within three deviations of the level they belong to.
+fn clipped(values: &[f64], shares: &[f64]) -> Vec<f64> {
+    let level = |after: bool| {
+        let side = values.iter().zip(shares).filter(|(_, share)| (**share >= 0.5) == after);
+        stats::median(&side.map(|(value, _)| *value).collect::<Vec<f64>>()).unwrap_or(0.0)
+    };
+    let (before, after) = (level(false), level(true));
+    let fitted: Vec<f64> = shares.iter().map(|share| before + (after - before) * share).collect();
+    let distances: Vec<f64> =
+        values.iter().zip(&fitted).map(|(value, fitted)| (value - fitted).abs()).collect();
+    let most = 3.0 * stats::median(&distances).unwrap_or(0.0) / NORMAL_MEDIAN_DISTANCE;
+    // With few distinct values most have no distance, and all would be moved.
+    if most == 0.0 {
+        return values.to_vec();
+    }
+    values.iter().zip(fitted).map(|(value, fitted)| value.clamp(fitted - most, fitted + most)).collect()
+}
+
+/// Generalised least squares of two levels, with errors that follow a first-order autoregression.
+struct Fit {
+    /// The second level over the first.
+    height: f64,
+    /// The squares of the shares around their mean.
+    spread: f64,
+    /// The squares that the fit leaves.
+    rest: f64,
+}
+
+impl Fit {
+    fn new(values: &[f64], shares: &[f64], correlation: f64) -> Fit {
+        // Each run less what the run before it predicts; the first has nothing before it (Prais and
+        // Winsten 1954).
+        let first = (1.0 - correlation * correlation).sqrt();
+        let new = |of: &dyn Fn(usize) -> f64, run: usize| match run {
+            0 => first * of(0),
+            _ => of(run) - correlation * of(run - 1),
+        };
+        let (mut one, mut share, mut value) = (0.0, 0.0, 0.0);
+        let (mut shares_squared, mut product, mut values_squared) = (0.0, 0.0, 0.0);
+        for run in 0..values.len() {
+            let (a, b, c) = (new(&|_| 1.0, run), new(&|run| shares[run], run), new(&|run| values[run], run));
+            one += a * a;
+            share += a * b;
+            value += a * c;
+            shares_squared += b * b;
+            product += b * c;
+            values_squared += c * c;
+        }
+        let spread = shares_squared - share * share / one;
+        let of_both = product - share * value / one;
+        let height = if spread > 0.0 { of_both / spread } else { 0.0 };
+        let rest = (values_squared - value * value / one - height * of_both).max(0.0);
+        Fit { height, spread, rest }
+    }
+}
