@@ -71,6 +71,9 @@ pub struct Choice {
     /// Arms that may be better by more than [`Goal::within`], each with the probability of it, the
     /// largest first.
     pub undecided: Vec<(usize, f64)>,
+    /// If the search ended early, because no arm is likely to be better than the base by more than
+    /// so much, a difference of logarithms: that, and how likely one is. The arm is the base then.
+    pub gain_left: Option<(f64, f64)>,
 }
 
 /// A search under way.
@@ -97,6 +100,10 @@ pub(crate) const ALL_AT_ONCE: usize = 12;
 pub(crate) const FIRST: usize = 8;
 /// The arms of every other block, the base and the leader among them.
 pub(crate) const BLOCK: usize = 6;
+/// How likely a gain that is worth a search may be when the search ends without one.
+const GAIN_LEFT: f64 = 0.02;
+/// Up to this many arms, each runs once before a search without a gain ends.
+const ALL_RUN: usize = 64;
 /// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few
 /// percent of searches.
 const LEAST_ROUNDS: usize = 5;
@@ -129,6 +136,8 @@ struct Odds {
     better: Vec<usize>,
     /// The place of the leader.
     leader: usize,
+    /// In how many draws the best is better than the base by as much as is worth a search.
+    worth: usize,
 }
 
 impl Search {
@@ -223,9 +232,18 @@ impl Search {
             None => self.space.spread(if self.space.len() <= ALL_AT_ONCE { self.space.len() } else { FIRST }),
             Some(odds) => {
                 let again = self.second_looks(odds);
+                let again = if again.is_empty() { self.unknown(odds, &mut random) } else { again };
                 if again.is_empty() && self.settled(odds) {
                     return Step::End(self.choice(odds));
                 }
+                let again = if again.is_empty() && self.is_without_gain(odds) {
+                    match self.seldom_run(odds) {
+                        few if few.is_empty() => return Step::End(self.base(odds)),
+                        few => few,
+                    }
+                } else {
+                    again
+                };
                 self.block(odds, &again, &mut random)
             }
         };
@@ -286,6 +304,7 @@ impl Search {
         // Kept, because the leader is known only after all of them, and 'better than the leader' is
         // asked of each.
         let mut draws = Vec::with_capacity(DRAWS);
+        let (worth_a_search, mut worth) = (self.worth_a_search(), 0);
         for _ in 0..DRAWS {
             let values = wider.draw(&values, random);
             // By how much each arm exceeds the bound.
@@ -302,6 +321,7 @@ impl Search {
             };
             let winner = winner(&values, &over);
             best[winner] += 1;
+            worth += usize::from(values[winner] < values[base] - worth_a_search);
             for (arm, count) in good.iter_mut().enumerate() {
                 *count += usize::from(self.is_good(values[arm] - values[winner], over[arm]));
             }
@@ -314,7 +334,7 @@ impl Search {
                 *count += usize::from(over[arm] <= 0.0 && values[arm] < values[leader] - self.goal.within);
             }
         }
-        Some(Odds { arms, good, best, better, leader })
+        Some(Odds { arms, good, best, better, leader, worth })
     }
 
     /// Returns whether an arm that is worse than the best by `behind` and exceeds the bound by
@@ -372,12 +392,54 @@ impl Search {
             && self.alone.as_ref().is_none_or(|alone| alone.certainty(leader) >= CERTAINTY_ALONE)
     }
 
+    /// Returns whether no arm is likely to be better than the base by as much as is worth a search.
+    fn is_without_gain(&self, odds: &Odds) -> bool {
+        odds.worth as f64 <= GAIN_LEFT * DRAWS as f64
+            && self.runs(self.space.base()) >= LEAST_ROUNDS
+            // The base may break an absolute bound.
+            && !matches!(self.goal.bound, Some(Bound::Absolute(_)))
+    }
+
+    /// Arms that have run once at most, some at a time: the model takes a gain of one arm alone for
+    /// noise.
+    fn seldom_run(&self, odds: &Odds) -> Vec<usize> {
+        odds.arms.iter().copied().filter(|arm| self.runs(*arm) < 2).take(BLOCK - 2).collect()
+    }
+
+    /// The gain over the base, a difference of logarithms, without which a search ends early.
+    fn worth_a_search(&self) -> f64 {
+        2.0 * self.goal.within
+    }
+
+    /// The base, at the end of a search without a gain.
+    fn base(&self, odds: &Odds) -> Choice {
+        Choice {
+            arm: self.space.base(),
+            certainty: self.certainty(self.space.base()),
+            gain_left: Some((self.worth_a_search(), odds.worth as f64 / DRAWS as f64)),
+            ..self.choice(odds)
+        }
+    }
+
     /// The probability that an arm is a right answer.
     fn certainty(&self, arm: usize) -> f64 {
         let place = |odds: &&Odds| odds.arms.iter().position(|other| *other == arm);
         let odds = self.odds();
         odds.zip(odds.as_ref().and_then(place))
             .map_or(0.0, |(odds, place)| odds.good[place] as f64 / DRAWS as f64)
+    }
+
+    /// Arms that have not run, some at a time, as long as none is expected to be worth a search: a
+    /// model of arms that do not differ knows nothing of one that does.
+    fn unknown(&self, odds: &Odds, random: &mut Pcg64Mcg) -> Vec<usize> {
+        let gain = self.against_base(odds.arms[odds.leader]).map_or(0.0, |(mean, _)| -mean);
+        if gain >= self.worth_a_search() || self.space.len() > ALL_RUN {
+            return Vec::new();
+        }
+        let mut unknown: Vec<usize> = odds.arms.iter().copied().filter(|arm| self.runs(*arm) == 0).collect();
+        unknown.shuffle(random);
+        unknown.truncate(BLOCK - 2);
+        unknown
     }
 
     /// Arms that all other rounds would make better than the leader, and that only one round of
@@ -471,6 +533,7 @@ impl Search {
             certainty: share(odds.good[odds.leader]),
             runner_up,
             undecided,
+            gain_left: None,
         };
         self.preferred(odds, choice)
     }
@@ -502,6 +565,7 @@ impl Search {
                     .into_iter()
                     .filter(|(other, _)| *other != odds.arms[arm])
                     .collect(),
+                gain_left: None,
             },
             _ => choice,
         }

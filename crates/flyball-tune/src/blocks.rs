@@ -42,6 +42,10 @@ pub struct Outcome {
     pub undecided: Vec<(usize, f64)>,
     /// Whether the model was certain enough, or the rounds were used up.
     pub settled: bool,
+    /// If the search ended early: a gain over now, as a logarithm, and how likely, by the model, a
+    /// setting has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gain_left: Option<(f64, f64)>,
     pub rounds: usize,
     pub blocks: usize,
     /// Different settings that ran.
@@ -126,6 +130,7 @@ impl<'a> SearchBlocks<'a> {
             runner_up: choice.runner_up,
             undecided: choice.undecided,
             settled,
+            gain_left: choice.gain_left,
             rounds,
             blocks: self.intake.taken,
             tried: arms.clone().filter(|arm| self.search.runs(*arm) > 0).count(),

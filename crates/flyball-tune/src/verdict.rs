@@ -114,6 +114,11 @@ impl Confirmed {
     }
 }
 
+/// A gain, a difference of logarithms, in percent: of time or energy as of a rate.
+fn unsigned(gain: f64) -> String {
+    format!("{:.1} %", 100.0 * gain.exp_m1())
+}
+
 /// Whether all fresh rounds of an arm are on one side of an absolute limit.
 fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Option<bool> {
     let manifest = &directory.manifest;
@@ -234,10 +239,13 @@ impl<'a> Verdict<'a> {
                 let _ = writeln!(out, "No other setting could be run.");
             }
             None => {
-                let within = 100.0 * self.goal.within;
+                let (size, end) = match self.search.gain_left {
+                    None => (format!("{} %", 100.0 * self.goal.within), "."),
+                    Some((size, _)) => (unsigned(size), ", so the search ended early."),
+                };
                 let _ = writeln!(
                     out,
-                    "Keep the machine as it is: no setting is known to be better by more than {within} %."
+                    "Keep the machine as it is: no setting is known to be better by more than {size}{end}"
                 );
             }
             Some(confirmed) => {
@@ -336,6 +344,14 @@ impl<'a> Verdict<'a> {
         let ran = searched.arms.len() - self.failed.len();
         if ran == 1 {
             return failed;
+        }
+        if let Some((size, chance)) = self.search.gain_left {
+            return format!(
+                "{failed}By the model, one of {ran} settings is better than now by more than {} with a probability of at \
+                 most {:.0} %.\n",
+                unsigned(size),
+                (100.0 * chance).ceil().max(1.0)
+            );
         }
         let mut out = format!(
             "{failed}By the model, {} is within {within} % of the best of {ran} settings with {} certainty",

@@ -1638,6 +1638,7 @@ class SearchOutcome(TypedDict):
     certainty: float
     chosen: int
     expected: List[List[float]]
+    gain_left: NotRequired[List[float]]
     rounds: int
     runner_up: Union[int, None]
     settled: bool

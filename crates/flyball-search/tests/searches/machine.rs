@@ -70,10 +70,15 @@ impl Machine {
 
     /// This machine with all settings equal except one, which takes 5 % less energy.
     pub(crate) fn needle(self) -> Machine {
+        self.needle_of(0.05).0
+    }
+
+    /// This machine with all settings equal except one, and which one it is.
+    pub(crate) fn needle_of(self, gain: f64) -> (Machine, usize) {
         let place = (self.seed % self.truth.len() as u64) as usize;
         let mut machine = self.flat();
-        machine.truth[place][0] -= 0.05;
-        machine
+        machine.truth[place][0] -= gain;
+        (machine, place)
     }
 
     /// A machine like this one, as another kernel or a simulated copy of it: every setting has
