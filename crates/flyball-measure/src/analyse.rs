@@ -20,7 +20,6 @@ mod quantity;
 mod report;
 mod sift;
 
-pub(crate) use self::sift::disturbed_blocks;
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
@@ -37,6 +36,7 @@ use self::{
     notes::notes,
     sift::{report_arm, report_points},
 };
+pub(crate) use self::{notes::TWO_LEVELS, sift::disturbed_blocks};
 use crate::{
     run_directory::{Manifest, Round},
     schedule::Length,

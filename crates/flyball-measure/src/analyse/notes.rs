@@ -336,6 +336,9 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
     ))
 }
 
+/// The words of the note that stands next to the answer.
+pub(crate) const TWO_LEVELS: &str = "has two levels";
+
 /// What stands between an arm's numbers and a conclusion.
 fn arm_notes(arm: &ArmReport) -> Vec<String> {
     let mut notes = Vec::new();
@@ -383,7 +386,7 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         if let Some([low, high]) = two_levels(&values) {
             notes.push(format!(
-                "{}: {} has two levels: {} in {} rounds and {} in {}. The median shows one \
+                "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
                  of them at most; throughput and bills follow the mean, {}.",
                 arm.name,
                 summary.metric.name,

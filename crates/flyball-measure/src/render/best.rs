@@ -1,9 +1,12 @@
 //! The last lines of a report: the arm that is best in each quantity that is judged, and how
 //! certain that is.
 
-use super::{arms::Arms, parts::extent};
+use super::{
+    arms::Arms,
+    parts::{extent, rounds_needed},
+};
 use crate::{
-    analyse::{Comparison, Quantity, Report, Summary, Verdict},
+    analyse::{Comparison, EQUIVALENT, Quantity, Report, Summary, Verdict},
     metric::Better,
     numbers::{between, p_value},
 };
@@ -75,7 +78,7 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
         .map(|(arm, _)| arms.label(*arm))
         .collect();
     if rivals.len() + 1 == with.len() {
-        return Some((None, "unclear; no difference between the arms is shown".to_owned()));
+        return Some((None, none_best(report, quantity)));
     }
     let name = &metric.name;
     let against = match of(best) {
@@ -97,6 +100,21 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
             format!("{against}; not shown to differ from {}", rivals.join(", "))
         },
     ))
+}
+
+/// Why no arm is best.
+fn none_best(report: &Report, quantity: Quantity) -> String {
+    let mut of: Vec<_> = report.comparisons.iter().filter(|one| one.quantity == quantity).collect();
+    let count = of.len();
+    let few = of.iter().find(|one| one.verdict == Verdict::TooFewRounds);
+    if let Some(few) = few {
+        return format!("too few rounds to show any difference; run {}", rounds_needed(report, few));
+    }
+    of.retain(|one| one.verdict == Verdict::Equivalent);
+    if count > 0 && of.len() == count {
+        return format!("no arm; all are the same within ±{} %", 100.0 * EQUIVALENT);
+    }
+    "unclear; no difference between the arms is shown".to_owned()
 }
 
 fn differs(verdict: Verdict) -> bool {

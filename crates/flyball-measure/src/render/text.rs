@@ -13,7 +13,7 @@ use super::{
     table::{differences, medians},
 };
 use crate::{
-    analyse::{Comparison, EQUIVALENT, Report, Steadiness, Verdict},
+    analyse::{Comparison, EQUIVALENT, Report, Steadiness, TWO_LEVELS, Verdict},
     metric::Better,
     numbers::{between, p_value, percent},
     schedule::Length,
@@ -25,9 +25,18 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let conclusion = conclusion(report, &arms);
     let is_table = is_table(report);
     let mut out = if is_table { String::new() } else { sentences(report, screen) };
-    // Of many arms, the table and what is best come last, next to the prompt.
-    if let (true, Some((words, rest))) = (is_table, conclusion.first()) {
+    // Of many arms, the table and what is best come last, next to the prompt, too.
+    for (words, rest) in conclusion.iter().filter(|_| is_table) {
         let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, words));
+    }
+    let (steadiness, is_steadiness_shown) = (steadiness(report), is_steadiness_shown(report));
+    for line in steadiness.iter().filter(|_| is_steadiness_shown) {
+        let _ = writeln!(out, "{line}");
+    }
+    // A reader who sees only an unclear median would miss rounds that take twice as long.
+    let (levels, notes): (Vec<_>, Vec<_>) = report.notes.iter().partition(|note| note.contains(TWO_LEVELS));
+    for note in levels {
+        let _ = writeln!(out, "{note}");
     }
     if !out.is_empty() {
         out.push('\n');
@@ -46,13 +55,14 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     } else if !report.comparisons.is_empty() {
         let _ = writeln!(out, "{}", confidence(report));
     }
-    for line in steadiness(report).into_iter().chain(resources(report)) {
+    let steadiness = steadiness.into_iter().filter(|_| !is_steadiness_shown);
+    for line in steadiness.chain(resources(report)) {
         let _ = writeln!(out, "{line}");
     }
-    if !report.notes.is_empty() {
+    if !notes.is_empty() {
         out.push('\n');
     }
-    for note in &report.notes {
+    for note in notes {
         let _ = writeln!(out, "note: {note}");
     }
     if !conclusion.is_empty() {
@@ -120,6 +130,11 @@ fn sentences<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     };
     let effects = effects(report).into_iter().map(|line| format!("{line}\n"));
     report.comparisons.iter().map(painted).chain(effects).collect()
+}
+
+fn is_steadiness_shown(report: &Report) -> bool {
+    let is_shown = |one: &Steadiness| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    report.comparisons.iter().filter_map(|one| one.steadiness.as_ref()).any(is_shown)
 }
 
 /// Which arms scatter more or less than the first, or that none is shown to.
