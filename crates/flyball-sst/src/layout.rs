@@ -1,7 +1,7 @@
 //! Where Speed Select is on a machine: its drivers, its power domains, and which CPUs belong to
 //! them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use flyball_host::{CpuInfo, CpuList, CpuTopology, Host, HostError, isst};
 
@@ -30,6 +30,8 @@ pub struct Layout {
     pub map: CpuMap,
     /// The power domains that have registers.
     pub domains: Vec<Domain>,
+    /// The registers as debugfs showed them, if there is no driver.
+    dump: Option<Arc<Dump>>,
 }
 
 impl Layout {
@@ -52,7 +54,7 @@ impl Layout {
                     mailbox: false,
                     mmio: false,
                 };
-                (platform, Some(dump))
+                (platform, Some(Arc::new(dump)))
             }
             Err(error) => return Err(error),
         };
@@ -60,10 +62,7 @@ impl Layout {
         let info = CpuInfo::read(host).unwrap_or_default();
         let model = CpuModel::of(&info);
         let dumped = dump.is_some();
-        let access: Box<dyn Access> = match dump {
-            Some(dump) => Box::new(dump),
-            None => access::open(host, &platform, &model)?,
-        };
+        let opened = if dumped { None } else { Some(access::open(host, &platform, &model)?) };
         let via = match platform.api_version {
             _ if dumped => Via::Dump,
             // Part of every setting's text in a journal, so that a restore knows where the classes
@@ -79,8 +78,12 @@ impl Layout {
         if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
             return Err(error.clone());
         }
-        let domains = domains(host, access.as_ref(), &map);
-        Ok(Layout { platform, model, via, map, domains })
+        let access: Option<&dyn Access> = match &dump {
+            Some(dump) => Some(dump.as_ref()),
+            None => opened.as_deref(),
+        };
+        let domains = access.map(|access| domains(host, access, &map)).unwrap_or_default();
+        Ok(Layout { platform, model, via, map, domains, dump })
     }
 
     pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
@@ -90,6 +93,18 @@ impl Layout {
             Via::Dump => Box::new(Dump::read(host).unwrap_or_default()),
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
             Via::Mailbox | Via::MailboxAlone => Box::new(Mailbox::new(host, &self.model)),
+        }
+    }
+
+    /// Reads a setting. Without a driver it is what the registers held when the layout was read:
+    /// parsing the dump again for each setting takes longer than all other files of a snapshot.
+    ///
+    /// # Errors
+    /// Returns the error of [`Setting::read`].
+    pub fn read_setting(&self, host: &dyn Host, setting: &Setting) -> Result<String, HostError> {
+        match &self.dump {
+            Some(dump) if setting.via == Via::Dump => setting.read_through(host, Some(dump.as_ref())),
+            _ => setting.read(host),
         }
     }
 

@@ -195,6 +195,15 @@ fn switch(on: bool) -> String {
 impl Setting {
     /// Reads the content.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
+        self.read_through(host, None)
+    }
+
+    /// Reads the content through `access`, or else through one of its own.
+    pub(crate) fn read_through(
+        &self,
+        host: &dyn Host,
+        access: Option<&dyn Access>,
+    ) -> Result<String, HostError> {
         // A partition is files; everything else asks the driver.
         if self.field == Field::Partition {
             return Ok(match Partition::read(host, self.place.package, self.place.domain)? {
@@ -203,8 +212,11 @@ impl Setting {
                 Partition::Cpus(cpus) => cpus.to_string(),
             });
         }
-        let access = self.via.access(host)?;
-        self.read_field(host, access.as_ref(), &self.reachable(host))
+        let at = self.reachable(host);
+        match access {
+            Some(access) => self.read_field(host, access, &at),
+            None => self.read_field(host, self.via.access(host)?.as_ref(), &at),
+        }
     }
 
     fn read_field(

@@ -236,7 +236,10 @@ impl Snapshot {
             };
             return (absent(why), None);
         };
-        let read = setting.read(host);
+        let read = match self.layout() {
+            Some(layout) => layout.read_setting(host, &setting),
+            None => setting.read(host),
+        };
         let content = match &read {
             Ok(text) => Content::Text(text.clone()),
             Err(error) => Content::Unreadable(error.errno.0),

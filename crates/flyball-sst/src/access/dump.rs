@@ -22,7 +22,7 @@ use super::{
 const DEBUGFS: &str = "/sys/kernel/debug";
 
 /// The register blocks of a machine.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Dump {
     /// Blocks by package, then domain.
     packages: Vec<Vec<Option<Block>>>,
