@@ -32,11 +32,14 @@ pub enum Aim {
     Percent(f64),
     /// At most so many of the row's unit, whatever the published value.
     Absolute(f64),
-    /// The same sign, and at most so many percentage points away: for changes in percent.
+    /// The same sign, at least a quarter of the change, and within so many percentage points.
     Sign(f64),
     /// No aim: printed for completeness.
     None,
 }
+
+/// A change below this share of the published one is no effect.
+const LEAST_EFFECT: f64 = 0.25;
 
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
@@ -145,7 +148,8 @@ impl Row {
             Aim::Percent(limit) => Some(off <= self.published.abs() * limit / 100.0 + 1e-9),
             Aim::Absolute(limit) => Some(off <= limit + 1e-9),
             Aim::Sign(limit) => {
-                Some(off <= limit + 1e-9 && (self.published == 0.0 || simulated * self.published > 0.0))
+                let has_effect = self.published == 0.0 || simulated / self.published >= LEAST_EFFECT;
+                Some(off <= limit + 1e-9 && has_effect)
             }
             Aim::None => None,
         }
@@ -260,6 +264,14 @@ mod tests {
         // The guide's base-freq cells allow only half of it from 3.1 to 3.2 GHz:
         // docs/speed-select.md.
         assert_eq!(missed, ["what turbo-freq changes"]);
+    }
+
+    #[test]
+    fn a_change_that_does_not_show_is_missed() {
+        let row = Row::new("", "", "", ("energy", "%"), -5.55).aim(Aim::Sign(6.0));
+        for (simulated, is_met) in [(-0.04, false), (0.0, false), (1.0, false), (-1.4, true), (-9.0, true)] {
+            assert_eq!(row.clone().simulated(simulated, false).met(), Some(is_met), "{simulated}");
+        }
     }
 
     #[test]

@@ -1730,7 +1730,7 @@ class SimulationAim2(TypedDict):
 
 
 class SimulationAim3(TypedDict):
-    """The same sign, and at most so many percentage points away: for changes in percent."""
+    """The same sign, at least a quarter of the change, and within so many percentage points."""
 
     kind: Literal["sign"]
     limit: float

@@ -119,7 +119,7 @@ fn line(row: &Row, wide: usize) -> String {
     let aim = match row.aim {
         Aim::Percent(limit) => format!("within {limit} %"),
         Aim::Absolute(limit) => format!("within {limit} {}", row.unit),
-        Aim::Sign(limit) => format!("same sign, within {limit} points"),
+        Aim::Sign(limit) => format!("same sign, a quarter of it, within {limit} points"),
         Aim::None => String::new(),
     };
     let verdict = match row.met() {
