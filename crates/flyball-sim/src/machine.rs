@@ -384,6 +384,24 @@ impl SimMachine {
         Ok(buffer)
     }
 
+    /// The kernel's log as syslog(2) gives it: the kernel, its command line, and what the driver of
+    /// Intel's processors says of itself (intel_pstate_init()).
+    pub fn kernel_log(&mut self) -> String {
+        let mut text =
+            |path: &str| String::from_utf8_lossy(&self.read(path).unwrap_or_default()).into_owned();
+        let (version, options) = (text("/proc/version"), text("/proc/cmdline"));
+        let World { cpufreq, platform, .. } = &self.world;
+        let driver = cpufreq.driver.map_or("", |driver| driver.name());
+        let lines = [
+            (true, version.trim_end().to_owned()),
+            (true, format!("Command line: {}", options.trim_end())),
+            (driver.starts_with("intel_"), "intel_pstate: Intel P-state driver initializing".to_owned()),
+            (driver.starts_with("intel_") && platform.intel.hwp, "intel_pstate: HWP enabled".to_owned()),
+        ];
+        let said = lines.into_iter().filter(|line| line.0);
+        said.map(|(_, line)| format!("<6>[    0.000000] {line}\n")).collect()
+    }
+
     /// Writes to a file in one write(2).
     pub fn write(&mut self, path: &str, text: &[u8]) -> Answer {
         self.spend();

@@ -88,7 +88,7 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
 
 /// Directories that are replaced as a whole, and files that are laid over the real ones: by the
 /// machine's at the same path.
-const OVER: [&str; 9] = [
+const OVER: [&str; 10] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/proc/cpuinfo",
@@ -97,6 +97,7 @@ const OVER: [&str; 9] = [
     "/proc/cmdline",
     "/proc/version",
     "/proc/sys/kernel/ftrace_enabled",
+    "/proc/sys/kernel/osrelease",
     "/sys/kernel/tracing",
 ];
 
@@ -128,7 +129,8 @@ const OVERLAYS: [Overlay; 7] = [
     Overlay { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
     Overlay { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
     Overlay { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
-    Overlay { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface"], fresh: &[] },
+    // The real kernel's log is hidden: without /dev/kmsg, programs ask by syslog(2), which is answered.
+    Overlay { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface", "kmsg"], fresh: &[] },
     Overlay { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
     Overlay { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
 ];

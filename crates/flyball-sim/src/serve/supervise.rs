@@ -31,13 +31,15 @@ const RDTSC: [u8; 2] = [0x0f, 0x31];
 const TRAP: [u8; 2] = [0x0f, 0x0b];
 
 /// System calls that are answered here.
-const CALLS: [libc::c_long; 6] = [
+const CALLS: [libc::c_long; 8] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
     libc::SYS_prlimit64,
     libc::SYS_setrlimit,
     libc::SYS_setpriority,
     libc::SYS_getpriority,
+    libc::SYS_uname,
+    libc::SYS_syslog,
 ];
 
 /// Puts the calling process under its parent's supervision and stops until the parent goes on. To
@@ -347,6 +349,8 @@ impl Supervisor {
                 Some(0)
             }
             libc::SYS_ioctl => self.speed_select(pid, &registers)?,
+            libc::SYS_uname => Some(self.uname(pid, registers.rdi)?),
+            libc::SYS_syslog => Some(self.syslog(pid, &registers)?),
             _ => None,
         };
         if let Some(result) = result {
@@ -395,6 +399,69 @@ impl Supervisor {
             },
             Err(errno) => refused(errno.0),
         }
+    }
+
+    /// Answers uname(2): the kernel's name, release and version are the machine's.
+    fn uname(&self, pid: i32, address: u64) -> io::Result<i64> {
+        // struct new_utsname: six texts of 65 bytes.
+        const FIELD: usize = 65;
+        // SAFETY: all zeros are a valid utsname, which the kernel fills.
+        let mut own: libc::utsname = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure lives until the call returns.
+        if unsafe { libc::uname(&raw mut own) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let release = {
+            let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+            paced.machine().kernel().release()
+        };
+        let mut answer = Vec::with_capacity(6 * FIELD);
+        for (index, field) in
+            [own.sysname, own.nodename, own.release, own.version, own.machine, own.domainname]
+                .into_iter()
+                .enumerate()
+        {
+            let mut text = field.map(|byte| byte as u8).to_vec();
+            let ours = match index {
+                2 => release.as_bytes(),
+                3 => b"#1 SMP (flyball sim)",
+                _ => &[],
+            };
+            if !ours.is_empty() {
+                text = ours.to_vec();
+            }
+            text.resize(FIELD, 0);
+            answer.extend(text);
+        }
+        Ok(match memory(pid)?.write_all_at(&answer, address) {
+            Ok(()) => 0,
+            Err(_) => i64::from(-libc::EFAULT),
+        })
+    }
+
+    /// Answers syslog(2): the log has what [`crate::SimMachine::kernel_log`] says, and nothing
+    /// clears it or is added to it.
+    fn syslog(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<i64> {
+        // SYSLOG_ACTION_READ_ALL, READ_CLEAR and SIZE_BUFFER (syslog(2)).
+        const READ_ALL: u64 = 3;
+        const READ_CLEAR: u64 = 4;
+        const SIZE: u64 = 10;
+        let log = {
+            let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+            paced.machine().kernel_log()
+        };
+        Ok(match registers.rdi {
+            READ_ALL | READ_CLEAR => {
+                // The last part, if the buffer is smaller.
+                let part = &log.as_bytes()[log.len().saturating_sub(registers.rdx as usize)..];
+                match memory(pid)?.write_all_at(part, registers.rsi) {
+                    Ok(()) => part.len() as i64,
+                    Err(_) => i64::from(-libc::EFAULT),
+                }
+            }
+            SIZE => log.len() as i64,
+            _ => 0,
+        })
     }
 
     fn online_mask(&self, size: usize) -> Vec<u8> {

@@ -227,6 +227,22 @@ fn the_energy_policy_tool_reads_registers_of_a_processor_that_is_not_there() {
 }
 
 #[test]
+fn the_kernel_and_its_log_are_the_machines() {
+    if !has_fuse() || !tool("dmesg") {
+        return;
+    }
+    let script =
+        "uname -r; sysctl -n kernel.osrelease; dmesg | grep -o 'intel_pstate: .*'; test -e /dev/kmsg";
+    let output = run("gold-6138,kernel=7.2", &["sh", "-c", script]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "7.2.0-flyball-sim\n7.2.0-flyball-sim\nintel_pstate: Intel P-state driver initializing\n\
+         intel_pstate: HWP enabled\n"
+    );
+    assert_eq!(output.status.code(), Some(1), "/dev/kmsg would be the real kernel's");
+}
+
+#[test]
 fn turbostat_counts_on_a_simulated_machine() {
     if !has_fuse() || !tool("turbostat") {
         return;
