@@ -573,6 +573,16 @@ impl SimMachine {
         cpufreq.refresh(platform, index);
     }
 
+    /// Firmware allows a CPU's policy no P-state above this many kHz (_PPC,
+    /// acpi_processor_get_platform_limit()). Only acpi-cpufreq has P-states of firmware.
+    pub fn limit_by_firmware(&mut self, cpu: u32, most: u32) {
+        let World { cpufreq, platform, .. } = &mut self.world;
+        let Some(index) = cpufreq.index_of(cpu) else { return };
+        let policy = &mut cpufreq.policies[index];
+        policy.bios_limit = policy.table.iter().copied().find(|khz| *khz <= most);
+        cpufreq.refresh(platform, index);
+    }
+
     /// Takes a request on /dev/cpu_dma_latency back.
     pub fn drop_latency(&mut self, key: u64) {
         self.world.dma_latency.retain(|(other, _)| *other != key);

@@ -87,6 +87,8 @@ pub(crate) struct Policy {
     /// The maximum that another part of the kernel requests, such as a cooling device
     /// (freq_qos_add_request()).
     pub(crate) cooling_request: i32,
+    /// The highest P-state that firmware allows (_PPC), kHz.
+    pub(crate) bios_limit: Option<u32>,
     pub(crate) min: u32,
     pub(crate) max: u32,
     /// The frequency that the driver was last asked for.
@@ -121,6 +123,7 @@ impl Policy {
             request: (0, i32::MAX),
             driver_request: (0, i32::MAX),
             cooling_request: i32::MAX,
+            bios_limit: None,
             min: 0,
             max: 0,
             current: 0,
@@ -157,11 +160,12 @@ impl Policy {
 
     /// The aggregated requests: the highest minimum, the lowest maximum (kernel/power/qos.c).
     pub(crate) fn requested(&self) -> Limits {
+        let bios = self.bios_limit.map_or(i32::MAX, |khz| khz as i32);
         Limits {
             // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses
             // nothing.
             min: self.request.0.max(self.driver_request.0).max(0) as u32,
-            max: self.request.1.min(self.driver_request.1).min(self.cooling_request).max(0) as u32,
+            max: self.request.1.min(self.driver_request.1).min(self.cooling_request).min(bios).max(0) as u32,
         }
     }
 

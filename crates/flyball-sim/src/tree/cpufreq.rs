@@ -227,9 +227,12 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
         |world, _| is_acpi(world) && world.platform.since(Kernel::V6_18) && boost_initial(world).is_some(),
     ),
-    // The P-state that _PPC allows: the first, since no firmware here limits it.
-    ro("bios_limit", |world, dir, out| line(out, policy(world, dir)?.table.first().copied().unwrap_or(0)))
-        .when(|world, _| is_acpi(world)),
+    // The P-state that _PPC allows (acpi_processor_get_bios_limit()).
+    ro("bios_limit", |world, dir, out| {
+        let policy = policy(world, dir)?;
+        line(out, policy.bios_limit.or(policy.table.first().copied()).unwrap_or(0))
+    })
+    .when(|world, _| is_acpi(world)),
     ro("freqdomain_cpus", |world, dir, out| {
         let siblings = &world.platform.board.places[policy(world, dir)?.number as usize].siblings;
         line(out, words(siblings))
