@@ -3,7 +3,7 @@
 use flyball_host::Vendor;
 
 use super::package::PackageState;
-use crate::{Cap, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
+use crate::{Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
@@ -44,7 +44,36 @@ impl Attribution<'_> {
             }
         }
         self.remainder(top - mhz, mhz, &mut losses);
+        self.mark_undecided(&mut losses);
         losses
+    }
+
+    /// Marks the reasons between which shares of time do not decide. Cores that sleep part of the
+    /// time may run together or apart: the turbo limit lies between the two, and the setting that
+    /// follows it gets the difference.
+    fn mark_undecided(&self, losses: &mut [Loss]) {
+        let Some((more, evidence)) =
+            self.package.and_then(|package| package.together_without_settings(self.place))
+        else {
+            return;
+        };
+        let follows = |loss: &&Loss| loss.reason.limiter > Limiter::ActiveCores;
+        let Some(next) = losses.iter().find(follows).map(|loss| (loss.reason.limiter, loss.mhz)) else {
+            return;
+        };
+        if !next.0.is_setting() || next.1.min(more) <= LEAST * self.facts.highest {
+            return;
+        }
+        for Loss { reason, .. } in losses {
+            if reason.limiter == Limiter::ActiveCores || reason.limiter == next.0 {
+                reason.evidence = reason.evidence.clone().and(evidence.clone());
+                let mut fits = vec![Limiter::ActiveCores, next.0];
+                if let Certainty::Inferred { fits: others } = &reason.certainty {
+                    fits.extend(others.iter().filter(|other| !fits.contains(other)).collect::<Vec<_>>());
+                }
+                reason.certainty = Certainty::Inferred { fits };
+            }
+        }
     }
 
     /// Limits that are known as frequencies, in the order in which they take effect.
@@ -280,7 +309,7 @@ impl Attribution<'_> {
         };
         package
             .kept_awake_without_table()
-            .or_else(|| package.shared_limit())
+            .or_else(|| package.shared_limit(busy < 0.9))
             .unwrap_or_else(|| package.excluded())
     }
 }

@@ -109,17 +109,13 @@ impl<'a> PackageState<'a> {
                 state.therm = merge(state.therm, read(Quantity::ThermStatus));
                 state.package_therm = merge(state.package_therm, read(Quantity::PackageThermStatus));
             }
-            // One that slept all along is in its deepest state, and no time of it is counted yet.
+            // A sleep that goes on is counted nowhere yet. It is long, so the CPU is in its deepest
+            // state.
             let share = match found.state {
                 State::Running => {
-                    let deep: f64 = found
-                        .idle
-                        .iter()
-                        .zip(&is_deep)
-                        .filter(|(_, deep)| **deep)
-                        .filter_map(|(share, _)| *share)
-                        .sum();
-                    (1.0 - deep).clamp(found.busy.unwrap_or(0.0), 1.0)
+                    let states = found.idle.iter().zip(&is_deep).filter(|(_, deep)| !**deep);
+                    let shallow: f64 = states.filter_map(|(share, _)| *share).sum();
+                    (found.busy.unwrap_or(0.0) + shallow).min(1.0)
                 }
                 _ => 0.0,
             };
@@ -191,10 +187,19 @@ impl<'a> PackageState<'a> {
 
     /// Returns the additional loss, MHz, if cores woke and slept together.
     pub(super) fn together(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
+        self.more_together(&self.awake, cpu)
+    }
+
+    /// Same, without what settings do to cores that could sleep.
+    pub(super) fn together_without_settings(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
+        self.more_together(&self.could_sleep, cpu)
+    }
+
+    fn more_together(&self, awake: &Awake, cpu: &Cpu) -> Option<(f64, Evidence)> {
         let turbo = &self.facts?.turbo;
-        let apart = self.awake.limit(turbo, cpu)?;
-        let together = self.awake.mean_while_together(cpu, |active| limit_of(turbo, active));
-        let active = self.awake.mean_while_together(cpu, f64::from);
+        let apart = awake.limit(turbo, cpu)?;
+        let together = awake.mean_while_together(cpu, |active| limit_of(turbo, active));
+        let active = awake.mean_while_together(cpu, f64::from);
         let value = format!("{together:.0} MHz for {active:.1} active cores, if they run together");
         Some((apart - together, Evidence::new(TURBO_RATIOS, value)))
     }
@@ -281,8 +286,8 @@ impl<'a> PackageState<'a> {
     }
 
     /// A limit that all busy cores share and that no register names: of AMD's, power, current or
-    /// the firmware's own.
-    pub(super) fn shared_limit(&self) -> Option<Reason> {
+    /// the firmware's own. `rests`: the CPU sleeps part of the time.
+    pub(super) fn shared_limit(&self, rests: bool) -> Option<Reason> {
         // With a limit that can be read, power below it excludes it. One CPU alone shows no common
         // cause.
         if self.limit.is_some() || self.busy < 2 || self.slow * 4 < self.busy * 3 {
@@ -296,15 +301,14 @@ impl<'a> PackageState<'a> {
         if let Some(celsius) = self.celsius {
             evidence = evidence.and(Evidence::new("sensor", format!("{celsius:.0} degrees, not hot")));
         }
-        Some(if self.unused.is_some() {
-            Reason::inferred(Limiter::Firmware, evidence, &[Limiter::Firmware, Limiter::Current])
+        let (limiter, mut fits) = if self.unused.is_some() {
+            (Limiter::Firmware, vec![Limiter::Firmware, Limiter::Current])
         } else {
-            Reason::inferred(
-                Limiter::Package,
-                evidence,
-                &[Limiter::Power, Limiter::Current, Limiter::Firmware],
-            )
-        })
+            (Limiter::Package, vec![Limiter::Power, Limiter::Current, Limiter::Firmware])
+        };
+        // A CPU that rests in between starts slowly, as all of them may do.
+        fits.extend(rests.then_some(Limiter::WakeUp));
+        Some(Reason::inferred(limiter, evidence, &fits))
     }
 
     /// Nothing that can be seen: the firmware's own limit if all could be seen.

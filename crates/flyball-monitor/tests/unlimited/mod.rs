@@ -20,6 +20,7 @@ pub(crate) fn machine(name: &str) -> MachineSpec {
     for core in &mut spec.core {
         core.budget_w = 0.0;
         core.better.clear();
+        core.ranking.clear();
     }
     spec
 }
