@@ -21,6 +21,8 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
     Default,
+    /// `--why`
+    Why,
     /// `--per-cpu`
     PerCpu,
     /// `--node`: node_exporter's own names.
@@ -93,6 +95,8 @@ families! {
         "1 if a busy CPU of the package was kept below its request for this reason at the last sample.";
     LIMIT_SECONDS = Counter "flyball_limit_seconds_total" "seconds" Default ["package,reason"] "10 per package"
         "Time for which the reason was seen, in whole intervals between samples.";
+    LOST = Gauge "flyball_cpu_lost_hertz" "hertz" Why ["package,reason"] "reasons of each package"
+        "Frequency that the reason took from CPUs while they ran, as flyball why explains it. A question mark: the evidence does not show it.";
     SST_LEVEL = Gauge "flyball_sst_level" "" Default ["package,power_domain"] "power domains"
         "Speed Select performance level.";
     SST_ENABLED = Gauge "flyball_sst_enabled" "" Default ["package,power_domain,feature"] "3 per power domain"

@@ -13,7 +13,9 @@ use std::{rc::Rc, time::Duration};
 
 use flyball_control::{ReadError, write::state::StateDir};
 use flyball_host::{Host, Kind, Live, watch};
-use flyball_monitor::{Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing};
+use flyball_monitor::{
+    Account, Facts, Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing,
+};
 
 pub use self::settings::covered;
 use self::{
@@ -31,13 +33,15 @@ pub struct Options {
     /// `process_*` too. Not in a file that node_exporter serves, which has these itself: it reports
     /// an error at each scrape then.
     pub process: bool,
+    /// What limits took from the CPUs' frequency, as `flyball why` explains it.
+    pub why: bool,
     /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
     pub most_values: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { per_cpu: false, node: false, process: true, most_values: 16 }
+        Options { per_cpu: false, node: false, process: true, why: false, most_values: 16 }
     }
 }
 
@@ -45,6 +49,9 @@ impl Default for Options {
 /// more often, and energy that is read more often than that says what code runs (CVE-2020-8694,
 /// Documentation/admin-guide/hw-vuln has the like).
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long limits by settings are remembered: reading them takes hundreds of files, ns.
+const FACTS_EVERY: u64 = 60_000_000_000;
 
 /// Clients whose last scrape is remembered. A pair of Prometheus servers is usual.
 const MAX_CLIENTS: usize = 8;
@@ -70,6 +77,8 @@ pub struct Collector<'h> {
     holds: Option<Holds>,
     mode: KeptAttribute,
     findings: Option<Findings>,
+    /// Limits by settings, and when they were read.
+    facts: Option<(u64, Facts)>,
     last: Rc<Sample>,
     /// The one before, from which a client that was not here yet gets its interval.
     before: Rc<Sample>,
@@ -111,6 +120,7 @@ impl<'h> Collector<'h> {
             mode: KeptAttribute::new(mode_file(layout)),
             state,
             findings: None,
+            facts: None,
             before: Rc::clone(&last),
             last,
             sampler,
@@ -154,6 +164,9 @@ impl<'h> Collector<'h> {
         self.settings.look(self.host, to.at, |index| sampler.may_interrupt(index));
         let mut out = Exposition::new(format, self.room);
         self.write(&mut out, &interval, &to);
+        if self.options.why && !interval.is_broken {
+            self.write_losses(&mut out, &interval, &from, &to);
+        }
         self.used += flyball_process::thread_time().saturating_sub(started);
         self.write_own(&mut out);
         let text = out.finish();
@@ -235,6 +248,23 @@ impl<'h> Collector<'h> {
         }
         if let Some(errno) = self.holds.as_ref().and_then(Holds::refused) {
             out.add(names::UNREADABLE, &[("what", "holds"), ("why", errno)], 1.0);
+        }
+    }
+
+    /// Writes what the engine of `flyball why` says of each package's CPUs.
+    fn write_losses(&mut self, out: &mut Exposition, interval: &Interval, from: &Sample, to: &Sample) {
+        let layout = self.sampler.layout();
+        if self.facts.as_ref().is_none_or(|(at, _)| to.at.saturating_sub(*at) >= FACTS_EVERY) {
+            self.facts = Facts::take(self.host, layout, |_| None).ok().map(|facts| (to.at, facts));
+        }
+        let Some((_, facts)) = &self.facts else { return };
+        let mut account = Account::new(layout);
+        account.add_interval(layout, facts, interval, from, to);
+        for (package, number) in layout.packages.iter().zip(&self.groups.packages) {
+            let found = account.whole(layout, facts, Some(&package.cpus));
+            for step in found.iter().flat_map(|found| &found.steps) {
+                out.add(names::LOST, &[("package", number), ("reason", &step.name())], step.mhz * 1e6);
+            }
         }
     }
 

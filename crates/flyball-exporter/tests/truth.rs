@@ -51,7 +51,7 @@ fn names(text: &str) -> BTreeSet<String> {
     lines.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
 }
 
-const EACH: Options = Options { per_cpu: true, node: true, process: true, most_values: 16 };
+const EACH: Options = Options { per_cpu: true, node: true, process: true, why: true, most_values: 16 };
 
 /// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also
 /// after the CPU was away.
@@ -206,6 +206,7 @@ fn the_page_has_the_metrics() {
     let mut table = String::new();
     for (title, sets) in [
         ("By default", &[catalogue::Set::Default][..]),
+        ("With `--why`", &[catalogue::Set::Why]),
         ("With `--per-cpu`", &[catalogue::Set::PerCpu]),
         ("With `--node`", &[catalogue::Set::Node]),
         ("With `--node --per-cpu`", &[catalogue::Set::NodePerCpu]),

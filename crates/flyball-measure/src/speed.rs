@@ -53,6 +53,20 @@ pub struct SpeedLoss {
 /// Below this share of what was asked for it was not reached: rounding to whole ratios is less.
 const REACHED: f64 = 0.98;
 
+/// Losses as `flyball why` words them, the largest first.
+fn lost(losses: &mut [&SpeedLoss]) -> String {
+    losses.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
+    let reasons = losses.iter().map(|loss| {
+        let mut words =
+            format!("{:.2} to {} ({:.0} % of the time", loss.mhz / 1000.0, loss.words, loss.share * 100.0);
+        let evidence = loss.evidence.first().into_iter().chain(&loss.certainty);
+        words.extend(evidence.map(|words| format!(", {words}")));
+        words.extend(loss.knob.as_ref().map(|knob| format!("; `{knob}`")));
+        words + ")"
+    });
+    format!("lost {}", reasons.collect::<Vec<_>>().join(", "))
+}
+
 impl SpeedNote {
     /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes
     /// effect before a lower one of a setting takes nothing from what was asked for.
@@ -68,22 +82,19 @@ impl SpeedNote {
         if self.mhz >= REACHED * asked || losses.is_empty() {
             return None;
         }
-        losses.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
         let ghz = |mhz: f64| format!("{:.2}", mhz / 1000.0);
-        let reasons = losses.iter().map(|loss| {
-            let share = loss.share * 100.0;
-            let mut words = format!("{} to {} ({share:.0} % of the time", ghz(loss.mhz), loss.words);
-            let evidence = loss.evidence.first().into_iter().chain(&loss.certainty);
-            words.extend(evidence.map(|words| format!(", {words}")));
-            words.extend(loss.knob.as_ref().map(|knob| format!("; `{knob}`")));
-            words + ")"
-        });
         Some(format!(
-            "ran at {} of the {} GHz that it asked for: lost {}.",
+            "ran at {} of the {} GHz that it asked for: {}.",
             ghz(self.mhz),
             ghz(asked),
-            reasons.collect::<Vec<_>>().join(", ")
+            lost(&mut losses)
         ))
+    }
+
+    /// What took the frequency, the largest part first: "lost 0.50 to ...". `None` if nothing did.
+    pub fn lost(&self) -> Option<String> {
+        let mut losses: Vec<&SpeedLoss> = self.losses.iter().collect();
+        (!losses.is_empty()).then(|| lost(&mut losses))
     }
 
     /// The mean of rounds; `None` without any.

@@ -10,6 +10,7 @@ use flyball_monitor::{Account, Cost, CpuInterval, Facts, Interval, Layout, Limit
 pub struct Reason {
     /// For a cell of the map.
     pub letter: char,
+    /// The reason's name; it ends in a question mark if the evidence does not show it.
     pub word: String,
     /// It is a throttle: the firmware or hardware holds the CPU below its request.
     pub is_throttle: bool,
@@ -219,7 +220,7 @@ fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Op
                 | Limiter::Package
                 | Limiter::Firmware
         );
-        let reason = Reason { letter: letter(step.limiter), word: step.limiter.id().to_owned(), is_throttle };
+        let reason = Reason { letter: letter(step.limiter), word: step.name(), is_throttle };
         for index in explanation.cpus.iter().filter_map(|cpu| layout.index_of(cpu)) {
             reasons[index] = Some(reason.clone());
         }

@@ -1551,6 +1551,7 @@ class Run(TypedDict):
     load_before: NotRequired[float]
     memory_pressure: Union[float, None]
     seconds: float
+    speed: NotRequired[SpeedNote]
     steal: Union[float, None]
     switches_per_s: Union[float, None]
     temperature_c: Union[float, None]

@@ -26,7 +26,7 @@ pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbanc
     let own = round.outcome.usage.map(|usage| {
         (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
     });
-    watch::grade(conditions, own, &watch::Limits::default()).1
+    watch::grade(conditions, own, &watch::Limits::default(), round.speed.as_ref()).1
 }
 
 /// Why a round by itself is not one to rely on: it was throttled or, on a machine that was made

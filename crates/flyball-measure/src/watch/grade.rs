@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
+use crate::SpeedNote;
 
 /// How good the conditions were.
 #[derive(
@@ -85,8 +86,13 @@ impl Default for Limits {
 }
 
 /// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where
-/// it is known: what was busy beyond it is another program's.
-pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) -> (Grade, Vec<Disturbance>) {
+/// it is known: what was busy beyond it is another program's. `speed` explains the frequency.
+pub fn grade(
+    conditions: &Conditions,
+    own_busy: Option<f64>,
+    limits: &Limits,
+    speed: Option<&SpeedNote>,
+) -> (Grade, Vec<Disturbance>) {
     let mut found = Vec::new();
     let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
         if let Some(value) = value
@@ -133,7 +139,7 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
         found.push(Disturbance { source: Source::Heat, grade, what });
     }
     let below = conditions.frequency_mhz.zip(conditions.floor_mhz).map(|(mean, floor)| 1.0 - mean / floor);
-    judge_below(&mut found, below, conditions);
+    judge_below(&mut found, below, conditions, speed);
     // Stable: of equal grades the order above remains, what others caused first.
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
     let undisturbed = if conditions.is_watched() { Grade::Good } else { Grade::NotWatched };
@@ -146,13 +152,20 @@ const NEAR_LIMIT_C: f64 = 1.0;
 
 /// A mean frequency below the minimum that is set: the processor did not keep to it, for heat or
 /// power.
-fn judge_below(found: &mut Vec<Disturbance>, below: Option<f64>, conditions: &Conditions) {
+fn judge_below(
+    found: &mut Vec<Disturbance>,
+    below: Option<f64>,
+    conditions: &Conditions,
+    speed: Option<&SpeedNote>,
+) {
     // A register's ratio and a file's kHz differ by less than this.
     let Some(share) = below.filter(|share| *share > 0.03) else { return };
     let grade = if share > 0.1 { Grade::Bad } else { Grade::Fair };
+    let why = speed.and_then(SpeedNote::lost).unwrap_or_else(|| {
+        "heat, power, current or firmware held it (`flyball why` names what can be seen)".to_owned()
+    });
     let what = format!(
-        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: heat, power, current or firmware held it \
-         (`flyball why` names what can be seen)",
+        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: {why}",
         conditions.frequency_mhz.unwrap_or(0.0),
         conditions.floor_mhz.unwrap_or(0.0)
     );
@@ -166,7 +179,7 @@ mod tests {
     #[test]
     fn throttling_is_bad_whatever_else() {
         let conditions = Conditions { throttles: Some(3), ..Conditions::default() };
-        let (worst, why) = grade(&conditions, None, &Limits::default());
+        let (worst, why) = grade(&conditions, None, &Limits::default(), None);
         assert_eq!(worst, Grade::Bad);
         assert!(why[0].what.contains('3'));
     }
@@ -193,22 +206,25 @@ mod tests {
             (slow(3200.0), Grade::Fair),
             (slow(3390.0), Grade::Good),
         ] {
-            assert_eq!(grade(&conditions, None, &Limits::default()).0, expected, "{conditions:?}");
+            assert_eq!(grade(&conditions, None, &Limits::default(), None).0, expected, "{conditions:?}");
         }
     }
 
     #[test]
     fn conditions_that_cannot_be_measured_are_not_good() {
-        assert_eq!(grade(&Conditions::default(), None, &Limits::default()), (Grade::NotWatched, Vec::new()));
+        assert_eq!(
+            grade(&Conditions::default(), None, &Limits::default(), None),
+            (Grade::NotWatched, Vec::new())
+        );
         let calm = Conditions { busy: Some(0.0), ..Conditions::default() };
-        assert_eq!(grade(&calm, None, &Limits::default()), (Grade::Good, Vec::new()));
+        assert_eq!(grade(&calm, None, &Limits::default(), None), (Grade::Good, Vec::new()));
     }
 
     #[test]
     fn foreign_load_is_what_is_busy_beyond_the_work() {
         let conditions = Conditions { busy: Some(0.9), ..Conditions::default() };
-        assert_eq!(grade(&conditions, Some(0.88), &Limits::default()).0, Grade::Good);
-        assert_eq!(grade(&conditions, Some(0.80), &Limits::default()).0, Grade::Fair);
-        assert_eq!(grade(&conditions, Some(0.50), &Limits::default()).0, Grade::Bad);
+        assert_eq!(grade(&conditions, Some(0.88), &Limits::default(), None).0, Grade::Good);
+        assert_eq!(grade(&conditions, Some(0.80), &Limits::default(), None).0, Grade::Fair);
+        assert_eq!(grade(&conditions, Some(0.50), &Limits::default(), None).0, Grade::Bad);
     }
 }

@@ -43,7 +43,8 @@ impl Account {
         self.add_interval(layout, facts, &Interval::between(layout, only, only), only, only);
     }
 
-    fn add_interval(
+    /// Adds an interval between two samples that is known already.
+    pub fn add_interval(
         &mut self,
         layout: &Layout,
         facts: &Facts,

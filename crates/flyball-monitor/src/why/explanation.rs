@@ -49,6 +49,14 @@ pub struct Step {
     pub by: Option<String>,
 }
 
+impl Step {
+    /// Returns the reason's name, with a question mark if the evidence does not show it.
+    pub fn name(&self) -> String {
+        let mark = if self.certainty == Certainty::Measured { "" } else { "?" };
+        format!("{}{mark}", self.limiter)
+    }
+}
+
 /// CPUs of a group differ in frequency by at most this share.
 const NEAR: f64 = 0.015;
 

@@ -51,6 +51,10 @@ pub(crate) struct Args {
     #[arg(long)]
     per_cpu: bool,
 
+    /// Add what each limit takes from the CPUs' frequency, as 'flyball why' explains it.
+    #[arg(long)]
+    why: bool,
+
     /// Add the metrics of node_exporter's collectors cpu, cpufreq and rapl; most of them need
     /// --per-cpu.
     #[arg(long)]
@@ -98,6 +102,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let options = Options {
         per_cpu: args.per_cpu,
         node: args.node,
+        why: args.why,
         process: args.textfile.is_none(),
         most_values: usize::from(args.max_values),
     };

@@ -1,6 +1,22 @@
 //! `flyball why` on simulated machines with known limits, on a recorded one, and with wrong words.
 
+use std::time::Duration;
+
+use flyball_compare::SpeedWatch;
+use flyball_control::{
+    Intent,
+    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+};
+use flyball_exporter::{Collector, Format};
+use flyball_host::{CpuList, Host, Launch};
+use flyball_measure::{
+    RoundSpeed,
+    watch::{Conditions, Limits, grade},
+};
+use flyball_monitor::{Facts, Options, Sampler, explain};
+use flyball_simhost::{SimHost, SimSetup};
 use flyball_testing::{Ran, flyball};
+use flyball_top::Moment;
 use serde_json::Value;
 
 fn why(words: &[&str]) -> Ran {
@@ -124,6 +140,85 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     for shown in [&ran.out, &page] {
         assert!(shown.contains("held: ran at") && !shown.contains("slow: ran at"), "{}", ran.text());
+    }
+}
+
+/// Machines, settings and busy CPUs of one cause each.
+const SITUATIONS: &[(&str, &[&str], &str)] = &[
+    ("gold-6138", &["governor=performance"], "0-3"),
+    ("gold-6138", &["governor=performance", "turbo=off"], "0-3"),
+    ("gold-6138", &["governor=performance", "latency-limit=2us"], "0"),
+    ("gold-6138", &["governor=performance", "idle-state:C6=off"], "0"),
+    ("gold-6138", &["governor=performance", "power-limit=60W"], "0-19"),
+    ("hybrid-laptop", &["governor=performance", "turbo=off"], "0"),
+    ("hybrid-laptop", &["governor=performance", "max-perf-pct=50"], "8"),
+    ("sst-guide", &["governor=performance", "max-freq=2GHz"], "0-1"),
+    ("i7-2600", &["governor=performance", "max-perf-pct=60"], "0"),
+    ("ryzen-5750g", &["governor=powersave", "epp=power"], "0"),
+    ("ryzen-5750g", &["governor=performance", "turbo=off"], "0-7"),
+];
+
+/// `why`, `top`, `compare`, `quiet bench` and `exporter` name the same reason, as certain.
+#[test]
+fn one_situation_has_one_answer() {
+    for (machine, settings, pin) in SITUATIONS {
+        let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::new(directory.path().join("state"));
+        let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        transaction.apply(&Intent::from_arguments(&settings, None).unwrap(), &|| false).unwrap();
+        transaction.keep().unwrap();
+        let words = ["--endless", "--pin", pin].map(str::to_owned);
+        let _load = host.spawn(Launch::new("spin", &words)).unwrap();
+        host.sleep(Duration::from_secs(3));
+        let cpus: CpuList = pin.parse().unwrap();
+        let every = Options { slow: Duration::ZERO, ..Options::default() };
+        let mut sampler = Sampler::open(&host, every).unwrap();
+        let options = flyball_exporter::Options { why: true, ..flyball_exporter::Options::default() };
+        let mut collector = Collector::open(&host, options, None).unwrap();
+        collector.scrape("test", Format::Text);
+        let mut speed = SpeedWatch::new(&host, Some(cpus.clone()));
+        speed.begin("test");
+        let samples = [(); 2].map(|()| {
+            host.sleep(Duration::from_secs(1));
+            speed.attend();
+            sampler.sample()
+        });
+        let note = RoundSpeed::end(&mut speed).unwrap();
+        let metrics = collector.scrape("test", Format::Text);
+
+        let facts = Facts::take(&host, sampler.layout(), |_| None).unwrap();
+        let found = explain(sampler.layout(), &facts, &samples, Some(&cpus)).remove(0);
+        let answer = found.first().map(|step| step.name());
+        let situation = format!("{machine} {settings:?} on {pin}: {found}");
+
+        let first = note.losses.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz));
+        let mark = |certainty: &Option<String>| if certainty.is_some() { "?" } else { "" };
+        let compared = first.map(|loss| format!("{}{}", loss.limiter, mark(&loss.certainty)));
+        assert_eq!(compared, answer, "compare: {situation}");
+
+        let floor = Some(note.mhz * 1.5);
+        let slow = Conditions { frequency_mhz: Some(note.mhz), floor_mhz: floor, ..Conditions::default() };
+        let graded = grade(&slow, None, &Limits::default(), Some(&note)).1.remove(0).what;
+        if let Some(step) = found.first() {
+            let words = format!("lost {:.2} to {}", step.mhz / 1000.0, step.limiter.words());
+            assert!(graded.contains(&words), "quiet bench: {graded}; {situation}");
+        }
+
+        let [from, to] = &samples;
+        let moment = Moment::between(sampler.layout(), Some(&facts), 1, from, to);
+        let index = sampler.layout().index_of(cpus.iter().next().unwrap()).unwrap();
+        let shown = moment.reasons[index].as_ref().map(|reason| reason.word.clone());
+        assert_eq!(shown, answer, "top: {situation}");
+
+        let lost = metrics.lines().filter_map(|line| {
+            let (labels, hertz) =
+                line.strip_prefix("flyball_cpu_lost_hertz{package=\"0\",reason=\"")?.rsplit_once("\"} ")?;
+            Some((labels.to_owned(), hertz.parse::<f64>().ok()?))
+        });
+        let exported = lost.max_by(|one, other| one.1.total_cmp(&other.1)).map(|lost| lost.0);
+        assert_eq!(exported, answer, "exporter: {situation}");
     }
 }
 

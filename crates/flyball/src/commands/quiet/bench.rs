@@ -3,11 +3,11 @@
 
 use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
-use flyball_compare::RunSeeds;
+use flyball_compare::{RunSeeds, SpeedWatch};
 use flyball_control::{Snapshot, write::journal::Purpose};
 use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Meters,
+    Meters, RoundSpeed, SpeedNote,
     series::Series,
     shifts::{Column, Options, Values},
     stats,
@@ -72,6 +72,9 @@ struct Run {
     disturbances: Vec<Disturbance>,
     #[serde(flatten)]
     conditions: Conditions,
+    /// Why the CPUs ran as fast as they did, as `flyball why` explains it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<SpeedNote>,
 }
 
 /// What `quiet bench` prints.
@@ -158,7 +161,9 @@ fn series(
     } else {
         args.quiet.options().cpus(&Snapshot::begin(host)?)?
     };
-    let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
+    let watched = Some(&cpus).filter(|cpus| !cpus.is_empty());
+    let meters = Meters::find(host, watched);
+    let mut speed = SpeedWatch::new(host, watched.cloned());
     let mut seeds = RunSeeds::new(args.seed);
     let mut runs = Vec::new();
     for number in 0..args.warm_up + args.runs {
@@ -170,6 +175,7 @@ fn series(
             software.vary(seeds.next_seed());
         }
         let launch = quiet_machine::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
+        speed.begin("quiet");
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
@@ -182,6 +188,7 @@ fn series(
             }
             if args.observer.is_none() {
                 watch.tick();
+                speed.attend();
             }
             if interrupted.load(Ordering::Relaxed) {
                 running.stop(Duration::from_secs(2)).map_err(fail)?;
@@ -200,6 +207,7 @@ fn series(
             )));
         }
         let conditions = watch.stop();
+        let speed = RoundSpeed::end(&mut speed);
         // Watched like the others, so that watching is not what distinguishes them.
         if number < args.warm_up {
             continue;
@@ -210,8 +218,8 @@ fn series(
         let own = ended
             .usage
             .map(|usage| (usage.user_seconds + usage.system_seconds) / (seconds * cpus.len() as f64));
-        let (grade, disturbances) = grade(&conditions, own, &Limits::default());
-        runs.push(Run { seconds, grade, disturbances, conditions });
+        let (grade, disturbances) = grade(&conditions, own, &Limits::default(), speed.as_ref());
+        runs.push(Run { seconds, grade, disturbances, conditions, speed });
     }
     Ok(runs)
 }
