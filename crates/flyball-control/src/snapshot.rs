@@ -185,7 +185,7 @@ impl Snapshot {
                 Some(SpeedSelectView { layout: Err(_), why, .. }) => why.clone(),
                 _ => Why::NotNow("no power domain has Speed Select registers".to_owned()),
             },
-            Scope::Policy => self.why_no_policy(),
+            Scope::Policy => Why::NoCpufreq,
             Scope::IdleState => Why::NoFile(format!("{CPUS}/cpu{first}/cpuidle/state0")),
             Scope::Uncore => Why::NoFile(format!("{CPUS}/intel_uncore_frequency")),
             Scope::Zone | Scope::Constraint => Why::NoFile("/sys/class/powercap/intel-rapl:0".to_owned()),
@@ -194,11 +194,6 @@ impl Snapshot {
             Scope::Package | Scope::Die | Scope::Core => Why::NoFile(format!("{CPUS}/cpu{first}/topology")),
             Scope::Machine | Scope::Cpu => Why::NoFile(format!("{CPUS}/online")),
         }
-    }
-
-    /// Returns why there is no cpufreq policy.
-    fn why_no_policy(&self) -> Why {
-        if self.topology.driver_before_policies.is_some() { Why::OldKernel } else { Why::NoCpufreq }
     }
 
     /// Returns the vendor whose processors have the knob, if this processor is from another.

@@ -104,10 +104,10 @@ pub struct Topology {
     pub cpus: BTreeMap<u32, Cpu>,
     /// Every cpufreq policy, by number; empty without a cpufreq driver.
     pub policies: Vec<Policy>,
-    /// The driver of a kernel whose policies are not where flyball looks
-    /// ([`driver_before_policies`]).
+    /// A kernel before 4.3 has a policy's files below its CPU, in `cpuN/cpufreq`
+    /// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3).
     #[serde(skip)]
-    pub driver_before_policies: Option<String>,
+    pub has_policies_below_cpus: bool,
     /// NUMA nodes and their CPUs.
     pub nodes: BTreeMap<u32, CpuList>,
 }
@@ -127,16 +127,6 @@ impl From<TopologyError> for ReadError {
             }
         }
     }
-}
-
-/// Path of the driver's name in kernels before 4.3.
-pub(crate) const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver";
-
-/// Returns the driver of a kernel before 4.3, which has no directory of policies: each CPU has its
-/// own (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
-fn driver_before_policies(host: &dyn Host) -> Option<String> {
-    let driver = host.read(BEFORE_POLICIES).ok()?;
-    Some(driver.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 impl Topology {
@@ -197,16 +187,13 @@ impl Topology {
             flags: info.flags,
             cpus,
             policies: Vec::new(),
-            driver_before_policies: None,
+            has_policies_below_cpus: false,
             nodes: BTreeMap::new(),
         };
         // Before the policies: cpufreq may be missing, and kinds and nodes are known without it.
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;
-        if topology.policies.is_empty() {
-            topology.driver_before_policies = driver_before_policies(host);
-        }
         Ok(topology)
     }
 
@@ -254,7 +241,7 @@ impl Topology {
             flags: BTreeSet::new(),
             cpus: (0..count).map(|number| (number, cpu(number))).collect(),
             policies: (0..count).map(policy).collect(),
-            driver_before_policies: None,
+            has_policies_below_cpus: false,
             nodes: BTreeMap::new(),
         }
     }
@@ -343,14 +330,24 @@ impl Topology {
 
     fn policies(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         let folder = format!("{CPUS}/cpufreq");
-        let numbers = numbered(host, &folder, "policy")?;
+        let mut numbers = numbered(host, &folder, "policy")?;
+        if numbers.is_empty() && host.exists(&format!("{CPUS}/cpu0/cpufreq/scaling_driver")) {
+            self.has_policies_below_cpus = true;
+            let has_policy = |cpu: &u32| host.exists(&format!("{CPUS}/cpu{cpu}/cpufreq"));
+            numbers = self.online.iter().filter(has_policy).collect();
+        }
         // Policies are disjoint and not empty, and each holds the CPU that it is named after: as
         // many policies as CPUs means one each, and a large machine is spared a read of
         // related_cpus for every CPU.
-        let one_each =
-            numbers.len() == self.present.len() && numbers.iter().all(|&cpu| self.present.contains(cpu));
+        let one_each = !self.has_policies_below_cpus
+            && numbers.len() == self.present.len()
+            && numbers.iter().all(|&cpu| self.present.contains(cpu));
         for number in numbers {
-            let path = format!("{folder}/policy{number}/related_cpus");
+            // The CPU shows the policy of another one.
+            if self.cpus.get(&number).is_some_and(|cpu| cpu.policy.is_some()) {
+                continue;
+            }
+            let path = format!("{}/related_cpus", self.policy_folder(number));
             let text = if one_each { Ok(None) } else { host.read_optional(&path) };
             let cpus = match text {
                 Ok(Some(text)) => CpuList::from_words(&text)
@@ -394,6 +391,15 @@ impl Topology {
     /// Returns the kinds of cores and their CPUs; empty if all cores are of one type.
     pub fn core_kinds(&self) -> BTreeMap<CoreType, CpuList> {
         self.grouped(|cpu| cpu.core_type)
+    }
+
+    /// Returns the folder of a policy's files.
+    pub fn policy_folder(&self, number: u32) -> String {
+        if self.has_policies_below_cpus {
+            format!("{CPUS}/cpu{number}/cpufreq")
+        } else {
+            format!("{CPUS}/cpufreq/policy{number}")
+        }
     }
 
     /// Returns a policy whose files can be read: the first that has a CPU online.

@@ -214,8 +214,6 @@ pub enum Why {
     NoFile(String),
     /// No cpufreq driver is loaded, as on nearly every virtual machine.
     NoCpufreq,
-    /// A kernel before 4.3, whose policies are in each CPU's folder.
-    OldKernel,
     /// The CPU, or every CPU of the policy, is offline.
     Offline,
     /// The driver is registered but switched off (`EAGAIN`).
@@ -261,9 +259,6 @@ impl fmt::Display for Why {
         match self {
             Why::NoFile(path) => write!(f, "no {path}"),
             Why::NoCpufreq => f.write_str("no cpufreq driver"),
-            Why::OldKernel => f.write_str(
-                "this kernel, older than 4.3, has its policies below each CPU, where flyball does not look",
-            ),
             Why::Offline => f.write_str("offline"),
             Why::DriverOff(path) => write!(f, "the driver is off ({path} answers EAGAIN)"),
             Why::NoRegister { register, no_driver: true } => {

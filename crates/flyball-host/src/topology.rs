@@ -163,7 +163,9 @@ pub fn scaling_driver(host: &dyn Host) -> Option<String> {
     let folder = format!("{CPUS}/cpufreq");
     let policies = numbered(host, &folder, "policy").unwrap_or_default();
     let driver = |policy: u32| host.read(&format!("{folder}/policy{policy}/scaling_driver")).ok();
-    policies.into_iter().find_map(driver)
+    // Kernels before 4.3 have a policy's files below its CPU.
+    let below = || host.read(&format!("{CPUS}/cpu0/cpufreq/scaling_driver")).ok();
+    policies.into_iter().find_map(driver).or_else(below)
 }
 
 /// Returns the numbers of the entries of `folder` whose names are `stem` and a number; none if

@@ -705,7 +705,6 @@ class Facts(TypedDict):
     core_types: Dict[str, CpuList]
     cores: int
     dies: int
-    driver_before_policies: NotRequired[str]
     emulated: NotRequired[str]
     kernel: Union[str, None]
     kind: Kind

@@ -8,7 +8,7 @@ use super::{
     facts::{NO_CPU_ONLINE, cpu_words},
     fault, models, note, ok, unknown, warning,
 };
-use crate::{Id, topology::BEFORE_POLICIES};
+use crate::Id;
 use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -81,14 +81,6 @@ fn present(facts: &Facts) -> Option<Answer> {
                     .set(Id::DriverMode, "active"),
             );
         }
-    }
-    if let Ok(driver) = facts.read(BEFORE_POLICIES) {
-        return Some(
-            unknown(
-                "this kernel, older than 4.3, has its policies below each CPU, where flyball does not look",
-            )
-            .seen(BEFORE_POLICIES, driver),
-        );
     }
     let answer = fault("no cpufreq driver is running").seen(flyball_host::topology::POLICIES, "no policies");
     Some(match blocked_by_parameter(facts) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuList, Host, Kind, isolation::LastCpu};
+use flyball_host::{CpuList, Host, Kind, isolation::LastCpu, msr::MSR_IA32_ENERGY_PERF_BIAS};
 use flyball_sst::layout::Layout;
 
 use super::pass::{Pass, Unseen};
@@ -13,6 +13,7 @@ use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
 pub struct Policy {
     /// The N of policyN.
     pub number: u32,
+    folder: String,
     /// CPUs of the policy, including offline ones.
     pub cpus: CpuList,
     /// The kind of its cores; `None` if all cores are of one type.
@@ -23,7 +24,7 @@ pub struct Policy {
 impl Policy {
     /// Returns the path of one of its files.
     pub fn path(&self, attribute: &str) -> String {
-        format!("{CPUS}/cpufreq/policy{}/{attribute}", self.number)
+        format!("{}/{attribute}", self.folder)
     }
 
     /// Returns the text of one of the files that [`POLICY_FILES`] names.
@@ -251,6 +252,16 @@ impl<'h> Facts<'h> {
         self.pass.msr(cpu, register)
     }
 
+    /// Returns a CPU's energy bias and where it was read. Kernels before 5.2 have no file for it.
+    pub fn energy_bias(&self, cpu: u32) -> Result<(u64, &'static str), Unseen> {
+        let file = self.read(&format!("{CPUS}/cpu{cpu}/power/energy_perf_bias"));
+        match file.ok().and_then(|text| text.parse().ok()) {
+            Some(value) => Ok((value, "/sys/devices/system/cpu/cpuN/power/energy_perf_bias")),
+            // Bits 3:0; the rest of the register is reserved.
+            None => Ok((self.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS)? & 0xf, "MSR 0x1b0")),
+        }
+    }
+
     /// Reads a register on all online CPUs.
     pub fn msr_everywhere(&self, register: u32) -> Sampled {
         if let Err(why) = &self.online_is_listed {
@@ -367,6 +378,7 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
     let topology = snapshot.topology();
     let policy = |policy: &crate::Policy| Policy {
         number: policy.number,
+        folder: topology.policy_folder(policy.number),
         cpus: policy.cpus.clone(),
         core_type: policy.cpus.first().and_then(|cpu| topology.cpus.get(&cpu)?.core_type),
         attributes: snapshot.policy_files(policy.number).cloned().unwrap_or_default(),

@@ -7,8 +7,7 @@
 use crate::Id;
 use flyball_host::Epb;
 use flyball_host::msr::{
-    MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL, MSR_MISC_PWR_MGMT,
-    MSR_PKG_CST_CONFIG_CONTROL,
+    MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL, MSR_MISC_PWR_MGMT, MSR_PKG_CST_CONFIG_CONTROL,
 };
 
 use super::{
@@ -232,21 +231,16 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     }
     let mut values: std::collections::BTreeMap<u64, flyball_host::CpuList> =
         std::collections::BTreeMap::new();
+    let mut place = "";
     for cpu in facts.online.iter() {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
-        let value = match facts.read(&path).map(|text| text.parse::<u64>()) {
-            Ok(Ok(value)) => value,
-            Ok(Err(_)) => return Some(unknown(format!("{path} does not hold a number"))),
-            // Kernels before 5.2 have no file for it.
-            Err(_) => match facts.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS) {
-                // Bits 3:0; the rest of the register is reserved.
-                Ok(value) => value & 0xf,
-                Err(why) => return Some(unknown(why)),
-            },
-        };
-        values.entry(value).or_default().insert(cpu);
+        match facts.energy_bias(cpu) {
+            Ok((value, from)) => {
+                place = from;
+                values.entry(value).or_default().insert(cpu);
+            }
+            Err(why) => return Some(unknown(why)),
+        }
     }
-    let place = "/sys/devices/system/cpu/cpuN/power/energy_perf_bias";
     if values.len() > 1 {
         let answer =
             values.iter().fold(warning("CPUs have different energy biases"), |answer, (value, cpus)| {

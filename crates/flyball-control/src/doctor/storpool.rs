@@ -114,24 +114,19 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
 
 fn energy_bias(facts: &Facts) -> Option<Answer> {
     generation(facts)?;
-    let mut worst = None;
-    let mut read = 0;
-    for cpu in facts.online.iter() {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
-        let Ok(text) = facts.read(&path) else { continue };
-        read += 1;
-        if text != "15" {
-            worst.get_or_insert((path, text));
-        }
-    }
-    Some(match worst {
-        Some((path, text)) => warning(format!("the energy bias is {text}; the page recommends 15"))
-            .seen(path, text)
-            .set(Id::Epb, "power"),
-        None if read == 0 => unknown("no CPU reports an energy bias"),
-        None => ok("the energy bias is 15 on every online CPU")
-            .seen("/sys/devices/system/cpu/cpuN/power/energy_perf_bias", "15"),
-    })
+    let read: Result<Vec<_>, _> = facts.online.iter().map(|cpu| facts.energy_bias(cpu)).collect();
+    let values = match read {
+        Ok(values) => values,
+        Err(why) => return Some(unknown(why)),
+    };
+    // The first that is not as recommended, else any.
+    let &(value, place) = values.iter().find(|value| value.0 != 15).or(values.first())?;
+    let answer = if value == 15 {
+        ok("the energy bias is 15 on every online CPU")
+    } else {
+        warning(format!("the energy bias is {value}; the page recommends 15")).set(Id::Epb, "power")
+    };
+    Some(answer.seen(place, value.to_string()))
 }
 
 fn governor(facts: &Facts) -> Option<Answer> {

@@ -31,8 +31,11 @@ impl<'p> Pattern<'p> {
         // has thousands.
         let mut path = String::with_capacity(96);
         for (text, name) in &self.pieces {
-            path.push_str(text);
+            // `cpu/cpufreq/policyN` is `cpu/cpuN/cpufreq` in kernels before 4.3.
+            let below = text.strip_suffix("freq/policy").filter(|_| topology.has_policies_below_cpus);
+            path.push_str(below.unwrap_or(text));
             placeholder(topology, name, at, &mut path)?;
+            path.push_str(if below.is_some() { "/cpufreq" } else { "" });
         }
         path.push_str(self.rest);
         Some(path)

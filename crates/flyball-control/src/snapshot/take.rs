@@ -148,9 +148,10 @@ impl Snapshot {
     /// that cannot be read.
     pub fn take_policy_files(&mut self, host: &dyn Host, names: &[&'static str]) {
         for policy in &self.topology.policies {
+            let folder = self.topology.policy_folder(policy.number);
             let files = self.policy_files.entry(policy.number).or_default();
             for name in names {
-                if let Ok(text) = host.read(&format!("{CPUS}/cpufreq/policy{}/{name}", policy.number)) {
+                if let Ok(text) = host.read(&format!("{folder}/{name}")) {
                     // One line each; recordings may hold the same line twice.
                     files.insert(*name, text.lines().next().unwrap_or_default().to_owned());
                 }
@@ -267,8 +268,7 @@ impl Pass<'_> {
                     | Why::NoRegister { .. }
                     | Why::OtherVendor(_)
                     | Why::OtherModel { .. }
-                    | Why::NoCpufreq
-                    | Why::OldKernel),
+                    | Why::NoCpufreq),
                 )) => {
                     first.get_or_insert(why);
                 }
@@ -324,7 +324,7 @@ impl Pass<'_> {
                 // cost as much as parsing.
                 let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
                 let Some(path) = pattern.path(topology, &place.at) else {
-                    return Attempt::absent(snapshot.why_no_policy());
+                    return Attempt::absent(Why::NoCpufreq);
                 };
                 self.file(topology, path, form, write, place)
             }

@@ -125,7 +125,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
             .map(str::to_owned)
             .into();
     if let Some(policy) = topology.any_policy() {
-        let path = format!("{POLICIES}/policy{}/scaling_available_governors", policy.number);
+        let path = format!("{}/scaling_available_governors", topology.policy_folder(policy.number));
         for name in host.read(&path).unwrap_or_default().split_whitespace() {
             if !governors.iter().any(|known| known == name) {
                 governors.push(name.to_owned());
@@ -133,12 +133,12 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         }
     }
     let khz = |policy: Option<u32>, name: &str| {
-        let text = host.read(&format!("{POLICIES}/policy{}/{name}", policy?)).ok()?;
+        let text = host.read(&format!("{}/{name}", topology.policy_folder(policy?))).ok()?;
         text.parse().ok().map(KiloHertz)
     };
     // The highest P-state, above which boost is. cpuinfo_max_freq may have boost in it.
     let top_state = |policy: Option<u32>| {
-        let path = format!("{POLICIES}/policy{}/scaling_available_frequencies", policy?);
+        let path = format!("{}/scaling_available_frequencies", topology.policy_folder(policy?));
         let states = host.read(&path).ok()?;
         states.split_whitespace().filter_map(|khz| khz.parse().ok()).max().map(KiloHertz)
     };

@@ -101,16 +101,19 @@ fn a_machine_without_cpufreq_says_so_and_what_to_do() {
 }
 
 #[test]
-fn a_kernel_before_policies_is_told_apart_from_one_without_a_driver() {
+fn a_policy_of_two_cpus_is_one_in_a_kernel_before_policies() {
     let machine = Machine::bare();
-    machine.put("cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
-    assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["driver_before_policies"], "acpi-cpufreq");
-    let got = machine.expect(4, &["get", "governor", "--json"]).json();
-    assert!(got[0]["absent"].as_str().unwrap().contains("older than 4.3"), "{got}");
-    let report = machine.run(&["doctor", "--json"]).json();
-    let found = report["findings"].as_array().unwrap();
-    let present = found.iter().find(|finding| finding["id"] == "driver.present").unwrap();
-    assert_eq!(present["verdict"], "unknown");
+    for (cpu, file, value) in [
+        (0, "scaling_driver", "acpi-cpufreq\n"),
+        (0, "related_cpus", "0 1\n"),
+        (0, "scaling_governor", "ondemand\n"),
+        (1, "related_cpus", "0 1\n"),
+    ] {
+        machine.put(&format!("cpu{cpu}/cpufreq/{file}"), value);
+    }
+    assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["policies"], 1);
+    let got = machine.run(&["get", "governor", "--json"]).json();
+    assert_eq!((&got[0]["value"], &got[0]["cpus"]), (&"ondemand".into(), &"0,1".into()), "{got}");
 }
 
 #[test]

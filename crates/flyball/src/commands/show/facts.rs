@@ -28,9 +28,6 @@ pub(super) struct Facts {
     pub kernel: Option<String>,
     /// Whether it runs under a hypervisor that says so.
     pub virtual_machine: bool,
-    /// The driver of a kernel before 4.3, whose policies are not where flyball looks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver_before_policies: Option<String>,
     pub present: CpuList,
     pub online: CpuList,
     pub offline: CpuList,
@@ -65,7 +62,6 @@ impl Facts {
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
             microcode: topology.microcode.map(|revision| format!("{revision:#x}")),
             kernel: flyball_control::doctor::kernel_release(host),
-            driver_before_policies: topology.driver_before_policies.clone(),
             // CPUID leaf 1, ECX bit 31, which hypervisors set for their guests.
             virtual_machine: topology.flags.contains("hypervisor"),
             present: topology.present.clone(),
@@ -83,12 +79,6 @@ impl Facts {
 
     /// Why there is no cpufreq driver, and what to do.
     pub(super) fn no_cpufreq(&self) -> String {
-        if let Some(driver) = &self.driver_before_policies {
-            return format!(
-                "flyball: the driver is {driver}, but this kernel is older than 4.3 and keeps its policies below each \
-                 CPU, which flyball does not support: frequency, governor and preference are not shown and cannot be set."
-            );
-        }
         let cause = if self.virtual_machine {
             "This is a virtual machine without frequency control. Run flyball on the host, look at a recorded machine (-M ARCHIVE), \
              or use a simulated one, such as -M sim:ryzen-5750g ('flyball sim list' lists them)."
