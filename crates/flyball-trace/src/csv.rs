@@ -93,9 +93,10 @@ impl CsvFiles {
     /// Writes what is left. Answers the number of rows, and of records of another driver that were
     /// left out.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
-        // Each CPU had one record only: no row, but the tracers' file has its header then too.
-        if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
-            self.block.extend_from_slice(header.as_bytes());
+        // Without any row the tracers' file has its header too. Records of amd-pstate that have no
+        // counters are no rows, and show no tracer.
+        if self.rows_are_first {
+            self.block.extend_from_slice(self.rows.header().unwrap_or(AMD_HEADER).as_bytes());
         }
         self.write_block()?;
         if let Some(split) = self.split {

@@ -112,10 +112,11 @@ impl Format for Csv {
         let directory = self.directory.display();
         let (rows, others) = self.files.finish()?;
         if rows == 0 {
-            eprintln!(
-                "flyball: no rows for {directory}: the tracers' files need two amd_pstate_perf or pstate_sample \
-                 records of a CPU"
-            );
+            // As the kernel's scripts end.
+            return Err(Failure::usage(format!(
+                "no rows for {directory}: the tracers' files need two amd_pstate_perf or pstate_sample records of a CPU \
+                 with counters"
+            )));
         }
         // The driver was switched during the trace; the columns fit one driver only.
         if others > 0 {
