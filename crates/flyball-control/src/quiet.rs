@@ -8,7 +8,7 @@ mod plan;
 
 use std::{fmt, str::FromStr};
 
-use flyball_host::{CpuList, Host, KiloHertz};
+use flyball_host::{CpuList, Host};
 use serde::Serialize;
 
 use crate::{
@@ -202,7 +202,7 @@ pub fn decide(
     snapshot: &Snapshot,
     level: Level,
     cpus: &CpuList,
-    frequency: Option<KiloHertz>,
+    frequency: Option<&str>,
 ) -> Result<QuietSettings, ReadError> {
     let mut quiet = QuietSettings { cpus: cpus.clone(), ..QuietSettings::default() };
     governor(snapshot, &mut quiet)?;
@@ -326,16 +326,12 @@ fn turbo(snapshot: &Snapshot, quiet: &mut QuietSettings) -> Result<(), ReadError
     Ok(())
 }
 
-fn fixed(
-    snapshot: &Snapshot,
-    frequency: Option<KiloHertz>,
-    quiet: &mut QuietSettings,
-) -> Result<(), ReadError> {
+fn fixed(snapshot: &Snapshot, frequency: Option<&str>, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     if !has(snapshot, Id::MaxFreq)? {
         return Ok(());
     }
     let value = match frequency {
-        Some(frequency) => format!("{}kHz", frequency.0),
+        Some(frequency) => frequency.to_owned(),
         // Not the highest frequency: above the base one, heat and the number of busy cores decide.
         None if has(snapshot, Id::BaseFreq)? => "base".to_owned(),
         None if has(snapshot, Id::NominalFreq)? => "nominal".to_owned(),

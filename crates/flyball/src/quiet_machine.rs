@@ -2,10 +2,11 @@
 //! session that holds the machine quiet.
 
 use flyball_control::{
+    Intent, IntentError,
     quiet::{Level, QuietError, QuietOptions, QuietPlan, remarks},
     write::{journal::Purpose, transaction::Transaction},
 };
-use flyball_host::{CpuList, Host, KiloHertz, Launch};
+use flyball_host::{CpuList, Host, Launch};
 
 use crate::{
     change,
@@ -32,19 +33,24 @@ pub(crate) struct Quiet {
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<CpuList>,
 
-    /// The frequency of level fixed [default: the base frequency].
-    #[arg(long, value_name = "FREQ")]
-    pub freq: Option<KiloHertz>,
+    /// The frequency of level fixed, as max-freq takes it: 2GHz, min [default: the base frequency].
+    #[arg(long, value_name = "FREQ", value_parser = frequency)]
+    pub freq: Option<String>,
 
     /// Keep address space layout randomisation enabled for the command.
     #[arg(long)]
     pub keep_aslr: bool,
 }
 
+/// Returns the words of a frequency, if max-freq takes them.
+fn frequency(words: &str) -> Result<String, IntentError> {
+    Intent::from_arguments(&[format!("max-freq={words}")], None).map(|_| words.to_owned())
+}
+
 impl Quiet {
     /// Without what only starts a command.
     pub(crate) fn options(&self) -> QuietOptions {
-        QuietOptions { level: self.level, cpus: self.cpus.clone(), freq: self.freq }
+        QuietOptions { level: self.level, cpus: self.cpus.clone(), freq: self.freq.clone() }
     }
 }
 

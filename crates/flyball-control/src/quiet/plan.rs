@@ -1,7 +1,7 @@
 //! A quiet machine inside a transaction: the decision, the settings, interrupts, and the control
 //! group of the benchmark.
 
-use flyball_host::{CpuList, Host, KiloHertz};
+use flyball_host::{CpuList, Host};
 
 use super::{KNOBS, Level, QuietSettings, decide, extras};
 use crate::{
@@ -16,8 +16,8 @@ pub struct QuietOptions {
     pub level: Level,
     /// The CPUs of the benchmark; all if `None`.
     pub cpus: Option<CpuList>,
-    /// The frequency of level fixed; the base frequency if `None`.
-    pub freq: Option<KiloHertz>,
+    /// The frequency of level fixed, as `max-freq` takes it; the base frequency if `None`.
+    pub freq: Option<String>,
 }
 
 /// Why a machine cannot be made quiet.
@@ -68,7 +68,7 @@ impl QuietPlan {
         let snapshot = Snapshot::of_knobs(host, KNOBS)?;
         let cpus = options.cpus(&snapshot)?;
         // Decided for what the machine has: each level leaves out what is not there, with a reason.
-        let recipe = decide(host, &snapshot, options.level, &cpus, options.freq)?;
+        let recipe = decide(host, &snapshot, options.level, &cpus, options.freq.as_deref())?;
         let intent = recipe.intent()?;
         Ok(QuietPlan { recipe, intent })
     }
