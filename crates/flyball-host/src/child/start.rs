@@ -148,6 +148,7 @@ impl Child {
         // SAFETY: as above; every pointer is that of a live value of `self`.
         match unsafe { self.set_up() } {
             Err(error) => error,
+            // SAFETY: as above.
             Ok(()) => unsafe { self.execute() },
         }
     }
